@@ -46,7 +46,7 @@ from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 HOUR_MS = 3_600_000
 START_MS = 1_700_000_400_000 // HOUR_MS * HOUR_MS
 HOURS_PER_DAY = 24
-CUBES_OF_A_HEALTH_CHECK = 20
+CUBES_OF_A_RECEIVER = 20
 PLANS = 20
 
 
@@ -135,14 +135,15 @@ class World:
             if at < self.partitions
         }
 
-    def make_cube(self, name: str) -> None:
+    def make_cube(self, name: str, assignment: dict[str, tuple[int, ...]] | None = None) -> None:
+        """Declare a cube that these replica sets take in; all of them where none is given."""
         schema = flights_schema()
         if not self.metadata.cubes():
             self.metadata.create_table(schema.table)
         self.metadata.create_cube(msgspec.structs.replace(schema.cube, name=name))
         control = CubeControl(
             enabled=True,
-            assignment=self.sets,
+            assignment=self.sets if assignment is None else assignment,
             assignment_epoch=1,
             first_offsets=dict.fromkeys(range(self.partitions), 0),
         )
@@ -332,52 +333,79 @@ def scaled(figure: Figure, world: World, view: SegmentView, factor: float, mark:
     )
 
 
-def heartbeat_of(world: World, number: int, cubes: Sequence[str], replica_set: str) -> wire.HeartbeatRequest:
+def heartbeat_of(
+    world: World, number: int, partitions_by_cube: dict[str, tuple[int, ...]]
+) -> wire.HeartbeatRequest:
     now_ms = world.clock.now_ms()
-    partitions = {
-        partition: wire.PartitionReport(position=1000 + number, watermark_ms=now_ms, log_end=1000 + number)
-        for partition in world.sets[replica_set]
+    reports = {
+        cube: wire.CubeReport(
+            state="CONSUMING",
+            assignment_epoch=1,
+            partitions={
+                partition: wire.PartitionReport(
+                    position=1000 + number, watermark_ms=now_ms, log_end=1000 + number
+                )
+                for partition in partitions
+            },
+        )
+        for cube, partitions in partitions_by_cube.items()
     }
-    report = wire.CubeReport(state="CONSUMING", assignment_epoch=1, partitions=partitions)
     return wire.HeartbeatRequest(
         receiver_id=f"r{number}",
-        replica_set=replica_set,
+        replica_set=replica_set_of(world, number),
         is_leader=number % 2 == 0,
-        cubes=dict.fromkeys(cubes, report),
+        cubes=reports,
     )
+
+
+def replica_set_of(world: World, receiver: int) -> str:
+    sets = list(world.sets)
+    return sets[receiver // 2 % len(sets)]
+
+
+def make_cubes(world: World, count: int) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Declare cubes such that each replica set takes in its partitions of `CUBES_OF_A_RECEIVER` of them, or
+    of all where there are fewer. Return replica set → cube → partitions.
+    """
+    held: dict[str, dict[str, tuple[int, ...]]] = {name: {} for name in world.sets}
+    sets = list(world.sets)
+    sharing = min(len(sets), max(1, len(sets) * CUBES_OF_A_RECEIVER // count))
+    for number in range(count):
+        cube = f"cube{number}"
+        chosen = [sets[(number * sharing + at) % len(sets)] for at in range(sharing)]
+        assignment = {name: tuple(range(at, world.partitions, sharing)) for at, name in enumerate(chosen)}
+        world.make_cube(cube, assignment)
+        for name, partitions in assignment.items():
+            held[name][cube] = partitions
+    return held
 
 
 def coordinator_figures(receivers: int, cubes: int, partitions: int) -> list[Figure]:
     """Ticks over all cubes, and health of all receivers where each has some cubes."""
     world = World(partitions, receivers)
-    names = [f"cube{number}" for number in range(cubes)]
-    for name in names:
-        world.make_cube(name)
+    held = make_cubes(world, cubes)
     heartbeats = Heartbeats(world.clock)
     applications = Applications(world.store, world.clock, lambda: None)
     ticked = ClusterMetadata(CachedStore(world.store), world.clock)
     watermarks = Watermarks(ticked, heartbeats, Closable(applications, world.clock))
-    sets = list(world.sets)
-    held = names[:CUBES_OF_A_HEALTH_CHECK]
     for number in range(receivers):
-        replica_set = sets[number // 2 % len(sets)]
+        replica_set = replica_set_of(world, number)
         world.metadata.register_receiver(ReceiverRecord(f"r{number}", "127.0.0.1", 7080, replica_set))
         world.metadata.announce_live(f"r{number}", "first")
-        heartbeats.record(heartbeat_of(world, number, held, replica_set))
+        heartbeats.record(heartbeat_of(world, number, held[replica_set]))
 
     def tick() -> None:
         for name in ticked.cubes():
             watermarks.tick(name)
 
-    members = Members(world.metadata, heartbeats)
+    members = Members(world.metadata, heartbeats, ticked)
+    of_each = max(len(cubes_of_one) for cubes_of_one in held.values())
     figures = [
         world.measured(f"first tick, {cubes} cubes", tick),
         world.measured(f"tick without a change, {cubes} cubes", tick),
-        world.measured(
-            f"health of {receivers} receivers, {len(held)} cubes of {cubes}",
-            members.receivers,
-        ),
+        world.measured(f"health of {receivers} receivers, {of_each} cubes of {cubes}", members.receivers),
     ]
+    assert all(info.health == "HEALTHY" for info in members.receivers()), "each takes in what it has to"
     applications.close()
     world.store.close()
     return figures

@@ -52,7 +52,7 @@ from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes import merged_answer
 from rtolap.query.cubes.history import EmbeddedHistory
 from rtolap.query.cubes.realtime import FlightSource
-from rtolap.query.http import make_app
+from rtolap.query.http.server import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.server import MySqlServer
 from rtolap.query.statement_service import QueryLimits, QueryService

@@ -26,6 +26,12 @@ def test_a_tick_without_a_change_sends_as_few_requests_for_many_cubes_as_for_few
     assert few.requests == many.requests
 
 
+def test_health_sends_as_few_requests_for_many_cubes_as_for_few() -> None:
+    few, many = (coordinator_figures(4, cubes, 4)[2] for cubes in (3, 40))
+    assert few.what != many.what
+    assert few.requests == many.requests
+
+
 FIFTY_DAYS = 50 * 24  # of hourly segments: ten pages
 
 
@@ -147,3 +153,45 @@ def test_the_health_of_all_receivers_is_that_of_each_looked_at_by_itself(seed: i
         for cube in CUBES:
             expected += expected_reasons(cube, controls[cube], by_name[name], requests)
         assert (health, reason) == (("WARN", "; ".join(expected)) if expected else ("HEALTHY", ""))
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(50)))
+def test_each_cube_has_the_reports_of_the_receivers_that_reported_it_last(seed: int) -> None:
+    draw, clock = random.Random(seed), ManualClock(1_700_000_000_000)
+    heartbeats = Heartbeats(clock)
+    names = tuple(name for members in SETS.values() for name in members)
+    last: dict[str, dict[str, wire.CubeReport]] = {}
+    for _ in range(40):
+        match draw.randrange(8):
+            case 0:
+                remaining = set(draw.sample(names, 3))
+                records = {name: ReceiverRecord(name, "127.0.0.1", 7080, "left") for name in remaining}
+                heartbeats.keep_only(records)
+                last = {name: reports for name, reports in last.items() if name in remaining}
+            case 1:
+                cube = draw.choice(CUBES)
+                heartbeats.forget(cube)
+                for reports in last.values():
+                    reports.pop(cube, None)
+            case 2:
+                heartbeats.clear()
+                last = {}
+            case _:
+                name = draw.choice(names)
+                cubes = draw.sample(CUBES, draw.randrange(len(CUBES) + 1))
+                last[name] = {cube: drawn_report(draw, clock.now_ms()) for cube in cubes}
+                request = wire.HeartbeatRequest(receiver_id=name, replica_set="left", cubes=last[name])
+                heartbeats.record(request)
+        for cube in CUBES:
+            reports = [last[name][cube] for name in sorted(last) if cube in last[name]]
+            expected: dict[int, list[tuple[int, int | None]]] = {}
+            for report in reports:
+                for partition, part in report.partitions.items():
+                    expected.setdefault(partition, []).append((part.position, part.watermark_ms))
+            observed = {
+                partition: [(seen.position, seen.watermark_ms) for seen in observations]
+                for partition, observations in heartbeats.observations(cube).items()
+            }
+            assert observed == expected
+            assert len(heartbeats.failures(cube)) == sum(report.state == "FAILED" for report in reports)

@@ -26,7 +26,7 @@ from rtolap.base.settings import Settings
 from rtolap.base.users import password_hash
 from rtolap.cli.main import load
 from rtolap.coordinator.server import build_app
-from rtolap.query.http import make_app
+from rtolap.query.http.server import make_app
 from rtolap.servers.limits import HttpLimits
 from rtolap.stack.probes import AIRFLOW_HEALTH
 from rtolap.stack.servers.airflow import EXECUTION_API

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pymysql
 import pytest
 from rtolap.base.errors import QueryError
-from rtolap.query import http
+from rtolap.query.http import request_body, running, server
 from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.mysql.prepared import PreparedStatement, PreparedStatements
 from rtolap.query.statement_service import QueryLimits
@@ -88,9 +88,9 @@ def test_requests_of_one_user_beyond_its_share_of_threads_wait_and_anothers_do_n
     world: QueryWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share, asked = 2, 6
-    monkeypatch.setattr(http, "THREADS_PER_USER", share)
+    monkeypatch.setattr(server, "THREADS_PER_USER", share)
     gate, begun = threading.Event(), list[str]()
-    decoded = http.decoded
+    decoded = request_body.decoded
 
     def held(data: bytes, account: Any) -> Any:
         begun.append(account._user)
@@ -98,7 +98,7 @@ def test_requests_of_one_user_beyond_its_share_of_threads_wait_and_anothers_do_n
             assert gate.wait(DEADLINE_S)
         return decoded(data, account)
 
-    monkeypatch.setattr(http, "decoded", held)
+    monkeypatch.setattr(running, "decoded", held)
     with open_endpoints(world) as endpoints, ThreadPoolExecutor(asked) as pool:
 
         def ask(user: str) -> Any:

@@ -14,7 +14,7 @@ from rtolap.base.users import Users
 from rtolap.cli.query import app
 from rtolap.protocols.query import client as query_client
 from rtolap.query.history_cache.report import report
-from rtolap.query.http import make_app
+from rtolap.query.http.server import make_app
 from rtolap.query.statement_service import QueryService
 from rtolap.servers.limits import HttpLimits
 from typer.testing import CliRunner

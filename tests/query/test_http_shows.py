@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from rtolap.base.errors import UnknownTable
 from rtolap.base.users import Users
-from rtolap.query.http import make_app
+from rtolap.query.http.server import make_app
 from rtolap.query.statement_service import QueryService
 from rtolap.servers.limits import HttpLimits
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pymysql
 import pytest
 from rtolap.base.errors import OverBudget, QueryError, QueryInterrupted, QueryTimeout, TooLarge, TooManyAtOnce
-from rtolap.query import http
+from rtolap.query.http import request_body, running
 from rtolap.query.memory_budget import (
     MIB,
     PACKET,
@@ -394,18 +394,20 @@ def test_a_packet_is_counted_as_it_comes_and_refused_whole(endpoints: Endpoints)
 def test_values_of_a_body_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     account = MemoryBudget(LIMITS).account(USER)
     text = json.dumps({"sql": "select ?", "parameters": ["," * MIB + '\\"' + "[" * MIB]}).encode()
-    assert len(http.decoded(text, account).parameters[0]) == 2 * MIB + 2  # marks in a text are no values
+    assert (
+        len(request_body.decoded(text, account).parameters[0]) == 2 * MIB + 2
+    )  # marks in a text are no values
 
     def refuse(data: bytes) -> None:
         raise AssertionError("objects were made")
 
-    monkeypatch.setattr(http.json, "loads", refuse)
+    monkeypatch.setattr(request_body.json, "loads", refuse)
     for shape in (b"[]", b"{}", b"1", b'"a"', b"[[1]]"):
         body = b'{"sql": "select 1", "parameters": [' + b",".join([shape] * 200_000) + b"]}"
         with pytest.raises(OverBudget, match="the body of a request"):
-            http.decoded(body, account)
+            request_body.decoded(body, account)
         with pytest.raises(TooLarge, match="too many values"):
-            http.decoded(
+            request_body.decoded(
                 body.replace(b": [", b": [" + body[-900_000:-2] + b","), MemoryBudget().account(USER)
             )
 
@@ -414,13 +416,13 @@ def test_bodies_are_decoded_beside_the_event_loop(
     endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[str] = []
-    decoded = http.decoded
+    decoded = request_body.decoded
 
     def noted(*arguments: Any) -> Any:
         threads.append(threading.current_thread().name)
         return decoded(*arguments)
 
-    monkeypatch.setattr(http, "decoded", noted)
+    monkeypatch.setattr(running, "decoded", noted)
     answer = ask(endpoints, {"sql": "select ? as x", "parameters": [3]})
     assert answer.json()["rows"] == [[3]]
     assert [name.startswith("http-query") for name in threads] == [True]

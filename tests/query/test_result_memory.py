@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import OverBudget
-from rtolap.query import http
+from rtolap.query.http import answers
 from rtolap.query.memory_budget import MIB, BudgetLimits, MemoryBudget
 from rtolap.query.mysql.answers import Answers, Frames
 from rtolap.query.mysql.packets import PacketFields
@@ -81,7 +81,7 @@ def peak_bytes(answer: Iterator[object]) -> int:
 
 
 def as_json(batch: pa.RecordBatch, account: Any) -> Iterator[object]:
-    return http._json(StatementOutcome(batch.schema, iter([batch])), account)
+    return answers.json_pieces(StatementOutcome(batch.schema, iter([batch])), account)
 
 
 def as_packets(encode: Callable[..., Any]) -> Callable[[pa.RecordBatch, Any], Iterator[object]]:
@@ -140,7 +140,7 @@ def test_an_answer_that_nobody_reads_counts_until_it_is_sent() -> None:
     account = MemoryBudget(UNBOUNDED).account("ann")
     batch = pa.record_batch([pa.array(["x" * 1000] * 100)], names=["t"])
     outcome = StatementOutcome(batch.schema, iter([batch]))
-    answer = http._Answer(http._json(outcome, account), outcome, account)
+    answer = answers.Answer(answers.json_pieces(outcome, account), outcome, account)
     answer.begin()
     assert answer.whole is not None
     assert account.reserved_bytes >= len(answer.whole)

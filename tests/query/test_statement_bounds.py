@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryError, QueryTimeout, RtolapError, Unavailable
-from rtolap.query import http
 from rtolap.query.approval import bounds
 from rtolap.query.cancel import Cancellation
+from rtolap.query.http import answers
 from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.sql.parser import parse
 from rtolap.query.statement_outcome import StatementOutcome
@@ -243,7 +243,7 @@ def test_json_of_endless_rows_is_made_piece_by_piece() -> None:
     batch = pa.record_batch([pa.array(["x" * (1 << 20)])], ["t"])
     endless_rows = StatementOutcome(batch.schema, itertools.repeat(batch))
     account = MemoryBudget().account("ann")
-    pieces = itertools.islice(http._json(endless_rows, account), 500)
+    pieces = itertools.islice(answers.json_pieces(endless_rows, account), 500)
     assert max(map(len, pieces)) < 2 * batch.nbytes
     assert account.reserved_bytes < 10 * batch.nbytes
 

@@ -99,7 +99,7 @@ def test_databases_are_created_and_dropped_by_sql() -> None:
 
 def test_a_database_without_tables_can_be_used() -> None:
     catalogue = QueryCatalogue(created=("shop",))
-    session = SqlSession(1, "dora", "here", databases=catalogue.databases)
+    session = SqlSession(1, "dora", "here", databases=lambda wanted: catalogue.databases())
     session.use("shop")
     assert session.database == "shop"
     with pytest.raises(QueryError, match="unknown database 'shops'; expected one of rtolap, shop"):

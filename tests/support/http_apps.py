@@ -18,7 +18,7 @@ from rtolap.agent.server import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.metrics import Metrics
 from rtolap.base.users import Users, password_hash
-from rtolap.query import http as query_http
+from rtolap.query.http import server as query_http
 from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader import http as loader_http
 from starlette.routing import Route

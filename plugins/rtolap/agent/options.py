@@ -63,7 +63,7 @@ _SPARK_SETTINGS = tuple(
         (r"spark\.ui\.showConsoleProgress", _SWITCH),
         (r"spark\.network\.timeout", _SCALAR),
         (r"spark\.(app\.name|yarn\.queue|kubernetes\.namespace)", _TEXT),
-        (r"spark\.rtolap\.rowsInMemoryMax", _COUNT),
+        (r"spark\.rtolap\.(rowsInMemoryMax|lookedAtInDriverBytesMax)", _COUNT),
         (r"spark\.rtolap\.executorsRunPython", _SWITCH),
     )
 )

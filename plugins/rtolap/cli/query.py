@@ -16,7 +16,7 @@ from rtolap.model.quantities import instant_text, size_text
 from rtolap.protocols.query.client import QueryClient
 from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
 from rtolap.query.cubes.history import MemoryBounds
-from rtolap.query.http import CACHED_VERSIONS_MAX
+from rtolap.query.http.server import CACHED_VERSIONS_MAX
 from rtolap.query.memory_budget import BudgetLimits
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.run import QueryProcess

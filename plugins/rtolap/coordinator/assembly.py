@@ -60,7 +60,7 @@ class Coordinator:
         self.heartbeats = Heartbeats(metadata.clock)
         self.applications = Applications(metadata.store, metadata.clock, self.leadership.fence, list_places)
         closable = Closable(self.applications, metadata.clock)
-        # Ticks look at every cube once a second: what has not changed is not read again.
+        # Ticks and health look at every cube again and again: what has not changed is not read again.
         self._cached = CachedStore(metadata.store)
         self._ticked = ClusterMetadata(self._cached, metadata.clock)
         self.watermarks = Watermarks(self._ticked, self.heartbeats, closable)
@@ -73,7 +73,7 @@ class Coordinator:
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
         self._settling = Settling(metadata, self._views)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
-        self.members = Members(metadata, self.heartbeats)
+        self.members = Members(metadata, self.heartbeats, self._ticked)
         self.cubes = Cubes(
             metadata,
             self._views,

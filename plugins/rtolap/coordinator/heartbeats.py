@@ -14,6 +14,7 @@ from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.model.instants import utc_text
 from rtolap.model.offsets import PartRange
 from rtolap.protocols.coordinator.messages import (
+    CubeReport,
     HeartbeatRequest,
     PartitionReport,
     PartitionWatermark,
@@ -30,36 +31,60 @@ class ReceivedHeartbeat(msgspec.Struct, frozen=True):
 
 
 class Heartbeats:
-    """Bounded by the number of registered receivers: `keep_only` forgets the others. Thread-safe."""
+    """Bounded by the number of registered receivers: `keep_only` forgets the others. Thread-safe.
+
+    Reports are indexed by cube: a question about one cube looks at the receivers that report it only.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._since_ms = clock.now_ms()
         self._heard: dict[str, ReceivedHeartbeat] = {}
+        self._receivers_by_cube: dict[str, set[str]] = {}
 
     def clear(self) -> None:
         """Forget everything, as a fresh leader begins."""
         with self._lock:
             self._heard.clear()
+            self._receivers_by_cube.clear()
             self._since_ms = self._clock.now_ms()
 
     def record(self, request: HeartbeatRequest) -> None:
         with self._lock:
-            self._heard[request.receiver_id] = ReceivedHeartbeat(request, self._clock.now_ms())
+            self._replace(request.receiver_id, ReceivedHeartbeat(request, self._clock.now_ms()))
 
     def keep_only(self, receivers: Mapping[str, ReceiverRecord]) -> None:
         with self._lock:
             for name in [name for name in self._heard if name not in receivers]:
-                del self._heard[name]
+                self._replace(name, None)
 
     def forget(self, cube: str) -> None:
         """Forget what was reported of a dropped cube: it counts for none that is made of its name."""
         with self._lock:
-            for name, heard in self._heard.items():
+            for name in tuple(self._receivers_by_cube.get(cube, ())):
+                heard = self._heard[name]
                 others = {other: report for other, report in heard.request.cubes.items() if other != cube}
                 request = heard.request.model_copy(update={"cubes": others})
-                self._heard[name] = msgspec.structs.replace(heard, request=request)
+                self._replace(name, msgspec.structs.replace(heard, request=request))
+
+    def _replace(self, name: str, heard: ReceivedHeartbeat | None) -> None:
+        before = self._heard.pop(name, None)
+        for cube in before.request.cubes if before else ():
+            reporting = self._receivers_by_cube[cube]
+            reporting.discard(name)
+            if not reporting:
+                del self._receivers_by_cube[cube]
+        if heard is not None:
+            self._heard[name] = heard
+            for cube in heard.request.cubes:
+                self._receivers_by_cube.setdefault(cube, set()).add(name)
+
+    def _reports(self, cube: str) -> list[tuple[str, ReceivedHeartbeat, CubeReport]]:
+        """Return the receivers that report the cube, by name, with their last heartbeat and report."""
+        with self._lock:
+            heard = [(name, self._heard[name]) for name in sorted(self._receivers_by_cube.get(cube, ()))]
+        return [(name, heartbeat, heartbeat.request.cubes[cube]) for name, heartbeat in heard]
 
     def heard(self) -> dict[str, ReceivedHeartbeat]:
         with self._lock:
@@ -68,10 +93,9 @@ class Heartbeats:
     def observations(self, cube: str) -> dict[int, list[Observation]]:
         now_ms = self._clock.now_ms()
         observations: dict[int, list[Observation]] = {}
-        for heartbeat in self.heard().values():
-            report = heartbeat.request.cubes.get(cube)
-            for partition, partition_report in (report.partitions if report else {}).items():
-                fresh = now_ms - heartbeat.at_ms <= SILENT_AFTER_MS
+        for _, heartbeat, report in self._reports(cube):
+            fresh = now_ms - heartbeat.at_ms <= SILENT_AFTER_MS
+            for partition, partition_report in report.partitions.items():
                 seen = Observation(
                     partition_report.position, partition_report.watermark_ms, partition_report.idle, fresh
                 )
@@ -81,9 +105,8 @@ class Heartbeats:
     def partitions(self, cube: str) -> dict[int, PartitionWatermark]:
         """Return, for people, per partition the report of the receiver that has read furthest."""
         watermarks: dict[int, PartitionWatermark] = {}
-        for receiver_id, heartbeat in sorted(self.heard().items()):
-            report = heartbeat.request.cubes.get(cube)
-            for partition, partition_report in (report.partitions if report else {}).items():
+        for receiver_id, heartbeat, report in self._reports(cube):
+            for partition, partition_report in report.partitions.items():
                 if partition not in watermarks or partition_report.position > watermarks[partition].position:
                     watermarks[partition] = PartitionWatermark(
                         watermark_ms=partition_report.watermark_ms,
@@ -101,10 +124,7 @@ class Heartbeats:
         """
         most: dict[int, dict[str, int]] = {}
         example: dict[str, str] = {}
-        for _, heartbeat in sorted(self.heard().items()):
-            report = heartbeat.request.cubes.get(cube)
-            if report is None:
-                continue
+        for _, _, report in self._reports(cube):
             example.update(report.refused_example)
             for partition, partition_report in report.partitions.items():
                 if sum(partition_report.refused.values()) > sum(most.get(partition, {}).values()):
@@ -118,13 +138,10 @@ class Heartbeats:
 
     def failures(self, cube: str) -> list[str]:
         """Return receivers that have given up on the cube, with their reasons."""
-        reports = {
-            name: heartbeat.request.cubes.get(cube) for name, heartbeat in sorted(self.heard().items())
-        }
         return [
             f"receiver {name} has failed: {report.reason}"
-            for name, report in reports.items()
-            if report is not None and report.state == "FAILED"
+            for name, _, report in self._reports(cube)
+            if report.state == "FAILED"
         ]
 
     def blocked(self, cube: str, control: CubeControl) -> list[str]:
@@ -134,9 +151,8 @@ class Heartbeats:
         """
         now_ms = self._clock.now_ms()
         blocked: list[str] = []
-        for name, heartbeat in sorted(self.heard().items()):
-            report = heartbeat.request.cubes.get(cube)
-            if report is None or report.held_since_ms is None or now_ms - heartbeat.at_ms > SILENT_AFTER_MS:
+        for name, heartbeat, report in self._reports(cube):
+            if report.held_since_ms is None or now_ms - heartbeat.at_ms > SILENT_AFTER_MS:
                 continue
             owed = "; ".join(
                 f"partition {partition} is at offset {report.partitions[partition].position} of {promised}"
@@ -153,19 +169,15 @@ class Heartbeats:
         """Partition → offsets that Kafka no longer holds and a receiver has to read, and its replica set. Not
         where another receiver of the set has read beyond them: that one holds them."""
         now_ms = self._clock.now_ms()
-        reports = [
-            (heartbeat, report)
-            for heartbeat in self.heard().values()
-            if (report := heartbeat.request.cubes.get(cube))
-        ]
+        reports = self._reports(cube)
         positions: dict[tuple[str, int], int] = {}
-        for heartbeat, report in reports:
+        for _, heartbeat, report in reports:
             if report.state != "FAILED" and now_ms - heartbeat.at_ms <= SILENT_AFTER_MS:
                 for partition, part in report.partitions.items():
                     key = (heartbeat.request.replica_set, partition)
                     positions[key] = max(part.position, positions.get(key, 0))
         lost_ranges: dict[int, tuple[PartRange, str]] = {}
-        for heartbeat, report in reports:
+        for _, heartbeat, report in reports:
             replica_set = heartbeat.request.replica_set
             for piece in report.lost if report.state == "FAILED" else ():
                 owned = piece.partition in control.assignment.get(replica_set, ())
@@ -181,11 +193,9 @@ class Heartbeats:
         by now."""
         now_ms = self._clock.now_ms()
         served: set[int] = set()
-        for heartbeat in self.heard().values():
-            report = heartbeat.request.cubes.get(cube)
+        for _, heartbeat, report in self._reports(cube):
             if (
-                report is not None
-                and now_ms - heartbeat.at_ms <= SILENT_AFTER_MS
+                now_ms - heartbeat.at_ms <= SILENT_AFTER_MS
                 and report.state == "CONSUMING"
                 and report.assignment_epoch == control.assignment_epoch
             ):
@@ -196,8 +206,7 @@ class Heartbeats:
         return tuple(sorted(assigned - served)) if control.enabled and not control.paused else ()
 
     def active_segments(self, cube: str) -> set[str]:
-        reports = (heartbeat.request.cubes.get(cube) for heartbeat in self.heard().values())
-        return {name for report in reports if report is not None for name in report.active}
+        return {name for _, _, report in self._reports(cube) for name in report.active}
 
     def healths(
         self, records: Mapping[str, ReceiverRecord], live: Container[str], controls: Mapping[str, CubeControl]

@@ -27,7 +27,7 @@ from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.history_cache.folder import CacheFolder
 from rtolap.query.history_cache.keeper import HistoryKeeper
 from rtolap.query.history_cache.report import follow, report
-from rtolap.query.http import make_app
+from rtolap.query.http.server import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer

@@ -41,7 +41,7 @@ from rtolap.query.sql.statement import Parameters, SqlStatement
 from rtolap.query.statement_cache import StatementCache
 from rtolap.query.statement_outcome import CELLS_MAX, ResultStream, StatementOutcome
 from rtolap.query.stored.definitions import StoredDefinitions
-from rtolap.query.stored.reader import StoredReader
+from rtolap.query.stored.reader import DefinitionChanged, StoredReader
 from rtolap.query.stored.source import NoSource, StoredSource
 from rtolap.query.workers.pool import WorkerPool
 
@@ -145,6 +145,11 @@ class QueryService:
 
     def catalogue(self, *, fresh: bool = False) -> QueryCatalogue:
         return self._cluster.catalogue(fresh=fresh)
+
+    def databases(self, wanted: str) -> tuple[str, ...]:
+        """Return the databases; one that is not among them may be new, so they are looked up again then."""
+        known = self.catalogue().databases()
+        return known if wanted in known else self.catalogue(fresh=True).databases()
 
     def cancellation(self, timeout_ms: int | None = None, user: str = "") -> Cancellation:
         """Return the cancellation of a new statement.
@@ -262,6 +267,8 @@ class QueryService:
         session: EngineSession,
         ending: Cancellation,
         positions: SessionPositions,
+        *,
+        is_planned_again: bool = False,
     ) -> StatementOutcome:
         rewritten, catalogue = self._rewrite(statement, values, session, ending)
         for name in rewritten.lookups:
@@ -279,7 +286,11 @@ class QueryService:
         account = self._reads.account(ending.user)
         if rewritten.reads or rewritten.tables:  # most statements of a connection pool read nothing
             ending.on_close(account.close)
-        tables = self._read_tables(rewritten, session, ending, account)
+        try:
+            tables = self._read_tables(rewritten, session, ending, account, as_planned=not is_planned_again)
+        except DefinitionChanged:  # by another query service, and less than the catalogue's age ago
+            self._cluster.catalogue(fresh=True)
+            return self._start(statement, values, session, ending, positions, is_planned_again=True)
         result: EngineResult
         if rewritten.latest is not None:
             stats, latest = self._run_latest(
@@ -325,12 +336,18 @@ class QueryService:
         return session.run(rewritten.sql, values)
 
     def _read_tables(
-        self, rewritten: Rewritten, session: EngineSession, ending: Cancellation, account: Account
+        self,
+        rewritten: Rewritten,
+        session: EngineSession,
+        ending: Cancellation,
+        account: Account,
+        *,
+        as_planned: bool,
     ) -> list[TableStats]:
         if not rewritten.tables:
             return []
         began_s = self.clock.monotonic_s()
-        tables, stats = self._tables.read(rewritten.tables, ending)
+        tables, stats = self._tables.read(rewritten.tables, ending, as_planned=as_planned)
         account.reserve(READ, sum(table.nbytes for table in tables.values()))
         for relation, table in tables.items():
             session.register(relation, table)
@@ -397,7 +414,11 @@ class QueryService:
     ) -> tuple[Rewritten, QueryCatalogue]:
         catalogue = self._cluster.catalogue()
         try:
-            return self._rewrite_for(catalogue, statement, values, session), catalogue
+            rewritten = self._rewrite_for(catalogue, statement, values, session)
+            if not rewritten.information:
+                return rewritten, catalogue
+            newest = self._cluster.catalogue(fresh=True)  # it lists what other services define too
+            return self._rewrite_for(newest, statement, values, session), newest
         except QueryError:  # perhaps about a definition that is newer than the cached catalogue
             ending.check()
             fresh = self._cluster.catalogue(fresh=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rtolap.cubes.format import history
-from rtolap.cubes.format.build_batch import SEGMENT_COLUMN, adopt, check_events, finish, new_scratch
+from rtolap.cubes.format.build_batch import SEGMENT_COLUMN, adopt, check_counted, finish, new_scratch
 from rtolap.model.cube import Cuboid, cuboids
 from rtolap.object_store.store import open_store
 
@@ -52,9 +52,9 @@ def test_files_are_moved_or_written_again_without_columns_of_other_cuboids(stagi
                 target = staging.folder / folder / f"{SEGMENT_COLUMN}={place}" / f"part-{number}.parquet"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 pq.write_table(part, target)
-    entries = adopt(staging.store, scratch, specs, ALL, folders)
+    entries, counted = adopt(staging.store, scratch, specs, ALL, folders)
     assert staging.store.list(scratch) == ()
-    check_events(staging.store, specs, EVENTS, entries)
+    check_counted(specs, EVENTS, entries, counted)
     manifests = {
         spec.location: finish(staging.store, spec, events, of)
         for spec, events, of in zip(specs, EVENTS, entries, strict=True)

@@ -17,7 +17,7 @@ from rtolap.base.errors import Refused
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format import blocks, build_pieces
 from rtolap.cubes.format.aggregate import aggregate_events, to_plain
-from rtolap.cubes.format.build_batch import adopt, check_events, finish, new_scratch
+from rtolap.cubes.format.build_batch import adopt, check_counted, finish, new_scratch
 from rtolap.cubes.format.build_inputs import verify_inputs
 from rtolap.cubes.format.build_pieces import (
     BuildTasks,
@@ -73,8 +73,8 @@ def built(staging: Staging, specs: list[BuildSpec], expected_events: list[int]) 
     plan = plan_pieces(staging.store, [each.files for each in inputs], 2)
     run(tasks, plan)
     folders = [tasks.folder_of(number) for number in range(len(ALL))]
-    entries = adopt(staging.store, folder, specs, ALL, folders)
-    check_events(staging.store, specs, expected_events, entries)
+    entries, counted = adopt(staging.store, folder, specs, ALL, folders)
+    check_counted(specs, expected_events, entries, counted)
     for spec, of_spec in zip(specs, entries, strict=True):
         finish(staging.store, spec, sum(part.events for part in spec.parts), of_spec)
     return [[len(entry.files) for entry in of_spec] for of_spec in entries]

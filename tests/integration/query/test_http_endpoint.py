@@ -10,7 +10,7 @@ import pytest
 from rtolap.base.errors import QueryError, QueryTimeout, Unauthorized
 from rtolap.dbapi import ProgrammingError, connect
 from rtolap.protocols.query.client import QueryClient
-from rtolap.query.http import ARROW_STREAM, POSITIONS_KEY
+from rtolap.query.http.answers import ARROW_STREAM, POSITIONS_KEY
 
 from tests.support.cubes.flights import CARRIERS
 from tests.support.query.query_endpoints import PASSWORD, SLOW, TOKEN, USER, Endpoints

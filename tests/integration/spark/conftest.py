@@ -18,6 +18,7 @@ from tests.support.cubes.staging import Staging
 from tests.support.waiting import SLOWNESS
 
 PROJECT = Path(__file__).resolve().parents[3]
+BUILD_JOB = PROJECT / "spark_jobs" / "build_segment.py"
 
 
 @pytest.fixture
@@ -41,10 +42,14 @@ def submit_command() -> Callable[..., tuple[list[str], dict[str, str]]]:
 
 
 def spark_submit(
-    *arguments: str, in_files: bool = False, python: bool = True
+    *arguments: str,
+    in_files: bool = False,
+    python: bool = True,
+    looked_at_here: bool = True,
+    job: Path = BUILD_JOB,
 ) -> tuple[list[str], dict[str, str]]:
     """`in_files`: as large batches are built; small ones are grouped in the driver's memory. Without `python`
-    as by executors that run none of ours."""
+    as by executors that run none of ours; `looked_at_here`: the driver reads files to verify them."""
     submit = Path(sys.executable).parent / "spark-submit"
     command = [str(submit), "--master", "local[2]", "--driver-memory", "700m"]
     command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.bindAddress=127.0.0.1"]
@@ -53,7 +58,9 @@ def spark_submit(
         command += ["--conf", "spark.rtolap.rowsInMemoryMax=0"]
     if not python:
         command += ["--conf", "spark.rtolap.executorsRunPython=false"]
-    command += [str(PROJECT / "spark_jobs" / "build_segment.py"), *arguments]
+    if not looked_at_here:
+        command += ["--conf", "spark.rtolap.lookedAtInDriverBytesMax=0"]
+    command += [str(job), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins"), "PYSPARK_PYTHON": sys.executable}
     return command, environment
 
@@ -67,10 +74,10 @@ def progress_lines(output: str) -> list[dict[str, Any]]:
 def submit(tmp_path: Path) -> Callable[..., Submitted]:
     """Build a list of specs in one spark-submit."""
 
-    def run(*specs: BuildSpec, in_files: bool = False, python: bool = True) -> Submitted:
+    def run(*specs: BuildSpec, arguments: tuple[str, ...] = (), **options: Any) -> Submitted:
         file = tmp_path / "specs.json"
         file.write_bytes(msgspec.json.encode(specs))
-        command, environment = spark_submit(str(file), in_files=in_files, python=python)
+        command, environment = spark_submit(*arguments, str(file), **options)
         done = subprocess.run(
             command,
             env=environment,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ from rtolap.model.offsets import PartRange
 from tests.support.cubes.built import assert_nothing_else, assert_recount
 from tests.support.cubes.staging import CUBE, Staging, raw_events, roll_up
 
+PROJECT = Path(__file__).resolve().parents[3]
+BUILD_JOB = PROJECT / "spark_jobs" / "build_segment.py"
+COUNTED_JOB = PROJECT / "tests" / "support" / "cubes" / "counted_build.py"
 SEED = 20130102
 DAYS = [f"201301{day:02d}000000_201301{day + 1:02d}000000" for day in range(1, 7)]
 
@@ -29,21 +33,63 @@ def day(staging: Staging, number: int, events: int) -> tuple[Staging, BuildSpec,
 
 
 @pytest.mark.parametrize(
-    ("in_files", "python"),
-    [(False, True), (True, True), (True, False)],
+    ("in_files", "python", "looked_at_here"),
+    [(False, True, True), (True, True, False), (True, False, True)],
     ids=["in memory", "in files", "in files, without Python"],
 )
 def test_each_segment_of_a_batch_equals_its_recount(
-    staging: Staging, submit: Callable[..., Any], in_files: bool, python: bool
+    staging: Staging, submit: Callable[..., Any], in_files: bool, python: bool, looked_at_here: bool
 ) -> None:
     days = [day(staging, number, events) for number, events in enumerate((200, 0, 1, 50, 120))]
-    done = submit(*(spec for _, spec, _ in days), in_files=in_files, python=python)
+    done = submit(
+        *(spec for _, spec, _ in days), in_files=in_files, python=python, looked_at_here=looked_at_here
+    )
     assert done.exit_code == 0, done.errors
     manifests = {spec.location: assert_recount(of, spec, raw) for of, spec, raw in days}
     assert_nothing_else(staging, manifests)
     written = [line for line in done.progress if line["event"] == "cuboid"]
     assert len(written) == len(next(iter(manifests.values())).cuboids)
     assert any(line["event"] == "moved" for line in done.progress) is in_files
+
+
+def test_the_driver_of_a_large_build_reads_none_of_its_rows(
+    staging: Staging, submit: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Inputs are verified, and outputs counted, by tasks: beside manifests and footers nothing is read."""
+    read: dict[int, int] = {}
+    sizes: dict[int, int] = {}
+    for number, copies in enumerate((20, 100)):
+        of = staging.of(DAYS[number])
+        raws = [raw_events(SEED + copy, number, 0, 400, DAYS[number]) for copy in range(copies)]
+        rows = pa.concat_tables([roll_up(raw, CUBE.all_dimensions) for raw in raws])
+        part = of.part_of(1, "rs1", rows, 400 * copies, PartRange(number, 0, 400 * copies))
+        spec = of.spec(f"b{number}", part, covered={number: 400 * copies})
+        done = submit(spec, arguments=(str(BUILD_JOB),), job=COUNTED_JOB, in_files=True, looked_at_here=False)
+        assert done.exit_code == 0, done.errors
+        assert history.verify(of.store, spec.location).events == 400 * copies
+        sizes[copies] = sum(file.bytes for file in of.store.list(part.path))
+        read[copies] = int((tmp_path / "driver-read-bytes").read_text())
+    assert sizes[100] > 3 * sizes[20]
+    assert read[100] < 1.2 * read[20]
+    assert read[100] < sizes[100] / 3
+
+
+def test_damage_that_tasks_find_is_named_as_the_driver_would_name_it(
+    staging: Staging, submit: Callable[..., Any]
+) -> None:
+    of, spec, _ = day(staging, 0, 40)
+    other, good, raw = day(staging, 2, 40)
+    (damaged,) = [file.path for file in of.store.list(spec.parts[0].path) if file.path.endswith(".parquet")]
+    path = Path(of.store.absolute(damaged))
+    path.write_bytes(path.read_bytes()[:-9] + b"?" * 9)
+    done = submit(spec, good, in_files=True, looked_at_here=False)
+    assert done.exit_code == 3, done.errors
+    failed = done.last(spec.build_id)
+    assert (failed["event"], failed["retry"]) == ("failed", False)
+    assert "does not match its checksum" in failed["error"]
+    assert "segments requeue" in failed["error"]
+    assert done.last(good.build_id)["event"] == "built"
+    assert_recount(other, good, raw)
 
 
 @pytest.mark.parametrize("in_files", [False, True], ids=["in memory", "in files"])

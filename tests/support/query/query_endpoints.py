@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pymysql
 from rtolap.base.users import Users, password_hash
-from rtolap.query.http import make_app
+from rtolap.query.http.server import make_app
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
 from rtolap.query.statement_service import QueryLimits, QueryService

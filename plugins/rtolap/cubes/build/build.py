@@ -15,12 +15,22 @@ from pyspark.sql import SparkSession
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.cubes.build.cuboid_writers import CuboidWriter, PieceWriter
+from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.grouping import group_rows, is_small
 from rtolap.cubes.build.job_progress import report
 from rtolap.cubes.build.session import executors_run_python, list_in_driver
 from rtolap.cubes.format import history
-from rtolap.cubes.format.build_batch import VersionWriter, adopt, check_events, finish, read_rows
-from rtolap.cubes.format.build_inputs import BuildInputs, check_finished, verify_inputs
+from rtolap.cubes.format.build_batch import (
+    Adopted,
+    VersionWriter,
+    adopt,
+    check_counted,
+    check_events,
+    finish,
+    read_rows,
+)
+from rtolap.cubes.format.build_inputs import BuildInputs, DeclaredInputs, check_finished, declared_inputs
+from rtolap.cubes.format.file_states import FileToLookAt
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.model.build_spec import BuildResult, BuildSpec
 from rtolap.model.cube import cuboids
@@ -46,15 +56,14 @@ def attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
     started = time.monotonic()
     worst = 0
     wanted: list[Verified] = []
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        for spec, verified in zip(batch, pool.map(_verified, batch), strict=True):
-            if isinstance(verified, RtolapError):
-                worst = max(worst, _failed(spec, verified))
-            elif isinstance(verified, HistoryManifest):
-                report("built", spec, **msgspec.structs.asdict(_result(spec, verified, started)))
-            else:
-                report("verified", spec, files=len(verified.inputs.files), events=verified.inputs.events)
-                wanted.append(verified)
+    for spec, verified in zip(batch, verify(spark, batch), strict=True):
+        if isinstance(verified, RtolapError):
+            worst = max(worst, _failed(spec, verified))
+        elif isinstance(verified, HistoryManifest):
+            report("built", spec, **msgspec.structs.asdict(_result(spec, verified, started)))
+        else:
+            report("verified", spec, files=len(verified.inputs.files), events=verified.inputs.events)
+            wanted.append(verified)
     if not wanted:
         return worst
     try:
@@ -79,9 +88,11 @@ def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[Bui
         store.delete_tree(spec.location)
     if is_small(spark, specs[0].schema, cuboids(specs[0].cube_definition), inputs):
         entries = _in_memory(spark, store, specs, inputs)
+        check_events(store, specs, events, entries)
     else:
-        entries = _in_files(spark, store, specs, inputs)
-    check_events(store, specs, events, entries)
+        adopted = _in_files(spark, store, specs, inputs)
+        entries = adopted.entries
+        check_counted(specs, events, entries, adopted.events)
     report("counted", specs[0], segments=len(specs), events=sum(events))
     for spec, event_count, of_spec in zip(specs, events, entries, strict=True):
         yield spec, finish(store, spec, event_count, of_spec)
@@ -107,7 +118,7 @@ def _in_memory(
 
 def _in_files(
     spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec], inputs: Sequence[BuildInputs]
-) -> list[list[CuboidEntry]]:
+) -> Adopted:
     """Run steps 3 and 4 for large segments: tasks write below a scratch folder, and its files are moved."""
     writer: PieceWriter | CuboidWriter
     if executors_run_python(spark):
@@ -119,20 +130,43 @@ def _in_files(
             list_in_driver(spark)
         writer = CuboidWriter(spark, store, specs)
     writer.write_all([each.files for each in inputs])
-    entries = adopt(store, writer.folder, specs, writer.cuboids, writer.folders)
-    report("moved", specs[0], segments=len(specs), files=sum(len(e.files) for of in entries for e in of))
-    return entries
+    look = FilesOfBuild(spark, sum(each.bytes for each in inputs))
+    adopted = adopt(store, writer.folder, specs, writer.cuboids, writer.folders, look)
+    files = sum(len(entry.files) for of_spec in adopted.entries for entry in of_spec)
+    report("moved", specs[0], segments=len(specs), files=files)
+    return adopted
 
 
-def _verified(spec: BuildSpec) -> Verified | HistoryManifest | RtolapError:
-    """Return the inputs if it may be built, the manifest if it is built already, or why it is not built."""
+def verify(spark: SparkSession, batch: Sequence[BuildSpec]) -> list[Verified | HistoryManifest | RtolapError]:
+    """Return for each spec its inputs if it may be built, the manifest if it is built already, or why it is
+    not built."""
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        found = list(pool.map(_declared, batch))
+    declared = [each for each in found if isinstance(each, DeclaredInputs)]
+    files = [FileToLookAt(file.path) for each in declared for file in each.files]
+    look = FilesOfBuild(spark, sum(each.bytes for each in declared))
+    looked = iter(look(batch[0].object_store, files) if files else ())
+    verified: list[Verified | HistoryManifest | RtolapError] = []
+    for spec, each in zip(batch, found, strict=True):
+        if not isinstance(each, DeclaredInputs):
+            verified.append(each)
+            continue
+        states = [next(looked) for _ in each.files]
+        try:
+            verified.append(Verified(spec, each.verified(states)))
+        except RtolapError as error:
+            verified.append(error)
+    return verified
+
+
+def _declared(spec: BuildSpec) -> DeclaredInputs | HistoryManifest | RtolapError:
     try:
         store = open_store(spec.object_store)
         if store.exists(history.manifest_path(spec.location)):
             finished = history.verify(store, spec.location, spec.schema)
             check_finished(spec, finished)
             return finished
-        return Verified(spec, verify_inputs(store, spec))
+        return declared_inputs(store, spec)
     except RtolapError as error:
         return error
 

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 FILE_BYTES = 128 << 20  # adaptive execution joins small partitions into files of about this size
 ROWS_IN_MEMORY_MAX = 1_000_000
 ROWS_SETTING = "spark.rtolap.rowsInMemoryMax"  # batches of more rows go through files
+LOOKED_AT_HERE_BYTES_MAX = 64 << 20
+LOOKED_AT_HERE_SETTING = "spark.rtolap.lookedAtInDriverBytesMax"  # files of larger builds: read by tasks
 PYTHON_SETTING = "spark.rtolap.executorsRunPython"  # they have rtolap and the driver's libraries
 
 # Set unless spark-submit set them: small shuffles, few files, decimals and overflows that fail loudly.
@@ -55,6 +57,11 @@ def list_in_driver(spark: SparkSession) -> None:
 def rows_in_memory_max(spark: SparkSession) -> int:
     """Return how many rows a batch may have that is grouped in memory."""
     return int(spark.conf.get(ROWS_SETTING, str(ROWS_IN_MEMORY_MAX)) or ROWS_IN_MEMORY_MAX)
+
+
+def looked_at_here_bytes_max(spark: SparkSession) -> int:
+    """Return how long the inputs of a batch may be whose files the driver reads itself to verify them."""
+    return int(spark.conf.get(LOOKED_AT_HERE_SETTING, str(LOOKED_AT_HERE_BYTES_MAX)) or 0)
 
 
 def executors_run_python(spark: SparkSession) -> bool:

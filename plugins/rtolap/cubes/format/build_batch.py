@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from rtolap.base.errors import Corrupted
 from rtolap.base.files import fsync_dir, fsync_file
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format import history
+from rtolap.cubes.format.file_states import FileToLookAt, LookAtFiles, entry_of, events_of, look_here
 from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.completeness import late_ppm
@@ -41,6 +43,18 @@ _WORKERS = 8  # mostly waiting for a disk or a remote store
 _GROUP_ROWS = 1 << 18  # held in memory while a file is written again
 
 _SEGMENT_FIELD = pa.field(SEGMENT_COLUMN, pa.int32())
+
+
+class Adopted(NamedTuple):
+    """Files of a batch in their places.
+
+    Attributes:
+        entries: per spec, a line of the manifest for each cuboid.
+        events: per spec, what was counted in each cuboid's files.
+    """
+
+    entries: list[list[CuboidEntry]]
+    events: list[list[int]]
 
 
 def batches(specs: Sequence[BuildSpec], segments_max: int) -> list[list[BuildSpec]]:
@@ -71,13 +85,17 @@ def adopt(
     specs: Sequence[BuildSpec],
     cuboids: Sequence[Cuboid],
     folders: Sequence[str],
-) -> list[list[CuboidEntry]]:
-    """Move every file of the scratch folder to the version that it belongs to; entries per spec. One that
-    several cuboids share a job with has columns of others, without values, and is written again without them.
+    look: LookAtFiles | None = None,
+) -> Adopted:
+    """Move every file of the scratch folder to the version that it belongs to, and look at it there.
 
-    `folders`: of each cuboid, inside the scratch folder, with a folder for each segment that has rows. When
-    this returns the files are durable, and the scratch folder is gone. A crash before leaves folders without
-    a manifest.
+    One that several cuboids share a job with has columns of others, without values, and is written again
+    without them. When this returns the files are durable, and the scratch folder is gone. A crash before
+    leaves folders without a manifest.
+
+    Args:
+        folders: of each cuboid, inside the scratch folder, with a folder for each segment that has rows.
+        look: looks at the files where they are to be read; in this process where None is given.
     """
     names = [
         (history.cuboid_folder(cuboid), scratch, cuboid)
@@ -89,22 +107,40 @@ def adopt(
         if name.endswith(".parquet"):  # beside Hadoop's own checksums, on a local disk
             listed.setdefault(folder, []).append(name)
 
-    def move_segment(place: int, spec: BuildSpec) -> list[CuboidEntry]:
-        entries = []
+    def move_segment(place: int, spec: BuildSpec) -> list[list[str]]:
+        """Return the names of the files of each cuboid."""
+        by_cuboid = []
         for folder, scratch, cuboid in names:
             source = f"{scratch}/{SEGMENT_COLUMN}={place}"
             schema = physical_schema(spec.schema, cuboid.dimensions, plain=True)
-            files = tuple(
-                _adopt_file(store, f"{source}/{name}", spec.location, f"{folder}/{name}", schema)
-                for name in listed.get(source, ())
-            )
-            entries.append(CuboidEntry(folder, cuboid.dimensions, sum(file.rows for file in files), files))
-        _make_durable(store, spec.location, entries)
-        return entries
+            moved = [f"{folder}/{name}" for name in listed.get(source, ())]
+            for name in moved:
+                _adopt_file(store, f"{source}/{name.rpartition('/')[2]}", f"{spec.location}/{name}", schema)
+            by_cuboid.append(moved)
+        _make_durable(store, [f"{spec.location}/{name}" for moved in by_cuboid for name in moved])
+        return by_cuboid
 
     with ThreadPoolExecutor(_WORKERS) as pool:
-        adopted = list(pool.map(move_segment, range(len(specs)), specs))
+        moved = list(pool.map(move_segment, range(len(specs)), specs))
     store.delete_tree(scratch_folder)
+    files = [
+        FileToLookAt(f"{spec.location}/{name}", counts_events=True)
+        for spec, by_cuboid in zip(specs, moved, strict=True)
+        for of_cuboid in by_cuboid
+        for name in of_cuboid
+    ]
+    looked = iter((look or look_here)(specs[0].object_store, files))
+    adopted = Adopted([], [])
+    for by_cuboid in moved:
+        entries, counted = [], []
+        for (folder, _, cuboid), of_cuboid in zip(names, by_cuboid, strict=True):
+            states = [(name, next(looked)) for name in of_cuboid]
+            described = tuple(entry_of(name, state) for name, state in states)
+            rows = sum(file.rows for file in described)
+            entries.append(CuboidEntry(folder, cuboid.dimensions, rows, described))
+            counted.append(sum(events_of(state) for _, state in states))
+        adopted.entries.append(entries)
+        adopted.events.append(counted)
     return adopted
 
 
@@ -115,8 +151,27 @@ def check_events(
     entries: Sequence[list[CuboidEntry]],
 ) -> None:
     """Count the events of every cuboid again, from its files. Raises Corrupted, naming one that differs."""
+
+    def count(spec: BuildSpec, of_spec: Sequence[CuboidEntry]) -> list[int]:
+        return [history.count_events(store, spec.location, entry.files) for entry in of_spec]
+
     with ThreadPoolExecutor(_WORKERS) as pool:
-        list(pool.map(_check_events, (store,) * len(specs), specs, events, entries))
+        check_counted(specs, events, entries, list(pool.map(count, specs, entries)))
+
+
+def check_counted(
+    specs: Sequence[BuildSpec],
+    expected: Sequence[int],
+    entries: Sequence[Sequence[CuboidEntry]],
+    counted: Sequence[Sequence[int]],
+) -> None:
+    """Compare the events that were counted in each cuboid's files. Raises Corrupted, naming the first one."""
+    for spec, events, of_spec, found in zip(specs, expected, entries, counted, strict=True):
+        for entry, number in zip(of_spec, found, strict=True):
+            if number != events:
+                raise Corrupted(
+                    f"cuboid {entry.name} of {spec.location}", expected=f"{events} events", found=number
+                )
 
 
 def finish(
@@ -141,23 +196,14 @@ def finish(
     return manifest
 
 
-def _check_events(store: ObjectStore, spec: BuildSpec, expected: int, entries: Sequence[CuboidEntry]) -> None:
-    for entry in entries:
-        events = history.count_events(store, spec.location, entry.files)
-        if events != expected:
-            raise Corrupted(
-                f"cuboid {entry.name} of {spec.location}", expected=f"{expected} events", found=events
-            )
-
-
-def _adopt_file(store: ObjectStore, source: str, location: str, name: str, schema: pa.Schema) -> FileEntry:
+def _adopt_file(store: ObjectStore, source: str, target: str, schema: pa.Schema) -> None:
     with store.open(source) as opened:
         parquet = pq.ParquetFile(opened)
         if parquet.schema_arrow.names != schema.names:
-            batches = parquet.iter_batches(_GROUP_ROWS, columns=schema.names)
-            return write_file(store, location, name, schema, batches)
-    store.move(source, f"{location}/{name}")
-    return history.describe_file(store, location, name)
+            location, _, name = target.rpartition("/")
+            write_file(store, location, name, schema, parquet.iter_batches(_GROUP_ROWS, columns=schema.names))
+            return
+    store.move(source, target)
 
 
 def write_file(
@@ -175,17 +221,14 @@ def write_file(
     return FileEntry(name, rows, len(data), hashlib.sha256(data).hexdigest())
 
 
-def _make_durable(store: ObjectStore, location: str, entries: Iterable[CuboidEntry]) -> None:
+def _make_durable(store: ObjectStore, files: Iterable[str]) -> None:
     """Spark does not sync what it writes; staged parts are deleted after promotion, so it has to last."""
     if not store.is_local:
         return
-    folders = set()
-    for entry in entries:
-        for file in entry.files:
-            path = Path(store.absolute(f"{location}/{file.name}"))
-            fsync_file(path)
-            folders.add(path.parent)
-    for folder in folders:
+    paths = [Path(store.absolute(file)) for file in files]
+    for path in paths:
+        fsync_file(path)
+    for folder in {path.parent for path in paths}:
         fsync_dir(folder)
 
 

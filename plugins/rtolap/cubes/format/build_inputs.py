@@ -5,6 +5,7 @@ The checks repeat what the coordinator checked before, because a build decides w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ import msgspec
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, DefinitionError, Refused
 from rtolap.cubes.format import history
+from rtolap.cubes.format.file_states import FileToLookAt, Looked, look_here
 from rtolap.cubes.format.manifest import MANIFEST_NAME, FileEntry, HistoryManifest, StagedManifest, decode
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.cube import cuboids
@@ -26,6 +28,18 @@ _READ_AGAIN = (
     "the coordinator has the segment's events read again from Kafka when it hears of this; else `rtolap "
     "segments requeue` does"
 )
+
+
+class InputFile(NamedTuple):
+    """A file to read, its line in a manifest, and what to do when it is not so.
+
+    Attributes:
+        path: relative to the store's root.
+    """
+
+    path: str
+    entry: FileEntry
+    action: str
 
 
 class BuildInputs(NamedTuple):
@@ -52,31 +66,56 @@ def read_specs(argument: str) -> list[BuildSpec]:
         raise DefinitionError(f"{argument} is not a build specification", found=str(error)) from error
 
 
+class DeclaredInputs(NamedTuple):
+    """The inputs of a build by their manifests, whose files are still to be looked at."""
+
+    files: tuple[InputFile, ...]
+    events: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.entry.bytes for file in self.files)
+
+    def verified(self, looked: Sequence[Looked]) -> BuildInputs:
+        """Compare with the files that were looked at, in order. Raises Corrupted, and errors of looking."""
+        for file, state in zip(self.files, looked, strict=True):
+            history.check_file(file.path, file.entry, state, action=file.action)
+        entries = [file.entry for file in self.files]
+        return BuildInputs(
+            [file.path for file in self.files], self.events, sum(each.rows for each in entries), self.bytes
+        )
+
+
 def verify_inputs(store: ObjectStore, spec: BuildSpec) -> BuildInputs:
     """Verify manifests, checksums and ranges of all inputs. Raises Refused, Corrupted or NotFound."""
+    declared = declared_inputs(store, spec)
+    return declared.verified(
+        look_here(spec.object_store, [FileToLookAt(file.path) for file in declared.files])
+    )
+
+
+def declared_inputs(store: ObjectStore, spec: BuildSpec) -> DeclaredInputs:
+    """Verify manifests and ranges of all inputs. Raises Refused, Corrupted or NotFound."""
     check_ranges_join(spec)
-    files: list[str] = []
-    entries: list[FileEntry] = []
+    files: list[InputFile] = []
     events = 0
     for part in spec.parts:
         path = f"{part.path}/{MANIFEST_NAME}"
         manifest = decode(store.read(path), StagedManifest, path)
         check_part(spec, part, manifest)
-        history.verify_files(store, part.path, manifest.files, action=_UPLOAD_AGAIN)
-        files += [f"{part.path}/{file.name}" for file in manifest.files]
-        entries += manifest.files
+        files += [InputFile(f"{part.path}/{file.name}", file, _UPLOAD_AGAIN) for file in manifest.files]
         events += manifest.events
     if spec.previous_location is not None:
         previous = history.read_manifest(store, spec.previous_location)
         check_previous(spec, previous)
         base = history.entry_of(previous, cuboids(spec.cube_definition)[0])
-        history.verify_files(store, spec.previous_location, base.files, action=_READ_AGAIN)
-        files += [f"{spec.previous_location}/{file.name}" for file in base.files]
-        entries += base.files
+        files += [
+            InputFile(f"{spec.previous_location}/{file.name}", file, _READ_AGAIN) for file in base.files
+        ]
         events += previous.events
     elif spec.version != 1 and not spec.base_lost:
         raise Refused(f"version {spec.version} of {spec.cube}/{spec.segment} needs a previous version")
-    return BuildInputs(files, events, sum(file.rows for file in entries), sum(file.bytes for file in entries))
+    return DeclaredInputs(tuple(files), events)
 
 
 def check_ranges_join(spec: BuildSpec) -> None:

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rtolap.base.errors import Corrupted, NotFound
+from rtolap.base.errors import Corrupted, NotFound, RtolapError
 from rtolap.columnar.schema import physical_schema
+from rtolap.cubes.format import file_states
+from rtolap.cubes.format.file_states import FileToLookAt, Looked, file_state
 from rtolap.cubes.format.manifest import (
     MANIFEST_NAME,
     CuboidEntry,
@@ -25,7 +26,7 @@ from rtolap.cubes.format.manifest import (
     decode,
     encode,
 )
-from rtolap.model.cube import ROWS, Cuboid, Schema
+from rtolap.model.cube import Cuboid, Schema
 from rtolap.object_store.store import ObjectStore
 
 FOLDER_LENGTH_MAX = 120  # file systems allow 255 bytes a name; paths stay readable below this
@@ -128,9 +129,7 @@ def check_base(store: ObjectStore, location: str, *, read_all: bool) -> None:
 
 def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:
     """Return checksum, size and rows of a Parquet file that was just written."""
-    path = f"{folder}/{name}"
-    digest, size_bytes = store.sha256(path)
-    return FileEntry(name, _rows(store, path), size_bytes, digest)
+    return file_states.entry_of(name, file_state(store, FileToLookAt(f"{folder}/{name}")))
 
 
 def verify_files(
@@ -141,20 +140,34 @@ def verify_files(
     for entry in files:
         path = f"{folder}/{entry.name}"
         try:
-            digest, size_bytes = store.sha256(path)
+            looked: Looked = file_state(store, FileToLookAt(path))
         except NotFound as error:
-            raise Corrupted(f"file {path} is missing", found="nothing there", action=action) from error
-        if (size_bytes, digest) != (entry.bytes, entry.sha256):
-            raise Corrupted(
-                f"file {path} does not match its checksum",
-                expected=f"{entry.bytes} bytes, sha256 {entry.sha256}",
-                found=f"{size_bytes} bytes, sha256 {digest}",
-                action=action,
-            )
-        if (rows := _rows(store, path)) != entry.rows:
-            raise Corrupted(f"file {path} has another number of rows", expected=entry.rows, found=rows)
-        total_rows += rows
+            looked = error
+        check_file(path, entry, looked, action=action)
+        total_rows += entry.rows
     return total_rows
+
+
+def check_file(path: str, entry: FileEntry, looked: Looked, *, action: str = REBUILD) -> None:
+    """Compare a file that was looked at with its line in a manifest.
+
+    Raises Corrupted, and errors of looking.
+    """
+    if isinstance(looked, NotFound):
+        raise Corrupted(f"file {path} is missing", found="nothing there", action=action) from looked
+    if isinstance(looked, RtolapError):
+        raise looked
+    if (looked.bytes, looked.sha256) != (entry.bytes, entry.sha256):
+        raise Corrupted(
+            f"file {path} does not match its checksum",
+            expected=f"{entry.bytes} bytes, sha256 {entry.sha256}",
+            found=f"{looked.bytes} bytes, sha256 {looked.sha256}",
+            action=action,
+        )
+    if looked.problem is not None:
+        raise Corrupted(f"file {path} is not Parquet", found=looked.problem, action=action)
+    if looked.rows != entry.rows:
+        raise Corrupted(f"file {path} has another number of rows", expected=entry.rows, found=looked.rows)
 
 
 def verify(store: ObjectStore, location: str, schema: Schema | None = None) -> HistoryManifest:
@@ -181,12 +194,7 @@ def verify(store: ObjectStore, location: str, schema: Schema | None = None) -> H
 
 def count_events(store: ObjectStore, folder: str, files: Iterable[FileEntry]) -> int:
     """Sum of `__rows`, read back from the files."""
-    events = 0
-    for entry in files:
-        with store.open(f"{folder}/{entry.name}") as source:
-            for batch in pq.ParquetFile(source).iter_batches(columns=[ROWS]):
-                events += pc.sum(batch.column(0)).as_py() or 0
-    return events
+    return sum(file_states.count_events(store, f"{folder}/{entry.name}") for entry in files)
 
 
 def dump(store: ObjectStore, location: str) -> dict[str, object]:
@@ -227,11 +235,3 @@ def _verify_columns(store: ObjectStore, location: str, cuboid: CuboidEntry, expe
                 expected=", ".join(f"{field.name} {field.type}" for field in expected),
                 found=", ".join(f"{field.name} {field.type}" for field in schema),
             )
-
-
-def _rows(store: ObjectStore, path: str) -> int:
-    try:
-        with store.open(path) as source:
-            return int(pq.read_metadata(source).num_rows)
-    except pa.ArrowInvalid as error:
-        raise Corrupted(f"file {path} is not Parquet", found=str(error), action=REBUILD) from error

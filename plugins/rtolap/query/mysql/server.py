@@ -217,7 +217,7 @@ class MySqlServer:
                 account=account,
                 tls_cipher=stream.tls_cipher,
                 facts=self.facts(),
-                databases=lambda: self._service.catalogue().databases(),
+                databases=self._service.databases,
                 tokens=self._service.session_tokens,
             )
             if login.database:

@@ -72,51 +72,49 @@ class Shows:
         return self._service.filtered(table, rest, cancellation) if rest else table
 
     def _catalogue(self) -> QueryCatalogue:
-        return self._service.catalogue()
+        """Return the definitions as of now: another query service may just have changed them."""
+        return self._service.catalogue(fresh=True)
 
-    def _relation(self, show: Show, session: SqlSession) -> str:
-        """Return the relation that is meant, by name, database and the session's."""
+    def _relation(self, show: Show, session: SqlSession) -> tuple[str, QueryCatalogue]:
+        """Return the relation that is meant, by name, database and the session's, and the catalogue."""
         database = show.database or session.database or DATABASE
         name = (show.name or "").strip("`")
-        spelled = _spelled(self._catalogue(), database, name)
-        if spelled is None:  # it may be new
-            catalogue = self._service.catalogue(fresh=True)
-            spelled = _spelled(catalogue, database, name)
-            if spelled is None:
-                raise unknown_table(name, catalogue)
-        return spelled
+        catalogue = self._catalogue()
+        spelled = _spelled(catalogue, database, name)
+        if spelled is None:
+            raise unknown_table(name, catalogue)
+        return spelled, catalogue
 
     def _databases(self, show: Show, session: SqlSession) -> ShownRows:
         return ("Database",), [(name,) for name in (INFORMATION_SCHEMA, *self._catalogue().databases())]
 
-    def _in_database(self, show: Show, session: SqlSession) -> tuple[str, dict[str, str]]:
-        """Return a database, and (name -> relation) of its tables."""
+    def _in_database(self, show: Show, session: SqlSession) -> tuple[str, dict[str, str], QueryCatalogue]:
+        """Return a database, (name -> relation) of its tables, and the catalogue that has them."""
         database = (show.database or session.database or DATABASE).lower()
-        if database == INFORMATION_SCHEMA:
-            return database, {name: name for name in sorted(INFORMATION_TABLES)}
         catalogue = self._catalogue()
+        if database == INFORMATION_SCHEMA:
+            return database, {name: name for name in sorted(INFORMATION_TABLES)}, catalogue
         if database not in catalogue.databases():
             known = ", ".join(catalogue.databases())
             raise UnknownDatabase(f"unknown database {database!r}", expected=f"one of {known}")
-        return database, catalogue.in_database(database)
+        return database, catalogue.in_database(database), catalogue
 
     def _tables(self, show: Show, session: SqlSession) -> ShownRows:
-        database, tables = self._in_database(show, session)
+        database, tables, _ = self._in_database(show, session)
         head = f"Tables_in_{database}"
         if show.is_full:
             return (head, "Table_type"), [(name, "BASE TABLE") for name in sorted(tables)]
         return (head,), [(name,) for name in sorted(tables)]
 
     def _table_status(self, show: Show, session: SqlSession) -> ShownRows:
-        _, tables = self._in_database(show, session)
-        catalogue = self._catalogue()
+        _, tables, catalogue = self._in_database(show, session)
         known = catalogue.all_names()
         return ("Name", "Engine", "Comment"), [
             (name, "rtolap", catalogue.comment(key)) for name, key in tables.items() if key in known
         ]
 
     def _columns(self, show: Show, session: SqlSession) -> ShownRows:
-        relation, catalogue = self._relation(show, session), self._catalogue()
+        relation, catalogue = self._relation(show, session)
         columns = described(catalogue, relation)
         if show.is_full:
             head = ("Field", "Type", "Collation", "Null", "Key", "Default", "Extra", "Privileges", "Comment")
@@ -134,33 +132,18 @@ class Shows:
         ]
 
     def _create(self, show: Show, session: SqlSession) -> ShownRows:
-        name, text = self._create_text(self._relation(show, session))
+        name, text = _create_text(*self._relation(show, session))
         return ("Table", "Create Table"), [(name, quoted_for_ansi(text) if session.has_ansi_quotes else text)]
 
-    def _create_text(self, name: str) -> tuple[str, str]:
-        """Return the table's name, and the text."""
-        catalogue = self._catalogue()
-        if name in catalogue.stored:
-            table = catalogue.stored[name]
-            return table.name, create_table_text(table.definition, table.schema)
-        lines = ",\n".join(
-            f"  `{column.name}` {column.type_text} DEFAULT NULL" for column in described(catalogue, name)
-        )
-        text = (
-            f"CREATE TABLE `{name}` (\n{lines}\n) ENGINE=rtolap DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin "
-            f"COMMENT='{catalogue.comment(name)}'"
-        )
-        return name, text
-
     def _partitions(self, show: Show, session: SqlSession) -> ShownRows:
-        relation, catalogue = self._relation(show, session), self._catalogue()
+        relation, catalogue = self._relation(show, session)
         if relation not in catalogue.stored:
             raise QueryError(f"{relation} has no partitions", expected="a stored table")
         table = catalogue.stored[relation]
         return self._stored.partitions(TableName(table.db, table.name))
 
     def _keys(self, show: Show, session: SqlSession) -> ShownRows:
-        relation, catalogue = self._relation(show, session), self._catalogue()
+        relation, catalogue = self._relation(show, session)
         table = catalogue.stored[relation].name if relation in catalogue.stored else relation
         return _KEY_HEAD, [
             (table, *(row.get(source) for source in _KEY_SOURCES)) for row in index_rows(catalogue, relation)
@@ -211,6 +194,21 @@ class Shows:
 
     def _grants(self, show: Show, session: SqlSession) -> ShownRows:
         return (f"Grants for {session.user}",), [(f"GRANT SELECT ON `{DATABASE}`.* TO `{session.user}`",)]
+
+
+def _create_text(name: str, catalogue: QueryCatalogue) -> tuple[str, str]:
+    """Return the table's name, and the text."""
+    if name in catalogue.stored:
+        table = catalogue.stored[name]
+        return table.name, create_table_text(table.definition, table.schema)
+    lines = ",\n".join(
+        f"  `{column.name}` {column.type_text} DEFAULT NULL" for column in described(catalogue, name)
+    )
+    text = (
+        f"CREATE TABLE `{name}` (\n{lines}\n) ENGINE=rtolap DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin "
+        f"COMMENT='{catalogue.comment(name)}'"
+    )
+    return name, text
 
 
 def _spelled(catalogue: QueryCatalogue, database: str, name: str) -> str | None:

@@ -81,7 +81,7 @@ class SqlSession:
         is_persistent: True if other statements may follow in the session; an HTTP request has one of its own.
         has_token: True if the client has the cluster's token, and no name.
         facts: variables that the server states and no session changes.
-        databases: returns the databases that have tables now.
+        databases: returns the databases that exist, given one that should be among them.
         account: the memory of the session.
         tokens: writes and reads @@rtolap_session_token, which carries `positions`.
         variables: VARIABLES with the values of this session.
@@ -100,7 +100,7 @@ class SqlSession:
     is_persistent: bool = True
     has_token: bool = False
     facts: Mapping[str, str | int] = field(default_factory=dict)
-    databases: Callable[[], Sequence[str]] = lambda: (DATABASE,)
+    databases: Callable[[str], Sequence[str]] = lambda wanted: (DATABASE,)
     account: Account = field(default_factory=lambda: MemoryBudget().account(""))
     tokens: SessionTokens = field(default_factory=lambda: SessionTokens(secrets.token_hex()))
     variables: dict[str, VariableValue] = field(init=False)
@@ -144,9 +144,11 @@ class SqlSession:
 
     def use(self, database: str) -> None:
         name = database.strip().strip("`").lower()
-        if name not in (DATABASE, INFORMATION_SCHEMA) and name not in self.databases():
-            known = ", ".join(self.databases())
-            raise UnknownDatabase(f"unknown database {database[:100]!r}", expected=f"one of {known}")
+        if name not in (DATABASE, INFORMATION_SCHEMA):
+            databases = self.databases(name)
+            if name not in databases:
+                known = ", ".join(databases)
+                raise UnknownDatabase(f"unknown database {database[:100]!r}", expected=f"one of {known}")
         self.database = name
 
     @property

@@ -53,6 +53,11 @@ class _Scan:
     nodes: tuple[QueryPeer, ...]  # the preferred one first
 
 
+class DefinitionChanged(Exception):
+    """A table is not what the statement was planned for: the statement is planned again. Never leaves the
+    query service."""
+
+
 class StoredReader:
     """Reads the stored tables of statements. Thread-safe.
 
@@ -70,9 +75,13 @@ class StoredReader:
         self._nodes.close()
 
     def read(
-        self, reads: Sequence[TableRead], ending: Cancellation
+        self, reads: Sequence[TableRead], ending: Cancellation, *, as_planned: bool = False
     ) -> tuple[dict[str, pa.Table], list[TableStats]]:
         """Return relation → rows, and the statistics.
+
+        Args:
+            as_planned: raise DefinitionChanged for a table that is gone, or has another definition than the
+                statement was planned for. Else columns are followed through renames, as far as they exist.
 
         Raises Unavailable, StaleSnapshot when read views keep going stale, and QueryError for more rows than
         a statement may read.
@@ -86,7 +95,7 @@ class StoredReader:
             if attempt:
                 pause.wait(RETRY_WAIT_S * attempt)
                 ending.check()
-            view = self._source.read_view(names)
+            view = self._view(names, reads, as_planned=as_planned)
             try:
                 tables, stats = self._read(view, reads, ending)
             except (StaleSnapshot, Unavailable):
@@ -98,6 +107,21 @@ class StoredReader:
                 done.views = attempt + 1
             return tables, stats
         raise AssertionError("the loop returns or raises")
+
+    def _view(self, names: Sequence[TableName], reads: Sequence[TableRead], *, as_planned: bool) -> ReadView:
+        try:
+            view = self._source.read_view(names)
+        except NotFound as error:
+            if as_planned:
+                raise DefinitionChanged from error
+            raise
+        if as_planned:
+            schemas = {
+                TableName(table.db, table.name): (table.table_id, table.schema) for table in view.tables
+            }
+            if any(schemas[_name(read)] != (read.table.table_id, read.table.schema) for read in reads):
+                raise DefinitionChanged
+        return view
 
     def _read(
         self, view: ReadView, reads: Sequence[TableRead], ending: Cancellation

@@ -39,7 +39,7 @@ from rtolap.query.sql.rules.context import Context, RewriteRule
 from rtolap.query.sql.rules.event_time import event_time
 from rtolap.query.sql.rules.functions import functions
 from rtolap.query.sql.rules.names import names, qualify
-from rtolap.query.sql.rules.operators import operators
+from rtolap.query.sql.rules.operators.rewrites import operators
 from rtolap.query.sql.rules.plain_merge import plain_merge
 from rtolap.query.sql.rules.pushdown import pushdown
 from rtolap.query.sql.rules.roll_up import latest, roll_up, stars
