@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError, Unavailable
 from rtolap.cubes.receiver.closing_rules import SegmentClosing
 from rtolap.cubes.receiver.core import closing_candidates as closings
 from rtolap.cubes.receiver.core.assignment import FollowedAssignment
@@ -114,6 +114,7 @@ class CubeReceiver:
         self._view = CubeView()
         self._aligned_records: Mapping[int, SegmentRecord] | None = None  # compared by identity
         self._aligned_basis: tuple[int | None, int] = (None, 0)
+        self._keeps_alignment = False  # because vectors cannot be read
         self._close_epoch = 0
         self._paused_here = False
         self._watch = TopicWatch(consumer, self._topic, self.progress, clock, beside=ends_beside)
@@ -287,7 +288,17 @@ class CubeReceiver:
         if checkpoints.known is not None:
             checkpoints.known = {p: o for p, o in checkpoints.known.items() if p in owned}
             self.progress.keep_only(owned)
-        state = aligned(self.schema, self.state, view, self.valid_partitions)
+        try:
+            state = aligned(self.schema, self.state, view, self.valid_partitions)
+        except Unavailable as error:
+            if self._aligned_records is None or basis != self._aligned_basis:
+                raise
+            # As long as vectors cannot be read, an earlier view is as good: statements that know more wait.
+            if not self._keeps_alignment:
+                log.warning("cube %s follows an earlier view for now: %s", self.schema.cube.name, error)
+            self._keeps_alignment = True
+            return
+        self._keeps_alignment = False
         checkpoints.dirty |= len(list(state.tables())) < len(list(self.state.tables()))  # frees the files
         self._swap(state)
         self._aligned_records, self._aligned_basis = view.records, basis
