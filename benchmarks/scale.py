@@ -27,7 +27,7 @@ from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.watermarks import Watermarks
-from rtolap.metadata import codec, segments
+from rtolap.metadata import codec, paths, segments
 from rtolap.metadata.cached import CachedStore
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.forwarding import ForwardingStore
@@ -240,6 +240,8 @@ def history_figures(partitions: int, receivers: int, days: int, made: int) -> li
     except RtolapError as error:
         return [Figure("close a segment", note=f"refused: {error}")]
     figures += [close, Figure("largest record while it closes", bytes=largest[0])]
+    nodes = [*world.kept_bytes(paths.segments(cube)), *world.kept_bytes(paths.closing(cube))]
+    figures.append(Figure("largest node when it is closed", bytes=max(nodes), note=f"of {len(nodes)}"))
     promote_segment(world, cube, window)
     model = world.metadata.segment(cube, window.name)
     assert model is not None
@@ -257,6 +259,7 @@ def history_figures(partitions: int, receivers: int, days: int, made: int) -> li
     figures.append(Figure("READY record", bytes=max(records), note="the largest; pages hold them compressed"))
     figures.append(Figure("the largest page", bytes=max(pages), note=f"of at most {PAGE_SEGMENTS} records"))
     figures.append(Figure(f"ZooKeeper, {days} days", bytes=sum(pages) * wanted // count, note=mark))
+    figures.append(Figure("the frontier", bytes=sum(world.kept_bytes(paths.frontier(cube)))))
     vectors = sum(len(data) for data in world.files.kept.values())
     figures.append(
         Figure(f"vectors in the object store, {days} days", bytes=vectors * wanted // count, note=mark)
