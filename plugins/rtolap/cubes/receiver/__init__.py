@@ -27,7 +27,8 @@ Modules
                 `promises`, `closing_candidates`, `closing_commits`, `dead_letters`, `checkpointing`
     `hosts`     progress of the hosts that log, and which of them are missing
     beside it   `background_work` calls `local.fragments`, `local.realign` and `upload` and brings results to
-                the core, `views` what the cluster says, `settled` what it says of history; `local.checkpoint` is the file
+                the core, `views` what the cluster says, `settled` what it says of history;
+                `local.checkpoint` is the file
     the server  `flight`; `answers.query_service` answers, out of rows and, where a statement comes again, of
                 results that `answers.result_cache` keeps
     process     `process`: `assembly` of each cube, `reports` and `host_reports` of it; threads in `runner`
