@@ -1,8 +1,8 @@
 """Leadership: the election, the leader's periodic work, and cluster state as a leader may change it.
 
 Every commit of a leader requires that it still leads. A process that was stopped for longer than its session
-believes for a moment that it leads. What it sends then is refused by ZooKeeper, as one with the rest of the
-commit, because its candidate's node is gone.
+believes for a moment that it leads. ZooKeeper then refuses the whole commit, because the node of its
+candidate is gone.
 """
 
 from __future__ import annotations
@@ -110,4 +110,4 @@ class FencedStore(ForwardingStore):
             raise
 
     def close(self) -> None:
-        """The session is its opener's."""
+        """Do nothing: the session belongs to its opener."""

@@ -66,7 +66,7 @@ class _Place(NamedTuple):
 
 
 class SegmentNodes:
-    """Thread-safe. `vectors`: None keeps vectors in the records."""
+    """The records of all cubes. It is thread-safe. `vectors`: None keeps vectors in the records."""
 
     def __init__(self, store: MetadataStore, vectors: VectorFiles | None) -> None:
         self._store = store

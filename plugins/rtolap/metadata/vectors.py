@@ -43,7 +43,7 @@ class VersionVectors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VersionFiles(Protocol):
-    """What this room needs of an object store. Paths are relative to its root."""
+    """The seam to an object store. Paths are relative to its root."""
 
     def read(self, path: str) -> bytes:
         """Return the file's bytes. Raises NotFound, Unavailable."""
@@ -64,7 +64,7 @@ def version_of_folder(path: str) -> str:
 
 
 class VectorFiles:
-    """Writes and reads vectors, each checked against the record that names it. Thread-safe."""
+    """Writes and reads vectors, each checked against the record that names it. It is thread-safe."""
 
     def __init__(self, files: VersionFiles) -> None:
         self._files = files

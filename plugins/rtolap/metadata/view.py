@@ -82,7 +82,7 @@ _NOTHING = KnownSegments({}, {}, frozenset(), HistoryFrontier())
 
 
 class SegmentView(Closeable):
-    """Thread-safe. Raises NotFound if the cube does not exist when the view is made.
+    """A view of the segments. It is thread-safe. Making one raises NotFound if the cube does not exist.
 
     The change log is read before the records, so a change that commits meanwhile is seen the next time; where
     pages were read, it is read again behind them: a record that moves between its own node and a page is in
@@ -101,7 +101,7 @@ class SegmentView(Closeable):
         by_page: bool = False,
         with_frontier: bool = False,
     ) -> None:
-        """Follow the segments of one creation, `cube_id`; None: of whichever there is.
+        """Follow the segments of one creation, `cube_id`; None follows the present one.
 
         Args:
             by_page: read pages when they are asked for, and of their records only what readers of history

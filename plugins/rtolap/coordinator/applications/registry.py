@@ -41,7 +41,7 @@ class _Declarations:
         self._places = places
 
     def create(self, definition: Definition) -> None:
-        """Raises DefinitionError, Refused if there is another one of that name."""
+        """Create an application. Raises DefinitionError, and Refused if another one has the name."""
         self._records.create(self._application(definition))
 
     def change(self, name: str, definition: Definition) -> bool:
@@ -62,7 +62,8 @@ class _Declarations:
         return True
 
     def drop(self, name: str, note: Note | None = None) -> None:
-        """Raises NotFound; Refused where cubes close by it: they would wait for ever."""
+        """Drop an application. Raises NotFound, and Refused where cubes close by it: they would wait for
+        ever."""
         cubes = self._cubes_of(name)
         if cubes:
             raise Refused(
@@ -135,7 +136,8 @@ class Applications:
             self._declarations.create(definition)
 
     def change(self, name: str, definition: Definition) -> None:
-        """A new epoch begins, in which everybody says again what there is; nothing published falls."""
+        """Change an application. A new epoch begins, in which everybody reports again; no published watermark
+        falls."""
         with self._counted(name), self._lock:
             if self._declarations.change(name, definition):
                 self._running.pop(name, None)
@@ -149,8 +151,7 @@ class Applications:
 
     @contextmanager
     def _counted(self, name: object) -> Iterator[None]:
-        """A definition that is refused is counted by the application that bears its name, if there is
-        one."""
+        """Count a refused definition under the application of its name, if there is one."""
         try:
             yield
         except RtolapError:
@@ -193,7 +194,8 @@ class Applications:
     # -- asking -----------------------------------------------------------------------------------------
 
     def running(self, name: str) -> RunningApplication:
-        """Begins its epoch where this leader has not yet. Raises NotFound, NotLeader."""
+        """Return the running application, and begin its epoch where this leader has not yet. Raises NotFound,
+        NotLeader."""
         with self._lock:
             term = self._fence()
             if term is None:
@@ -280,7 +282,7 @@ class Applications:
         self._lists.settle()
 
     def _runs(self, running: RunningApplication) -> bool:
-        """Or has another definition taken its place?"""
+        """Return whether it still runs, and no other definition has taken its place."""
         with self._lock:
             return self._running.get(running.application.name) is running
 

@@ -95,7 +95,7 @@ def _marks(state: ApplicationState) -> Marks:
 
 
 class RunningApplication:
-    """Thread-safe. Making one begins an epoch, so only a leader can."""
+    """An application that runs. It is thread-safe. Making one begins an epoch, so only a leader can."""
 
     def __init__(self, application: Application, records: ApplicationRecords, clock: Clock) -> None:
         self.application = application
@@ -134,7 +134,8 @@ class RunningApplication:
     # -- reports ----------------------------------------------------------------------------------------
 
     def report(self, batch: wire.ReportBatch) -> wire.ReportAnswer:
-        """Raises DefinitionError, with nothing taken, where the batch as a whole cannot be read."""
+        """Take a batch of reports. Raises DefinitionError, with nothing taken, where the batch as a whole
+        cannot be read."""
         try:
             return self._report(batch)
         except RtolapError:
@@ -198,7 +199,7 @@ class RunningApplication:
         return source
 
     def change_hosts(self, change: wire.HostsChange) -> wire.HostsChanged:
-        """Raises DefinitionError, NotFound, Refused."""
+        """Change the hosts of a level. Raises DefinitionError, NotFound, Refused."""
         try:
             self.source(change.level)
             return self._host_changes.change(change)
@@ -207,7 +208,7 @@ class RunningApplication:
             raise
 
     def replace_hosts(self, level: str, names: Sequence[str]) -> None:
-        """A list that was fetched."""
+        """Replace the hosts of a level by a list that was fetched."""
         self._host_changes.replace(level, names)
 
     # -- approvals --------------------------------------------------------------------------------------
@@ -231,7 +232,7 @@ class RunningApplication:
     # -- publishing -------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """The leader's periodic work, about once a second. Raises what persisting raises; then nothing is
+        """Do the leader's periodic work, about once a second. Raises what persisting raises; then nothing is
         published."""
         with self._ticking:
             self._tick(self._clock.now_ms())

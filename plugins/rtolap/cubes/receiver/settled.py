@@ -19,12 +19,17 @@ from rtolap.model.segment import SegmentRange, SegmentState
 
 
 class SettledVersion(NamedTuple):
+    """What a page says of a segment's version."""
+
     version: int
     purged: bool
 
 
 class SettledSegments(Protocol):
-    """Thread-safe. What is not there yet is read: every method but `frontier` may raise Unavailable."""
+    """The settled segments of a cube. It is thread-safe.
+
+    What is not there yet is read: every method but `frontier` may raise Unavailable.
+    """
 
     @property
     def frontier(self) -> HistoryFrontier:
@@ -96,8 +101,11 @@ class PagedSegments:
                 yield self.whole(record)
 
     def whole(self, record: SegmentRecord) -> SegmentRecord:
-        """Return the record with its vectors. Unavailable until they can be read, also where a file has to be
-        restored first: the cube waits, and goes on by itself."""
+        """Return the record with its vectors.
+
+        Raises Unavailable until they can be read, also where a file has to be restored first: the cube waits,
+        and goes on by itself.
+        """
         try:
             return self._metadata.whole_segment(record)
         except Corrupted as error:
