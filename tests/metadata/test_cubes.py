@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from rtolap.base.errors import CommitUnknown, DefinitionError, NotFound, Refused
 from rtolap.metadata import paths, segments
+from rtolap.metadata.change_log import CHANGES_MAX
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import ChangeLog, SegmentRecord, WatermarkRecord
-from rtolap.metadata.segment_nodes import CHANGES_MAX
 from rtolap.metadata.updates import read
 from rtolap.metadata.view import SegmentView
 from rtolap.model.cube import Cube

@@ -14,6 +14,7 @@ import msgspec
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, Refused
 from rtolap.metadata import codec, paths
+from rtolap.metadata.change_log import change_log
 from rtolap.metadata.definitions import Definitions
 from rtolap.metadata.election import identities
 from rtolap.metadata.records import (
@@ -25,7 +26,7 @@ from rtolap.metadata.records import (
     SegmentRecord,
     WatermarkRecord,
 )
-from rtolap.metadata.segment_nodes import SegmentNodes, change_log
+from rtolap.metadata.segment_nodes import SegmentNodes
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
 from rtolap.metadata.updates import genuine, read, replace, retrying, update
 from rtolap.metadata.vectors import VectorFiles, VersionFiles

@@ -18,6 +18,7 @@ import msgspec
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused
 from rtolap.metadata import codec, paths
+from rtolap.metadata.change_log import change_log, logged
 from rtolap.metadata.pages import (
     HistoryFrontier,
     decode_page,
@@ -33,8 +34,6 @@ from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operatio
 from rtolap.metadata.updates import put_or_create, read, retrying
 from rtolap.metadata.vectors import VectorFiles
 from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
-
-CHANGES_MAX = 100  # entries of a ChangeLog: a reader further behind reads all that it follows
 
 PIECES_MAX = 200  # that are remembered: up to `pieces.HEAD_BYTES_MAX` bytes and what one change adds
 
@@ -343,31 +342,3 @@ def _vectors_differ(before: SegmentRecord, after: SegmentRecord) -> bool:
 def _dropped(cube: str, name: str, own: _Opened) -> list[Operation]:
     pieces = (Delete(paths.closing_piece(cube, piece)) for piece in own.pieces)
     return [Delete(paths.segment(cube, name), own.node.version), *pieces]
-
-
-def change_log(store: MetadataStore, cube: str, cube_id: str | None) -> tuple[ChangeLog, Versioned]:
-    """Return the cube's log and its node. `cube_id`: of the creation that is meant; None: of any."""
-    path = paths.cube_changes(cube)
-    node = store.get(path)
-    if node is None:
-        raise NotFound(f"cube {cube} does not exist")
-    log = codec.decode(node.data, ChangeLog, path)
-    _check_creation(cube, log, cube_id)
-    return log, node
-
-
-def logged(cube: str, segment: str, known: tuple[ChangeLog, Versioned], cube_id: str | None) -> Operation:
-    """Return the entry of a change in the log, under the requirement that the log is as it was read."""
-    log, node = known
-    _check_creation(cube, log, cube_id)
-    sequence = log.sequence + 1
-    recent = (*log.recent, (sequence, segment))[-CHANGES_MAX:]
-    data = codec.encode(ChangeLog(log.cube_id, sequence, recent))
-    return Put(paths.cube_changes(cube), data, node.version)
-
-
-def _check_creation(cube: str, log: ChangeLog, cube_id: str | None) -> None:
-    if cube_id not in (None, log.cube_id):
-        raise NotFound(
-            f"cube {cube} was dropped and recreated", expected=f"cube id {cube_id}", found=log.cube_id
-        )

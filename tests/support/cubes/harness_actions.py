@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 import msgspec
 from rtolap.base.errors import Corrupted, NotFound
 from rtolap.cubes.format.manifest import MANIFEST_NAME
-from rtolap.metadata.segment_nodes import change_log, logged
+from rtolap.metadata.change_log import change_log, logged
 from rtolap.metadata.store import Operation
 from rtolap.model.segment import SegmentState
 from rtolap.protocols.coordinator.messages import BuildSpecMessage, ReassignRequest
