@@ -18,19 +18,20 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from rtolap.base.errors import RtolapError
+from rtolap.base.errors import NotFound, RtolapError
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.watermarks import Watermarks
-from rtolap.metadata import segments
+from rtolap.metadata import codec, paths, segments
 from rtolap.metadata.cached import CachedStore
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.forwarding import ForwardingStore
+from rtolap.metadata.pages import PAGE_SEGMENTS
 from rtolap.metadata.records import BuildAttempt, CubeControl, ReceiverRecord, SegmentRecord
 from rtolap.metadata.store import Operation, Versioned
 from rtolap.metadata.view import SegmentView
@@ -47,6 +48,22 @@ START_MS = 1_700_000_400_000 // HOUR_MS * HOUR_MS
 HOURS_PER_DAY = 24
 CUBES_OF_A_RECEIVER = 20
 PLANS = 20
+
+
+class MemoryFiles:
+    """Vectors of READY versions, in memory. Implements `metadata.vectors.VersionFiles`."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def read(self, path: str) -> bytes:
+        try:
+            return self.kept[path]
+        except KeyError as error:
+            raise NotFound(f"no file {path}") from error
+
+    def write(self, path: str, data: bytes) -> None:
+        self.kept[path] = data
 
 
 class CountingStore(ForwardingStore):
@@ -109,7 +126,8 @@ class World:
         self.random = random.Random(self.seed)
         self.ensemble = MemoryEnsemble()
         self.store = CountingStore(MemoryStore(self.ensemble))
-        self.metadata = ClusterMetadata(self.store, self.clock)
+        self.files = MemoryFiles()
+        self.metadata = ClusterMetadata(self.store, self.clock, self.files)
         names = [f"rs{number}" for number in range(max(1, self.receivers // 2))]
         self.sets = {
             name: tuple(range(at, self.partitions, len(names)))
@@ -177,7 +195,8 @@ def close_segment(world: World, cube: str, window: SegmentRange, offsets: dict[i
 
 
 def promote_segment(world: World, cube: str, window: SegmentRange) -> None:
-    attempt = BuildAttempt("b" * 12, 1, world.clock.now_ms(), f"history/{cube}/{window.name}/v1-b")
+    location = f"history/{cube}/{'0' * 32}/{window.name}/v1-{'b' * 16}"
+    attempt = BuildAttempt("b" * 12, 1, world.clock.now_ms(), location)
     world.metadata.update_segment(cube, window, lambda record: segments.start_build(record, attempt))
     world.metadata.update_segment(
         cube,
@@ -198,7 +217,8 @@ def ready_copies(world: World, cube: str, model: SegmentRecord, count: int) -> N
             start_ms=start_ms,
             end_ms=window.end_ms,
             covered=covered,
-            location=f"{model.location}{number}",
+            location=f"history/{cube}/{'0' * 32}/{window.name}/v1-{number:016x}",
+            vectors=None,
         )
         world.metadata.update_segment(cube, window, lambda _, record=record: record)  # type: ignore[misc]
 
@@ -221,6 +241,8 @@ def history_figures(partitions: int, receivers: int, days: int, made: int) -> li
     except RtolapError as error:
         return [Figure("close a segment", note=f"refused: {error}")]
     figures += [close, Figure("largest record while it closes", bytes=largest[0])]
+    nodes = [*world.kept_bytes(paths.segments(cube)), *world.kept_bytes(paths.closing(cube))]
+    figures.append(Figure("largest node when it is closed", bytes=max(nodes), note=f"of {len(nodes)}"))
     promote_segment(world, cube, window)
     model = world.metadata.segment(cube, window.name)
     assert model is not None
@@ -228,25 +250,91 @@ def history_figures(partitions: int, receivers: int, days: int, made: int) -> li
     count = min(made, wanted)
     ready_copies(world, cube, model, count)
     mark = "" if count == wanted else f"* of {count}"
-    sizes = world.kept_bytes(f"/cubes/{cube}/segments/")
-    figures.append(Figure("READY record", bytes=sorted(sizes)[len(sizes) // 2]))
-    figures.append(Figure(f"ZooKeeper, {days} days", bytes=sum(sizes) * wanted // count, note=mark))
-    tracemalloc.start()
+    prefix = f"/cubes/{cube}/history/"
+    pages = world.kept_bytes(prefix)
+    records = [
+        len(codec.encode(record))
+        for page in world.metadata.nodes.page_ranges(cube)
+        for record in world.metadata.nodes.page(cube, page)[0].values()
+    ]
+    figures.append(Figure("READY record", bytes=max(records), note="the largest; pages hold them compressed"))
+    figures.append(Figure("the largest page", bytes=max(pages), note=f"of at most {PAGE_SEGMENTS} records"))
+    figures.append(Figure(f"ZooKeeper, {days} days", bytes=sum(pages) * wanted // count, note=mark))
+    figures.append(Figure("the frontier", bytes=sum(world.kept_bytes(paths.frontier(cube)))))
+    vectors = sum(len(data) for data in world.files.kept.values())
+    figures.append(
+        Figure(f"vectors in the object store, {days} days", bytes=vectors * wanted // count, note=mark)
+    )
     views: list[SegmentView] = []
-    views.append(SegmentView(world.metadata, cube))
-    held_bytes = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    factor = wanted / count
-    # without tracing, which slows it
-    again = world.measured("start a view", lambda: views.append(SegmentView(world.metadata, cube)))
-    seconds = round((again.seconds or 0) * factor, 2)
-    requests, read = round((again.requests or 0) * factor), round((again.bytes or 0) * factor)
-    figures.append(Figure(f"a receiver or query service starts, {days} days", seconds, requests, read, mark))
-    figures.append(Figure(f"a view in memory, {days} days", bytes=round(held_bytes * factor), note=mark))
+    for what, follower in (
+        ("a receiver", Follower(by_page=True, with_frontier=True)),
+        ("a query service", Follower(by_page=True)),
+        ("a coordinator", Follower()),
+    ):
+        figures += start_figures(world, cube, what, days, views, follower, wanted / count, mark)
     for view in views:
         view.close()
     world.store.close()
     return figures
+
+
+class Follower(NamedTuple):
+    """What a service follows of segments: see `SegmentView`."""
+
+    by_page: bool = False
+    with_frontier: bool = False
+
+    def view(self, metadata: ClusterMetadata, cube: str) -> SegmentView:
+        return SegmentView(metadata, cube, by_page=self.by_page, with_frontier=self.with_frontier)
+
+
+def start_figures(
+    world: World,
+    cube: str,
+    what: str,
+    days: int,
+    views: list[SegmentView],
+    follower: Follower,
+    factor: float,
+    mark: str,
+) -> list[Figure]:
+    """Start a service's view, then have a statement ask for all of history."""
+    start = world.measured(
+        f"{what} starts, {days} days", lambda: views.append(follower.view(world.metadata, cube))
+    )
+    if not follower.by_page:
+        return [scaled(start, world, views[-1], factor, mark)]
+    whole = world.measured(f"{what}: a statement about all {days} days", lambda: views[-1].records())
+    tracemalloc.start()
+    view = follower.view(world.metadata, cube)
+    opened_bytes = tracemalloc.get_traced_memory()[0]
+    view.records()
+    held_bytes = tracemalloc.get_traced_memory()[0] - opened_bytes
+    tracemalloc.stop()
+    views.append(view)
+    return [
+        start,
+        Figure(f"{what} in memory after its start", bytes=opened_bytes),
+        scaled(whole, world, view, factor, mark),
+        Figure(f"{what} in memory then", bytes=round(opened_bytes + held_bytes * factor), note=mark),
+    ]
+
+
+def scaled(figure: Figure, world: World, view: SegmentView, factor: float, mark: str) -> Figure:
+    """Return what a longer history costs: a look at what has changed costs the same, the rest grows."""
+    look = world.measured("a look", view.refresh)
+
+    def grown(whole: float | None, fixed: float | None) -> float:
+        least = min(whole or 0, fixed or 0)
+        return least + ((whole or 0) - least) * factor
+
+    return Figure(
+        figure.what,
+        round(grown(figure.seconds, look.seconds), 4),
+        round(grown(figure.requests, look.requests)),
+        round(grown(figure.bytes, look.bytes)),
+        mark,
+    )
 
 
 def heartbeat_of(

@@ -84,10 +84,14 @@ def test_staged_files_go_after_promotion_and_superseded_history_after_the_grace_
     assert cluster.client.cleanup(NAME).folders == ()
     cluster.client.promote(NAME, record.name, second)
     cluster.client.cleanup(NAME)
-    assert folders(cluster, "history") == sorted([f"{record.name}/v1-{first}", f"{record.name}/v2-{second}"])
+    old, new = (
+        [f"{record.name}/{version}", f"{record.name}/{version}-vectors"]
+        for version in (f"v1-{first}", f"v2-{second}")
+    )
+    assert folders(cluster, "history") == [*old, *new]
     cluster.clock.advance_ms(GRACE_MS)
     cluster.client.cleanup(NAME)
-    assert folders(cluster, "history") == [f"{record.name}/v2-{second}"]
+    assert folders(cluster, "history") == new
     assert folders(cluster, "staged") == []
 
 
@@ -107,7 +111,7 @@ def test_a_purged_segment_loses_its_files_and_then_its_record(cluster: Cluster) 
     cluster.client.promote(NAME, record.name, cluster.build(record.name))
     cluster.client.purge(NAME, 3 * HOUR_MS)
     assert cluster.client.cleanup(NAME).records == ()
-    assert len(folders(cluster, "history")) == 1, "a query may still read it"
+    assert len(folders(cluster, "history")) == 2, "a query may still read it: its data and its vectors"
     cluster.clock.advance_ms(GRACE_MS)
     assert cluster.client.cleanup(NAME).records == (record.name,)
     assert folders(cluster, "history") == []

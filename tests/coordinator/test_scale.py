@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import pytest
 from rtolap.coordinator.heartbeats import LAG_WARN_MS, Heartbeats
+from rtolap.metadata.pages import RECORD_BYTES_MAX
 from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.protocols.coordinator import messages as wire
 
-from benchmarks.scale import coordinator_figures, history_figures
+from benchmarks.scale import Figure, coordinator_figures, history_figures
 from tests.support.seeds import so_many
 from tests.support.twins.clock import ManualClock
 
@@ -30,13 +32,41 @@ def test_health_sends_as_few_requests_for_many_cubes_as_for_few() -> None:
     assert few.requests == many.requests
 
 
-def test_a_year_is_counted_from_records_that_were_closed_and_promoted() -> None:
-    figures = history_figures(partitions=20, receivers=8, days=1, made=24)
-    by_name = {figure.what: figure for figure in figures}
-    record = by_name["READY record"].bytes
-    assert record is not None
-    assert by_name["ZooKeeper, 1 days"].bytes == pytest.approx(24 * record, rel=0.1)
+FIFTY_DAYS = 50 * 24  # of hourly segments: ten pages
+
+
+@functools.cache
+def figures_of(partitions: int, made: int) -> dict[str, Figure]:
+    figures = history_figures(partitions=partitions, receivers=8, days=50, made=made)
     assert all("refused" not in figure.note for figure in figures)
+    return {figure.what.replace(", 50 days", ""): figure for figure in figures}
+
+
+def bytes_of(figures: dict[str, Figure], what: str) -> int:
+    found = figures[what].bytes
+    assert found is not None
+    return found
+
+
+def test_a_ready_record_is_as_small_with_ten_thousand_partitions_as_with_four() -> None:
+    few, many = (bytes_of(figures_of(partitions, 2), "READY record") for partitions in (4, 10_000))
+    assert many <= few + 64 <= RECORD_BYTES_MAX
+
+
+@pytest.mark.parametrize("service", ["a receiver", "a query service"])
+def test_a_service_starts_alike_with_a_short_and_a_long_history(service: str) -> None:
+    short, long = figures_of(4, 24), figures_of(4, FIFTY_DAYS)
+    started, held = f"{service} starts", f"{service} in memory after its start"
+    assert short[started].requests == long[started].requests
+    hundred_changes = 100 * len('[1200,"20231114220000_20231114230000"],')
+    assert bytes_of(long, started) <= bytes_of(short, started) + hundred_changes
+    assert bytes_of(long, held) <= bytes_of(short, held) + 20 * hundred_changes
+
+
+def test_a_long_history_is_small_in_zookeeper() -> None:
+    long = figures_of(4, FIFTY_DAYS)
+    assert long["ZooKeeper"].note == "", "all of it was made"
+    assert bytes_of(long, "ZooKeeper") < 300 * FIFTY_DAYS
 
 
 def drawn_report(draw: random.Random, now_ms: int) -> wire.CubeReport:

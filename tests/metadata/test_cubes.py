@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from rtolap.base.errors import CommitUnknown, DefinitionError, NotFound, Refused
 from rtolap.metadata import paths, segments
-from rtolap.metadata.cubes import CHANGES_MAX, ClusterMetadata
+from rtolap.metadata.change_log import CHANGES_MAX
+from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import ChangeLog, SegmentRecord, WatermarkRecord
 from rtolap.metadata.updates import read
 from rtolap.metadata.view import SegmentView

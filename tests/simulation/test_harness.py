@@ -42,6 +42,15 @@ def test_every_answer_is_the_recount_of_what_logs_hold_that_lose_their_tails(see
     assert counts["answers"] > 5
 
 
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(3, 4)))
+def test_every_answer_is_the_recount_while_records_of_an_earlier_version_are_moved(seed: int) -> None:
+    """Replay a failure with `run_seed(N, 100, upgrading=True)`."""
+    counts = run_seed(seed, 100, upgrading=True)
+    assert counts["records aged"] > 0
+    assert counts["records settled"] > 0
+
+
 def test_the_runs_notice_a_query_service_that_forgets_what_it_has_answered_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -72,13 +72,14 @@ def serve(
     stopping = stop_event()
     connections = kafka_connections(settings, f"rtolap-{receiver_id}")
     store = open_cluster_store(settings)
+    files = open_store(settings.object_store)
     cubes = CubeAssembly(
         receiver_id=receiver_id,
         replica_set=replica_set,
         token=settings.token(),
         data_dir=data_dir or settings.data_dir / "receivers" / receiver_id,
-        metadata=ClusterMetadata(store, clock),
-        store=open_store(settings.object_store),
+        metadata=ClusterMetadata(store, clock, files),
+        store=files,
         open_consumer=lambda table: open_consumer(connections, table, f"rtolap-{receiver_id}", settings),
         connections=connections,
         clock=clock,

@@ -24,6 +24,7 @@ from rtolap.coordinator.metrics import CoordinatorMetrics
 from rtolap.coordinator.other_owners import OpenClient, OtherOwners
 from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
+from rtolap.coordinator.settling import Settling
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.cached import CachedStore
@@ -57,14 +58,14 @@ class Coordinator:
     ) -> None:
         self.url = url.rstrip("/")
         self.leadership = Leadership(metadata.store, self.url, tick_s=tick_s)
+        store = open_store(object_store_uri)
         owned = FencedStore(metadata.store, self.leadership.node)  # what changes as an owner, leading or not
         # Ticks and health look at every cube and application again and again: what has not changed is not
         # read again.
         self._cached = CachedStore(owned)
-        metadata = ClusterMetadata(FencedStore(metadata.store, self.leadership.fence), metadata.clock)
+        metadata = ClusterMetadata(FencedStore(metadata.store, self.leadership.fence), metadata.clock, store)
         self.metadata = metadata
         self.requests = Requests(metadata.store, metadata.clock)
-        store = open_store(object_store_uri)
         self._views = Views(metadata)
         self.heartbeats = Heartbeats(metadata.clock)
         self.owned_requests = Requests(owned, metadata.clock)
@@ -89,6 +90,7 @@ class Coordinator:
         self.reassignments = Reassignments(metadata, topics)
         self.checks = Checks(metadata, topics, self.assignments)
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
+        self._settling = Settling(metadata, self._views)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
         self.members = Members(metadata, self.heartbeats, self._ticked)
         self.cubes = Cubes(
@@ -203,12 +205,13 @@ class Coordinator:
         try:
             self._views.fresh(cube)  # from here on its watches keep it so
             self.purge.finish(cube)
+            self._settling.run(cube)
         except NotFound:
             return  # dropped meanwhile
         except (SessionLost, Unavailable):
             raise
         except RtolapError as error:
-            log.warning("what is purged of cube %s is tried again: %s", cube, error)
+            log.warning("what is purged or settled of cube %s is tried again: %s", cube, error)
 
     def _begin(self) -> None:
         self.heartbeats.clear()

@@ -22,6 +22,7 @@ from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.pages import is_settled
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.requests import Note
 from rtolap.model.completeness import Completeness
@@ -262,7 +263,7 @@ class Cubes:
         for name in self._heartbeats.active_segments(cube) - set(records):
             known[name] = _fresh(cube, parse_segment_name(name))
         return [
-            self._info(record, control)
+            self._listed(record, control)
             for _, record in sorted(known.items())
             if (state is None or record.state == state)
             and (end_ms is None or record.start_ms < end_ms)
@@ -273,7 +274,17 @@ class Cubes:
         record = self._losses.accept(cube, segment, by=request.by, reason=request.reason)
         return self._info(record, self._metadata.control(cube))
 
+    def _listed(self, record: SegmentRecord, control: CubeControl) -> wire.SegmentInfo:
+        """Return what a list shows. The vectors of a settled segment are read for its losses only."""
+        if not is_settled(record):
+            return self._info(record, control)
+        losses = (*control.losses, *control.version_losses)
+        if any(loss.overlaps(record.start_ms, record.end_ms) for loss in losses):
+            return self._info(record, control).model_copy(update={"covered": {}})
+        return segment_info(msgspec.structs.replace(record, covered={}))
+
     def _info(self, record: SegmentRecord, control: CubeControl) -> wire.SegmentInfo:
+        record = self._metadata.whole_segment(record)
         return segment_info(
             record,
             losses=self._losses.known(record, control),

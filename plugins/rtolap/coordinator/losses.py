@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from rtolap.base.errors import NotFound, Refused, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.views import Views
@@ -48,17 +48,28 @@ class Losses:
         return _without((piece for piece, _ in self._heartbeats.lost(cube, control).values()), control.losses)
 
     def lost_of(self, record: SegmentRecord, control: CubeControl) -> tuple[PartRange, ...]:
-        """Return the ranges that a closed segment waits for."""
+        """Return the ranges that a closed segment waits for. `record`: with its vectors."""
         return (*_missing(record, control, self.lost(record.cube, control)), *self._gone(record, control))
 
     def problem(self, cube: str, control: CubeControl, records: Iterable[SegmentRecord]) -> str | None:
         records = list(records)
         lost = self.lost(cube, control)
-        problems = [self._version_problem(record, control) for record in records if record.base_lost]
+        try:
+            whole = self._closed_with_vectors(records)
+        except Corrupted as error:
+            return str(error)
+        problems = [self._version_problem(record, control) for record in whole if record.base_lost]
         if lost:
-            problems.insert(0, self._problem(cube, control, records, lost))
+            problems.insert(0, self._problem(cube, control, whole, lost))
         more = f"; and {len(problems) - _NAMES_MAX} more" if len(problems) > _NAMES_MAX else ""
         return "; ".join(problems[:_NAMES_MAX]) + more if problems else None
+
+    def _closed_with_vectors(self, records: Iterable[SegmentRecord]) -> list[SegmentRecord]:
+        """Return the records, those of segments that wait for events with their vectors."""
+        return [
+            self._metadata.whole_segment(record) if record.state is SegmentState.IMMUTABLE else record
+            for record in records
+        ]
 
     def _version_problem(self, record: SegmentRecord, control: CubeControl) -> str:
         name = f"version {record.version} of segment {record.name} has lost its base cuboid"
@@ -101,6 +112,7 @@ class Losses:
                     f"{segment} is not a segment of cube {cube}", expected=f"{window_ms} ms windows"
                 )
             record = SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
+        record = self._metadata.whole_segment(record)
         if gone := self._gone(record, control):
             self._accept_gone(record, gone, by, reason)
             return record
@@ -116,7 +128,8 @@ class Losses:
                 action="`rtolap describe` shows what the cube waits for, `rtolap segments requeue` has parts "
                 "uploaded again",
             )
-        loss = _loss(control, window, lost, list(records.values()), self._metadata.clock.now_ms(), by, reason)
+        known = self._closed_with_vectors(records.values())
+        loss = _loss(control, window, lost, known, self._metadata.clock.now_ms(), by, reason)
 
         def accepted(before: CubeControl) -> CubeControl:
             if not _without(lost, before.losses):
@@ -128,7 +141,10 @@ class Losses:
         return record
 
     def known(self, record: SegmentRecord, control: CubeControl) -> tuple[EventLoss, ...]:
-        """Return the accepted losses of a segment, those of the version to be built next included."""
+        """Return the accepted losses of a segment, those of the version to be built next included.
+
+        `record`: with its vectors.
+        """
         return segments.known_losses(record, control)
 
     def _gone(self, record: SegmentRecord, control: CubeControl) -> tuple[PartRange, ...]:

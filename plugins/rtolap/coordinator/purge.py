@@ -21,6 +21,7 @@ from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import Publications, holders
 from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.vectors import version_of_folder
 from rtolap.model.quantities import instant_text
 from rtolap.model.segment import SegmentEvent, SegmentState, parse_segment_name
 from rtolap.object_store.store import ObjectStore
@@ -99,7 +100,7 @@ class Purge:
                 continue
             found = holders(holds, cube_id, parse_segment_name(name), version)
             if found and _was_promoted(record, path, version):
-                held.update(found)
+                held.update(found if version_of_folder(path) == path else ())  # its vectors wait with it
             else:
                 useless.append(path)
         # A creation that is listed and is not the one that stands afterwards was dropped: ids never return.
@@ -151,7 +152,7 @@ class Purge:
             and record.state is not SegmentState.PURGED
         ]
         for record in below:
-            self._metadata.update_segment(cube, record.range, purged, cube_id=cube_id)
+            self._metadata.update_segment(cube, record.range, purged, cube_id=cube_id, with_vectors=False)
         return [record.name for record in below]
 
     def _held_by(self, publication: str, folders: int) -> str:
@@ -174,9 +175,10 @@ class Purge:
             return True
         if record.state is SegmentState.PURGED:
             return self._aged(record)
-        if path == record.location:
+        location = version_of_folder(path)
+        if location == record.location:
             return False
-        if record.build is not None and record.build.location == path and version > record.version:
+        if record.build is not None and record.build.location == location and version > record.version:
             return False  # the newest attempt may still be writing
         superseded = version < record.version
         return self._aged(record) if superseded else True
@@ -192,4 +194,4 @@ def _was_promoted(record: SegmentRecord | None, path: str, version: int) -> bool
     """Return False for the folder of an attempt that surely lost: no snapshot names it."""
     if record is None or version < record.version:
         return True
-    return version == record.version and path == record.location
+    return version == record.version and version_of_folder(path) == record.location

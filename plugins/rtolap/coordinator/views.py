@@ -35,10 +35,17 @@ class Views:
             raise
         return view.identified()
 
+    def open(self, cube: str) -> dict[str, SegmentRecord]:
+        """Return the records with a node of their own, as its watches have brought them, none of a cube that
+        was not requested; never waits."""
+        with self._lock:
+            view = self._views.get(cube)
+        return {} if view is None else view.known()[1].open
+
     def watched(self) -> dict[str, dict[str, SegmentRecord]]:
         """Return records of every requested cube, as its watches have brought them; never waits."""
         with self._lock:
-            return {cube: view.records() for cube, view in self._views.items()}
+            return {cube: view.known()[1].within(None, None) for cube, view in self._views.items()}
 
     def forget(self, cube: str) -> None:
         with self._lock:

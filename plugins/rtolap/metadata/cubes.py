@@ -14,6 +14,7 @@ import msgspec
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, Refused
 from rtolap.metadata import codec, paths
+from rtolap.metadata.change_log import change_log
 from rtolap.metadata.definitions import Definitions
 from rtolap.metadata.election import identities
 from rtolap.metadata.records import (
@@ -25,12 +26,12 @@ from rtolap.metadata.records import (
     SegmentRecord,
     WatermarkRecord,
 )
-from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Versioned
-from rtolap.metadata.updates import genuine, put_or_create, read, replace, retrying, update
+from rtolap.metadata.segment_nodes import SegmentNodes
+from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
+from rtolap.metadata.updates import genuine, read, replace, retrying, update
+from rtolap.metadata.vectors import VectorFiles, VersionFiles
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentRange
-
-CHANGES_MAX = 100  # entries of a ChangeLog: a reader further behind reads all segments
 
 
 class Members:
@@ -100,9 +101,15 @@ class Members:
 class ClusterMetadata(Definitions, Members):
     """Everything typed, on one store: definitions, members, and the cubes' own state."""
 
-    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+    def __init__(self, store: MetadataStore, clock: Clock, files: VersionFiles | None = None) -> None:
+        """Keep vectors of READY versions in `files`, the object store; None: in their records.
+
+        A service without files reads all that is not a vector.
+        """
         super().__init__(store)
         self.clock = clock
+        self.files = files
+        self.nodes = SegmentNodes(store, None if files is None else VectorFiles(files))
 
     # -- cubes ------------------------------------------------------------------------------------------
 
@@ -203,13 +210,20 @@ class ClusterMetadata(Definitions, Members):
     # -- segments ---------------------------------------------------------------------------------------
 
     def segment(self, cube: str, name: str) -> SegmentRecord | None:
-        return read(self.store, paths.segment(cube, name), SegmentRecord)
+        """Return the record with the vectors of its READY version. Raises Corrupted, Unavailable."""
+        record = self.nodes.segment(cube, name)
+        return None if record is None else self.nodes.whole(record)
 
     def segments(self, cube: str) -> dict[str, SegmentRecord]:
-        """Return all records, ordered by start."""
-        names = self.store.children(paths.segments(cube))
-        records = {name: self.segment(cube, name) for name in names}
-        return {name: record for name, record in records.items() if record is not None}
+        """Return all records with the vectors of their READY versions, ordered by start.
+
+        It reads a file for each: views, which follow the records, read none. Raises Corrupted, Unavailable.
+        """
+        return {name: self.nodes.whole(record) for name, record in self.nodes.segments(cube).items()}
+
+    def whole_segment(self, record: SegmentRecord) -> SegmentRecord:
+        """Return the record with the vectors of its READY version. Raises Corrupted, Unavailable."""
+        return self.nodes.whole(record)
 
     def update_segment(
         self,
@@ -219,51 +233,25 @@ class ClusterMetadata(Definitions, Members):
         *,
         cube_id: str | None = None,
         require: Callable[[], Sequence[Operation]] = tuple,
+        with_vectors: bool = True,
     ) -> SegmentRecord:
         """Commit `change(record)` together with the cube's ChangeLog, and only where `require` holds, which
-        is called again each round.
+        is called again each round. Return the record with its vectors.
 
         A segment without a record is given to `change` as a fresh ACTIVE one, and is only written if it
         comes back changed; one that ends at or below the purge horizon is Refused. Errors of `change`
         (Refused, IllegalTransition) pass through; nothing is written. `cube_id`: of the creation that the
-        change is of; None: of any. NotFound where it is gone, whoever has its name.
+        change is of; None: of any. NotFound where it is gone, whoever has its name. `with_vectors`: False for
+        a change that needs none of the READY version.
         """
-        fresh = SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
-
-        def changed(record: SegmentRecord | None) -> SegmentRecord | None:
-            before = fresh if record is None else record
-            after = change(before)
-            requirements[:] = [self._not_purged(cube, window)] if record is None else []
-            return record if after == before else after
-
-        requirements: list[Operation] = []
-        after = update(
-            self.store,
-            paths.segment(cube, window.name),
-            SegmentRecord,
-            changed,
-            lambda: (*requirements, *require(), self._log_change(cube, window.name, cube_id)),
+        return self.nodes.update(
+            cube, window, change, cube_id=cube_id, require=require, with_vectors=with_vectors
         )
-        return fresh if after is None else after
 
     def remove_segment(self, cube: str, name: str, *, cube_id: str | None = None) -> None:
         """Forget a record, with its entry in the ChangeLog. Only below the purge horizon. `cube_id`: of the
         creation that it is of; None: of any."""
-        horizon_ms = self.control(cube).horizon_ms
-
-        def removed(record: SegmentRecord | None) -> None:
-            if record is not None and (horizon_ms is None or record.end_ms > horizon_ms):
-                raise Refused(
-                    f"the record of {cube}/{name} is still needed", expected=f"an end <= {horizon_ms}"
-                )
-
-        update(
-            self.store,
-            paths.segment(cube, name),
-            SegmentRecord,
-            removed,
-            lambda: (self._log_change(cube, name, cube_id),),
-        )
+        self.nodes.remove(cube, name, cube_id=cube_id, horizon_ms=self.control(cube).horizon_ms)
 
     def under_epoch(self, cube: str, assignment_epoch: int) -> Operation:
         """Return the requirement that the cube's assignment is still of that epoch.
@@ -286,48 +274,14 @@ class ClusterMetadata(Definitions, Members):
         self.control(cube)
         return (Check(paths.cube_control(cube), -1),)
 
-    def _not_purged(self, cube: str, window: SegmentRange) -> Operation:
-        """Return the requirement under which a record may be made: the horizon read here still stands."""
-        path = paths.cube_control(cube)
-        node = self.store.get(path)
-        if node is None:
-            raise NotFound(f"cube {cube} does not exist")
-        horizon_ms = codec.decode(node.data, CubeControl, path).horizon_ms
-        if horizon_ms is not None and window.end_ms <= horizon_ms:
-            raise Refused(
-                f"segment {cube}/{window.name} is purged for ever",
-                expected=f"an end beyond the horizon {horizon_ms}",
-                action="drop and count its events",
-            )
-        return Check(path, node.version)
-
     def _of(self, cube: str, cube_id: str | None) -> tuple[Operation, ...]:
         """Return the requirement that the cube is of this creation; nothing is required where that is
         None.
         """
         if cube_id is None:
             return ()
-        _, node = self._change_log(cube, cube_id)
+        _, node = change_log(self.store, cube, cube_id)
         return (Check(paths.cube_changes(cube), node.version),)
-
-    def _change_log(self, cube: str, cube_id: str | None) -> tuple[ChangeLog, Versioned]:
-        path = paths.cube_changes(cube)
-        node = self.store.get(path)
-        if node is None:
-            raise NotFound(f"cube {cube} does not exist")
-        log = codec.decode(node.data, ChangeLog, path)
-        if cube_id not in (None, log.cube_id):
-            raise NotFound(
-                f"cube {cube} was dropped and recreated", expected=f"cube id {cube_id}", found=log.cube_id
-            )
-        return log, node
-
-    def _log_change(self, cube: str, segment: str, cube_id: str | None = None) -> Operation:
-        log, node = self._change_log(cube, cube_id)
-        sequence = log.sequence + 1
-        recent = (*log.recent, (sequence, segment))[-CHANGES_MAX:]
-        data = codec.encode(ChangeLog(log.cube_id, sequence, recent))
-        return put_or_create(paths.cube_changes(cube), data, node)
 
 
 def _later(before: WatermarkRecord, wanted: WatermarkRecord) -> WatermarkRecord:

@@ -126,12 +126,14 @@ class Definitions:
             node = standing()
             if node is None or (note is not None and note.stands()):
                 return  # an attempt whose answer was lost has done it, or another request
-            last = (paths.cube_watermark, paths.cube_control, paths.cube_definition)
+            last = (paths.frontier, paths.cube_watermark, paths.cube_control, paths.cube_definition)
             rest = [path for path in (build(name) for build in last) if self.store.get(path) is not None]
             removed = [Delete(changes, node.version), *(Delete(path) for path in (*rest, paths.cube(name)))]
             self.store.commit([*removed, *(() if note is None else note.operations())])
 
         retrying(lambda: self._remove_below(paths.segments(name), stands))
+        retrying(lambda: self._remove_below(paths.closing(name), stands))
+        retrying(lambda: self._remove_below(paths.history(name), stands))
         retrying(lambda: self._remove_below(paths.replay_from_all(name), stands))
         retrying(remove_rest)
 

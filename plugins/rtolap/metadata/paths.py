@@ -10,7 +10,10 @@
 /cubes/<cube>/definition          Cube as JSON
 /cubes/<cube>/control             CubeControl: enabled, paused, purge horizon, first offsets, assignment
 /cubes/<cube>/changes             ChangeLog: which segments changed last (one watch instead of thousands)
-/cubes/<cube>/segments/<segment>  SegmentRecord
+/cubes/<cube>/segments/<segment>  SegmentRecord of a segment that is closed and not settled
+/cubes/<cube>/closing/<piece>     Piece of such a record that is too large for one node (`metadata.pieces`)
+/cubes/<cube>/history/<page>      SegmentPage: settled segments, by ranges of time (`metadata.pages`)
+/cubes/<cube>/frontier            HistoryFrontier: how far history has come, by partition
 /cubes/<cube>/replay_from/<rs>    ReplayFrom: smallest offset not yet in history, by partition
 /applications/<a>/definition      Application as JSON
 /applications/<a>/state           ApplicationState: what was published last, and whose word is awaited
@@ -138,6 +141,26 @@ def segments(cube_name: str) -> str:
 
 def segment(cube_name: str, segment_name: str) -> str:
     return f"{CUBES}/{checked(cube_name)}/segments/{checked(segment_name)}"
+
+
+def closing(cube_name: str) -> str:
+    return f"{CUBES}/{checked(cube_name)}/closing"
+
+
+def closing_piece(cube_name: str, piece_name: str) -> str:
+    return f"{closing(cube_name)}/{checked(piece_name)}"
+
+
+def history(cube_name: str) -> str:
+    return f"{CUBES}/{checked(cube_name)}/history"
+
+
+def history_page(cube_name: str, page_name: str) -> str:
+    return f"{history(cube_name)}/{checked(page_name)}"
+
+
+def frontier(cube_name: str) -> str:
+    return f"{CUBES}/{checked(cube_name)}/frontier"
 
 
 def replay_from_all(cube_name: str) -> str:

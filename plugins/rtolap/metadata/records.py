@@ -107,7 +107,7 @@ class HistoryEntry(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
+class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A segment. `version` and `covered` change together, in one write: that is the exactness rule.
 
     Attributes:
@@ -126,6 +126,8 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
         target_epochs: the same for `target`.
         base_lost: the READY version has lost what builds start from. The parts of the next one hold all of
             the segment.
+        vectors: checksum of the file that holds `covered`, `covered_epochs`, `begins` and, of a READY
+            segment, `losses` of the version (see `metadata.vectors`); None where they are in the record.
     """
 
     cube: str
@@ -146,6 +148,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     covered_epochs: Offsets = {}
     target_epochs: Offsets = {}
     base_lost: bool = False
+    vectors: str | None = None
     state_history: tuple[HistoryEntry, ...] = ()
 
     @property

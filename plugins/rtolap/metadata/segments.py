@@ -12,6 +12,7 @@ from rtolap.model.completeness import Completeness, EventLoss, losses_between, w
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentEvent, SegmentState, StagedPart, transition
 
+SHOWN_MAX = 8  # partitions of a vector in a line of the state history
 HISTORY_ENTRIES_MAX = 40  # a record stays a few kilobytes; older lines are in the services' logs
 
 
@@ -45,7 +46,7 @@ def close(
                 found=offset,
                 action="let the receiver catch up first",
             )
-    changed = _take(record, SegmentEvent.CLOSE, now_ms, f"{by} closed {sorted(fresh.items())}")
+    changed = _take(record, SegmentEvent.CLOSE, now_ms, f"{by} closed {_shown(fresh)}")
     known = record.completeness if record.version else weaker(record.completeness, completeness)
     return msgspec.structs.replace(
         changed,
@@ -64,9 +65,11 @@ def add_part(
     leader that came second), changes nothing: its files have no reference and are cleaned up. One that
     overlaps in part is Refused: upload only what is missing, `missing_ranges` says what.
     """
-    staged = [piece for other in record.parts for piece in other.ranges]
+    staged = _staged(record)
+    built_on = record.built_on
     if part.ranges and all(
-        piece.end <= record.built_on.get(piece.partition, -1) or any(_contains(h, piece) for h in staged)
+        piece.end <= built_on.get(piece.partition, -1)
+        or any(_contains(h, piece) for h in staged.get(piece.partition, ()))
         for piece in part.ranges
     ):
         return record
@@ -76,15 +79,16 @@ def add_part(
             expected=SegmentState.IMMUTABLE.value,
             found=record.state.value,
         )
-    for position, piece in enumerate(part.ranges):
-        start = record.built_on.get(piece.partition, first.get(piece.partition, 0))
+    for piece in part.ranges:
+        start = built_on.get(piece.partition, first.get(piece.partition, 0))
         if not start <= piece.start <= piece.end <= record.target.get(piece.partition, -1):
             raise Refused(
                 f"{record.cube}/{record.name} does not take {part.path}",
                 expected=f"ranges from {start} up to the target {record.target}",
                 found=piece,
             )
-        overlapping = [h for h in (*staged, *part.ranges[:position]) if _overlaps(h, piece)]
+        beside = staged.setdefault(piece.partition, [])
+        overlapping = [h for h in beside if _overlaps(h, piece)]
         if overlapping:
             raise Refused(
                 f"{record.cube}/{record.name} does not take {part.path}: no event is held twice",
@@ -92,6 +96,7 @@ def add_part(
                 found=piece,
                 action="read the record again and upload what is missing",
             )
+        beside.append(piece)
     grown = msgspec.structs.replace(record, parts=(*record.parts, part))
     if not joined(grown, partitions=partitions, first=first):
         return grown
@@ -104,16 +109,24 @@ def missing_ranges(
     """Return what no part holds yet between the offsets that it is built on and the target, for those of
     `partitions` with a target."""
     missing = []
+    staged = _staged(record)
     for partition in sorted(set(partitions) & set(record.target)):
         at = record.built_on.get(partition, first.get(partition, 0))
-        staged = (h for part in record.parts for h in part.ranges if h.partition == partition)
-        for piece in sorted(staged, key=lambda piece: (piece.start, piece.end)):
+        for piece in sorted(staged.get(partition, ()), key=lambda piece: (piece.start, piece.end)):
             if piece.start > at:
                 missing.append(PartRange(partition, at, piece.start))
             at = max(at, piece.end)
         if at < record.target[partition]:
             missing.append(PartRange(partition, at, record.target[partition]))
     return tuple(missing)
+
+
+def _staged(record: SegmentRecord) -> dict[int, list[PartRange]]:
+    by_partition: dict[int, list[PartRange]] = {}
+    for part in record.parts:
+        for piece in part.ranges:
+            by_partition.setdefault(piece.partition, []).append(piece)
+    return by_partition
 
 
 def _contains(staged: PartRange, piece: PartRange) -> bool:
@@ -126,10 +139,7 @@ def _overlaps(piece: PartRange, other: PartRange) -> bool:
 
 def joined(record: SegmentRecord, *, partitions: Iterable[int], first: Offsets) -> bool:
     """Return True if the parts hold every offset between what they are built on and the target, once."""
-    by_partition: dict[int, list[PartRange]] = {}
-    for part in record.parts:
-        for piece in part.ranges:
-            by_partition.setdefault(piece.partition, []).append(piece)
+    by_partition = _staged(record)
     for partition in set(partitions) | set(record.target):
         if partition not in record.target:
             return False
@@ -227,6 +237,7 @@ def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -
         first_events=record.first_events if record.version else events,
         begins=_begins(record),
         base_lost=False,
+        vectors=None,
     )
 
 
@@ -311,6 +322,12 @@ def purge(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
     if record.state is SegmentState.PURGED:
         return record
     return msgspec.structs.replace(_take(record, SegmentEvent.PURGE, now_ms, by), base_lost=False)
+
+
+def _shown(vector: Offsets) -> str:
+    if len(vector) <= SHOWN_MAX:
+        return str(sorted(vector.items()))
+    return f"{len(vector)} partitions"
 
 
 def _take(record: SegmentRecord, event: SegmentEvent, now_ms: int, note: str) -> SegmentRecord:

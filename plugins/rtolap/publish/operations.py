@@ -48,7 +48,7 @@ def publication_state(metadata: ClusterMetadata, name: str) -> PublicationState:
     records = Publications(metadata.store)
     declared = records.declaration(name)
     status, cube = records.status(name), declared.publication.cube
-    ready = ready_versions(metadata.control(cube), metadata.segments(cube)).values()
+    ready = ready_versions(metadata.control(cube), metadata.nodes.segments(cube)).values()
     same = status.cube_id == metadata.cube_id(cube)
     missing = [each for each in ready if not same or not among(status.newest, each.segment, each.version)]
     return PublicationState(

@@ -48,7 +48,7 @@ def verify_publication(metadata: ClusterMetadata, store: ObjectStore, publicatio
     """Compare the table with the records as they are now. A publisher that is behind has files missing."""
     schema = metadata.schema(publication.cube)
     cuboid = published_cuboid(publication, schema.cube)
-    ready = ready_versions(metadata.control(publication.cube), metadata.segments(publication.cube))
+    ready = ready_versions(metadata.control(publication.cube), metadata.nodes.segments(publication.cube))
     wanted = {file.path: file for version in ready.values() for file in files_of(store, version, cuboid)}
     catalog = open_catalog(publication.catalog)
     try:

@@ -383,7 +383,7 @@ class QueryService:
     ) -> tuple[list[ReadStats], pa.Table]:
         (read,) = rewritten.reads
         rows_read, fetch_ms, files_cached, files_remote = 0, 0.0, 0, 0
-        for narrower in narrowed(read, latest, self._fetcher.segments(read.cube)):
+        for narrower in narrowed(read, latest, self._fetcher.segments(read, ending)):
             account.reserve(READ, 0)  # of the narrower read before
             fetched = self._fetch(narrower, ending, positions, account)
             done = fetched.stats

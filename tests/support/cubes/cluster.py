@@ -51,9 +51,9 @@ class Cluster:
         self.admin.create_topic(schema.table.dead_letter_topic, 1)
         self.ensemble = MemoryEnsemble()
         self.session = MemoryStore(self.ensemble)
-        self.metadata = ClusterMetadata(self.session, self.clock)
         self.store = open_store((folder / "store").as_uri())
         self.store.claim()
+        self.metadata = ClusterMetadata(self.session, self.clock, self.store)
         self.log: dict[int, list[Event | None]] = {part: [] for part in range(partitions)}
         self.history: dict[str, pa.Table] = {}
         self._low_watermark_ms: int | None = None

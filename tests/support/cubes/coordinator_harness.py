@@ -99,12 +99,12 @@ class Cluster:
         self.clock = ManualClock(1_000_000_000_000)
         self.ensemble = MemoryEnsemble()
         self.store = MemoryStore(self.ensemble)
-        self.metadata = ClusterMetadata(self.store, self.clock)
         self.topics = MemoryTopics()
         self.topics.logs["clicks"] = {p: (10 * p, 1000) for p in range(4)}
         self.uri = f"file://{folder}"
         self.files: ObjectStore = open_store(self.uri)
         self.files.claim()
+        self.metadata = ClusterMetadata(self.store, self.clock, self.files)
         self.coordinator = Coordinator(
             self.metadata,
             lambda cluster: self.topics,

@@ -68,6 +68,9 @@ LOOK_SHARE = 0.8  # of questions for which the query service has seen all change
 # Besides, staged parts and base cuboids of READY versions are lost or damaged in the object store.
 LOSING_FILES = (*ACTIONS, (Actions.lose_part, 4.0), (Actions.lose_base, 4.0))
 
+# Besides, records are as an earlier version has left them, and a leader moves them into pages.
+UPGRADING = (*ACTIONS, (Actions.age, 6.0), (Actions.settle, 3.0))
+
 # Besides, logs lose their tails where no vector counts them, and grow again; the cube drops what is lost.
 CUTTING_LOGS = (*ACTIONS, (Actions.cut_log, 4.0))
 
@@ -153,7 +156,23 @@ class Run:
         self.drain()
         if self.weights is LOSING_FILES:
             self._lose_history()
+        if self.weights is UPGRADING:
+            self._upgrade_history()
         return self.counts
+
+    def _upgrade_history(self) -> None:
+        """All is history of an earlier version, late events come, and leaders are killed at moving it."""
+        for _ in range(2 * len(self.cluster.records())):
+            self._passing(self.actions.age)
+        self.actions.kill_rate = 0.5
+        for step in (self.actions.produce, self.actions.settle, self.actions.consume, self.actions.settle):
+            self._passing(step)
+            self._passing(self.ask)
+        self.drain()
+        self.actions.settle()
+        assert not self.cluster.metadata.nodes.open_names(self.cluster.cube), (
+            f"seed {self.seed}: all is settled"
+        )
 
     def _lose_history(self) -> None:
         """Lose much of what builds start from, once everything is history, and produce late events."""
@@ -237,12 +256,18 @@ class Run:
 
 
 def run_seed(
-    seed: int, steps: int = STEPS, *, losing_files: bool = False, cutting_logs: bool = False
+    seed: int,
+    steps: int = STEPS,
+    *,
+    losing_files: bool = False,
+    cutting_logs: bool = False,
+    upgrading: bool = False,
 ) -> Counter[str]:
     """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
     wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
-        weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else ACTIONS
+        beside = UPGRADING if upgrading else ACTIONS
+        weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else beside
         run = Run(seed, Path(folder), steps, weights)
         try:
             return run.run()

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
+import msgspec
 from rtolap.base.errors import Corrupted, NotFound
 from rtolap.cubes.format.manifest import MANIFEST_NAME
+from rtolap.metadata.change_log import change_log, logged
 from rtolap.metadata.store import Operation
 from rtolap.model.segment import SegmentState
 from rtolap.protocols.coordinator.messages import BuildSpecMessage, ReassignRequest
@@ -226,6 +228,26 @@ class Actions:
         self.counts["bases lost"] += 1
         if self.random.random() < 0.5:
             self.command(lambda leader: leader.builds.requeue(self.cluster.cube, record.name))
+
+    def age(self) -> None:
+        """A record stands again as an earlier version has left it: in a node of its own, vectors inside."""
+        ready = [r for r in self.cluster.records().values() if r.state is SegmentState.READY]
+        if not ready:
+            return
+        record, cube = self.random.choice(ready), self.cluster.cube
+        nodes, store = self.cluster.metadata.nodes, self.cluster.metadata.store
+        place = nodes._place(cube, record.range)
+        if place.own is not None:
+            return
+        old = msgspec.structs.replace(record, vectors=None)
+        log = change_log(store, cube, None)
+        store.commit([*nodes._opens(cube, record.range, place, old), logged(cube, record.name, log, None)])
+        self.counts["records aged"] += 1
+
+    def settle(self) -> None:
+        """The leader moves what an earlier version has left, and may be killed at it."""
+        moved = self.command(lambda leader: leader.settle(self.cluster.cube))
+        self.counts["records settled"] += moved or 0
 
     def purge(self) -> None:
         before_ms = self.cluster.clock.now_ms() - self.random.randrange(1, 4) * WINDOW_MS

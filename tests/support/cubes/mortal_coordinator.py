@@ -9,6 +9,7 @@ from rtolap.base.clock import Clock
 from rtolap.coordinator.builds import Builds
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.reassignment import Reassignments
+from rtolap.coordinator.settling import Settling
 from rtolap.coordinator.views import Views
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Operation
@@ -51,12 +52,17 @@ class MortalCoordinator:
 
     def __init__(self, ensemble: MemoryEnsemble, clock: Clock, admin: MemoryAdmin, store_uri: str) -> None:
         self.session = MortalStore(ensemble)
-        metadata = ClusterMetadata(self.session, clock)
-        self._views = Views(metadata)
         store = open_store(store_uri)
+        metadata = ClusterMetadata(self.session, clock, store)
+        self._views = Views(metadata)
         self.builds = Builds(metadata, self._views, store, store_uri)
+        self._settling = Settling(metadata, self._views)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)
         self.reassignments = Reassignments(metadata, lambda cluster: admin)
+
+    def settle(self, cube: str) -> int:
+        self._views.fresh(cube)
+        return self._settling.run(cube)
 
     def close(self) -> None:
         self.session.live_on()

@@ -8,15 +8,19 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.views import Views
 from rtolap.cubes.format.folders import ROOTS, creation_folder
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.vectors import VectorFiles, vectors_path
+from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import ObjectStore, StoredFile, open_store
 
 from tests.support.cubes.builders import small_schema
@@ -186,6 +190,33 @@ class ObjectStoreContract:
             written = 1 + len(writer.stdout.readlines())
         look()
         assert written <= len(seen) <= written + 1  # the last may have been finished without being told
+
+    def test_vectors_of_a_version_are_read_back_and_refused_once_they_are_altered_or_gone(
+        self, store: ObjectStore
+    ) -> None:
+        covered = {p: 10**9 + p for p in range(1000)}
+        record = SegmentRecord(
+            cube="c",
+            start_ms=0,
+            end_ms=1000,
+            state=SegmentState.READY,
+            version=1,
+            location="history/c/s/v1-b",
+            covered=covered,
+            begins={0: 5},
+        )
+        sha256 = VectorFiles(store).write(record)
+        assert VectorFiles(store).write(record) == sha256, "a repetition writes the same file"
+        named = msgspec.structs.replace(record, covered={}, begins={}, vectors=sha256)
+        assert VectorFiles(store).whole(named) == msgspec.structs.replace(record, vectors=sha256)
+        path = vectors_path("history/c/s/v1-b", sha256)
+        data = store.read(path)
+        store.write(path, data.replace(b"1000000007", b"1000000008"))
+        with pytest.raises(Corrupted, match="was altered"):
+            VectorFiles(store).whole(named)
+        store.delete(path)
+        with pytest.raises(Corrupted, match="is missing"):
+            VectorFiles(store).whole(named)
 
     def test_what_one_creation_of_a_cube_has_left_goes_and_what_another_has_made_stays(
         self, store: ObjectStore

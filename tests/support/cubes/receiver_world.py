@@ -17,6 +17,7 @@ from rtolap.kafka.interfaces import OutRecord
 from rtolap.kafka.producer import KafkaProducer
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.model.cube import Schema
+from rtolap.object_store.store import open_store
 from rtolap.protocols.receiver.client import ReceiverClient
 from rtolap.protocols.receiver.messages import CubeStats, HistorySnapshot, PartialQuery
 
@@ -69,7 +70,9 @@ class ReceiverWorld:
             "RTOLAP_SESSION_TIMEOUT_S": "3",
         }
         self.zookeeper = store_of(self.environment, session_timeout_s=6.0)
-        self.metadata = ClusterMetadata(self.zookeeper, SystemClock())
+        self.metadata = ClusterMetadata(
+            self.zookeeper, SystemClock(), open_store((folder / "store").as_uri())
+        )
         self.metadata.create_table(table)
         self.metadata.create_cube(self.schema.cube)
 

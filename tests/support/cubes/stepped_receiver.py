@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,11 +13,16 @@ from rtolap.cubes.receiver.answers.result_cache import ResultCache
 from rtolap.cubes.receiver.core.closing_commits import close_segment
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
+from rtolap.cubes.receiver.local.align import Vectors, vectors_of
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.cubes.receiver.settled import PagedSegments
 from rtolap.cubes.receiver.upload import Uploader, upload_job
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.forwarding import ForwardingStore
+from rtolap.metadata.store import Watch
+from rtolap.metadata.view import SegmentView
 from rtolap.model.cube import Schema
 from rtolap.object_store.store import ObjectStore
 
@@ -40,6 +46,18 @@ class Surroundings(Protocol):
     def consumer(self) -> MemoryConsumer: ...
 
     def low_watermark_ms(self) -> int | None: ...
+
+
+class _Unwatched(ForwardingStore):
+    """A store that tells of no change: who reads it decides when it looks."""
+
+    def watch(self, path: str, changed: Callable[[], None]) -> Watch:
+        return _NoWatch()
+
+
+class _NoWatch:
+    def stop(self) -> None:
+        """Nothing was begun."""
 
 
 class Receiver:
@@ -69,6 +87,8 @@ class Receiver:
             reader=self.reader,
         )
         self.view = CubeView()
+        self.segments: SegmentView | None = None
+        self.known: object = None
         self.beside = LaterExecutor()
         self.core = self._core()
         self.results = self._results()
@@ -93,6 +113,7 @@ class Receiver:
     def crash(self) -> None:
         self.beside = LaterExecutor()  # what was still to be written out is not
         self.core, self.view, self.started_epoch = self._core(), CubeView(), -1
+        self.segments = self.known = None
         self.results = self._results()
 
     def lose_disk(self) -> None:
@@ -105,13 +126,35 @@ class Receiver:
         epoch = metadata.control(cube).assignment_epoch
         offsets = metadata.replay_from(cube) if epoch != self.started_epoch else self.view.start_offsets
         self.started_epoch = epoch
+        if self.segments is None:
+            window_ms = self.cluster.schema.cube.segment.window_ms
+            unwatched = ClusterMetadata(_Unwatched(metadata.store), self.cluster.clock, self.cluster.store)
+            self.segments = SegmentView(unwatched, cube, by_page=True, with_frontier=True)
+            self.settled = PagedSegments(unwatched, self.segments, window_ms)
+        self.segments.refresh()
+        known = self.segments.known()[1]
+        if self.known is not known:
+            self.known = known
+            self.records = {record.start_ms: self.settled.whole(record) for record in known.open.values()}
         self.view = CubeView(
             control=metadata.control(cube),
-            records={record.start_ms: record for record in metadata.segments(cube).values()},
+            records=self.records,
+            settled=self.settled,
             start_offsets=offsets,
             leading=self.leading,
             low_watermark_ms=self.cluster.low_watermark_ms(),
         )
+
+    def vectors(self) -> dict[int, Vectors]:
+        """Return the vectors of all segments, of those of its state as it has them."""
+        state = self.core.state
+        drop_late = self.cluster.schema.cube.late.policy == "drop"
+        settled = {
+            start: vectors_of(state.settled.record(start), drop_late=drop_late)
+            for start in state.settled.versions(None, None)
+            if start not in state.vectors
+        }
+        return {**settled, **state.vectors}
 
     def consume(self) -> bool:
         worked = self.core.step(replace(self.view, leading=self.leading))

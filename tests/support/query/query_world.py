@@ -81,7 +81,7 @@ class QueryWorld:
         self._folder = tempfile.TemporaryDirectory(prefix="rtolap-query-", dir=IN_MEMORY)
         self.folder = Path(self._folder.name)
         self.store: ObjectStore = open_store((self.folder / "store").as_uri())
-        self.metadata = ClusterMetadata(MemoryStore(MemoryEnsemble()), SystemClock())
+        self.metadata = ClusterMetadata(MemoryStore(MemoryEnsemble()), SystemClock(), self.store)
         self.metadata.create_table(schema.table)
         for one in self.schemas.values():
             self.metadata.create_cube(one.cube)

@@ -114,7 +114,7 @@ class _Receivers:
             cache=receiver.results,
         )
         said = msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
-        vectors.update(dict.fromkeys(said.positions, core.state.vectors))
+        vectors.update(dict.fromkeys(said.positions, receiver.vectors()))
         return table, said
 
     def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats | None:

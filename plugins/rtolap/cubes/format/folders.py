@@ -1,7 +1,8 @@
 """The places of a cube's files in the object store.
 
     staged/<cube>/<cube id>/<segment>/v<version>/<replica set>-<unique>
-    history/<cube>/<cube id>/<segment>/v<version>-<build id>
+    history/<cube>/<cube id>/<segment>/v<version>-<build id>           data of a version
+    history/<cube>/<cube id>/<segment>/v<version>-<build id>-vectors   its vectors, see `metadata.vectors`
 
 The cube's id is new for each creation of a cube. Whoever deletes what one creation has left, however late,
 names no file of a later one. Folders without an id are of a time when there was none in the path: they are

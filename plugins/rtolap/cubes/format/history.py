@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -53,6 +54,49 @@ def read_manifest(store: ObjectStore, location: str) -> HistoryManifest:
     checksum."""
     path = manifest_path(location)
     return decode(store.read(path), HistoryManifest, path)
+
+
+class ReadyFile(NamedTuple):
+    """A Parquet file of a READY version.
+
+    Attributes:
+        path: in the object store.
+        cuboid: name of the cuboid whose rows it holds.
+        dimensions: of that cuboid; the base cuboid has all dimensions of the cube.
+        sha256: checksum of the whole file, in hex.
+    """
+
+    path: str
+    cuboid: str
+    dimensions: tuple[str, ...]
+    rows: int
+    bytes: int
+    sha256: str
+
+
+def ready_files(
+    store: ObjectStore, *, cube: str, segment: str, version: int, location: str
+) -> tuple[HistoryManifest, tuple[ReadyFile, ...]]:
+    """Return the manifest of a READY version, and all its files with what reading them takes.
+
+    `version` and `location` are those of the segment's record. Raises NotFound where the folder is gone, for
+    example because a later version has replaced it: read the record again. Corrupted where the manifest is
+    damaged or another version's.
+    """
+    manifest = read_manifest(store, location)
+    found, expected = (manifest.cube, manifest.segment, manifest.version), (cube, segment, version)
+    if found != expected:
+        raise Corrupted(
+            f"manifest {manifest_path(location)} belongs to another version",
+            expected=expected,
+            found=found,
+            action=REBUILD,
+        )
+    return manifest, tuple(
+        ReadyFile(f"{location}/{file.name}", entry.name, entry.dimensions, file.rows, file.bytes, file.sha256)
+        for entry in manifest.cuboids
+        for file in entry.files
+    )
 
 
 def write_manifest(store: ObjectStore, location: str, manifest: HistoryManifest) -> None:

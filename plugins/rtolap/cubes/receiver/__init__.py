@@ -7,6 +7,7 @@ Nouns
     local state   positions and the local tables of all segments: immutable, swapped whole, so that a query
                   sees either all of a batch, a flush, a merge or a realignment, or nothing of it
     vectors       what a segment's record says about offsets: `covered` and `target` (`model.offsets`)
+    settled       said of segments to which nothing is added now: their records are looked up when needed
     cube receiver the single-threaded core of one cube: `CubeReceiver.step`
 
 Invariants
@@ -27,7 +28,8 @@ Modules
                 `promises`, `closing_candidates`, `closing_commits`, `dead_letters`, `checkpointing`
     `hosts`     progress of the hosts that log, and which of them are missing
     beside it   `background_work` calls `local.fragments`, `local.realign` and `upload` and brings results to
-                the core, `views` what the cluster says; `local.checkpoint` is the file
+                the core, `views` what the cluster says, `settled` what it says of history;
+                `local.checkpoint` is the file
     the server  `flight`; `answers.query_service` answers, out of rows and, where a statement comes again, of
                 results that `answers.result_cache` keeps
     process     `process`: `assembly` of each cube, `reports` and `host_reports` of it; threads in `runner`

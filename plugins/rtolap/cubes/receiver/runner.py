@@ -103,7 +103,7 @@ class CubeRunner:
             election=election,
             clock=clock,
         )
-        self._views = ViewSource(metadata, schema.cube.name, cube_id, election)
+        self._views = ViewSource(metadata, schema.cube.name, cube_id, election, schema.cube.segment.window_ms)
         self._work = BackgroundWork(
             schema,
             core,

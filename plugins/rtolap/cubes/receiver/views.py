@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rtolap.cubes.receiver.closing_rules import Takeover, generation_of
+from rtolap.cubes.receiver.settled import NO_SETTLED_SEGMENTS, PagedSegments, SettledSegments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.store import Election
@@ -17,11 +18,14 @@ from rtolap.model.offsets import Offsets
 class ViewSource:
     """`view` on the core thread; `control` and `refresh` from any."""
 
-    def __init__(self, metadata: ClusterMetadata, cube: str, cube_id: str, election: Election) -> None:
+    def __init__(
+        self, metadata: ClusterMetadata, cube: str, cube_id: str, election: Election, window_ms: int
+    ) -> None:
         self._metadata = metadata
         self._cube = cube
         self._election = election
-        self._segments = SegmentView(metadata, cube, cube_id)
+        self._segments = SegmentView(metadata, cube, cube_id, by_page=True, with_frontier=True)
+        self._settled = PagedSegments(metadata, self._segments, window_ms)
         published = metadata.published_watermark(cube)
         self._low_watermark_ms = published.low_watermark_ms
         self._windows = published.windows
@@ -31,7 +35,7 @@ class ViewSource:
         self._start_epoch = -1
 
     def view(self) -> CubeView:
-        control, by_name = self._segments.snapshot()
+        control, known = self._segments.known()
         connected = self._metadata.store.connected()
         if control.enabled and control.assignment_epoch != self._start_epoch and connected:
             # First where history ends, then the records: never the other way round, or events between
@@ -39,12 +43,11 @@ class ViewSource:
             self._start_offsets = self._metadata.replay_from(self._cube)
             self._segments.refresh()
             self._start_epoch = control.assignment_epoch
-            control, by_name = self._segments.snapshot()
-        if self._converted[0] is not by_name:
-            self._converted = (by_name, _by_start(by_name))
+            control, known = self._segments.known()
         return CubeView(
             control=control,
-            records=self._converted[1],
+            records=self._by_start(known.open),
+            settled=self._settled,
             start_offsets=self._start_offsets,
             leading=self._election.is_leader(),
             connected=connected,
@@ -65,9 +68,9 @@ class ViewSource:
         return generation_of(control.generation_base, control.assignment_epoch, term)
 
     def snapshot(self) -> tuple[CubeControl, Mapping[int, SegmentRecord]]:
-        """Return the control record and the segments by start, of one moment."""
-        control, by_name = self._segments.snapshot()
-        return control, _by_start(by_name)
+        """Return the control record and the open segments by start, of one moment."""
+        control, known = self._segments.known()
+        return control, self._by_start(known.open)
 
     def refresh(self) -> None:
         self._segments.refresh()
@@ -87,9 +90,13 @@ class ViewSource:
     def close(self) -> None:
         self._segments.close()
 
-
-def _by_start(records: Mapping[str, SegmentRecord]) -> Mapping[int, SegmentRecord]:
-    return {record.start_ms: record for record in records.values()}
+    def _by_start(self, opened: Mapping[str, SegmentRecord]) -> Mapping[int, SegmentRecord]:
+        """Return them with their vectors; the same object for the same records."""
+        of, converted = self._converted
+        if of is not opened:
+            converted = {record.start_ms: self._settled.whole(record) for record in opened.values()}
+            self._converted = (opened, converted)
+        return converted
 
 
 _NO_CONTROL = CubeControl()
@@ -100,7 +107,8 @@ class CubeView:
     """The cluster's decisions about a cube, as this receiver knows them.
 
     Attributes:
-        records: by segment start; an unchanged mapping is the same object as before.
+        records: of open segments, by start; an unchanged mapping is the same object as before.
+        settled: all other segments.
         start_offsets: where a partition starts for which this receiver has no position.
         leading: True if this receiver leads its replica set, as far as its live session knows.
         connected: False: consume and serve, but close nothing.
@@ -113,6 +121,7 @@ class CubeView:
 
     control: CubeControl = _NO_CONTROL
     records: Mapping[int, SegmentRecord] = field(default_factory=dict)
+    settled: SettledSegments = NO_SETTLED_SEGMENTS
     start_offsets: Offsets = field(default_factory=dict)
     leading: bool = False
     connected: bool = True
@@ -120,3 +129,16 @@ class CubeView:
     windows: tuple[Completeness, ...] = ()
     generation: int | None = None
     takeover: Takeover | None = None
+
+    def record(self, start_ms: int) -> SegmentRecord | None:
+        """Return a segment's record, open or settled. Raises Unavailable where it has to be read first."""
+        return self.records.get(start_ms) or self.settled.record(start_ms)
+
+    def with_local(self, starts: Iterable[int]) -> Mapping[int, SegmentRecord]:
+        """Return the open segments and those of `starts` that have a record. Raises Unavailable."""
+        further = {
+            start: record
+            for start in starts
+            if start not in self.records and (record := self.settled.record(start)) is not None
+        }
+        return {**self.records, **further} if further else self.records

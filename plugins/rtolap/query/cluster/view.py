@@ -108,7 +108,7 @@ class Cluster:
             view = self._views.get(cube)
         if view is not None:
             return view
-        made = SegmentView(self._metadata, cube)
+        made = SegmentView(self._metadata, cube, by_page=True)
         with self._lock:
             current = self._views.setdefault(cube, made)
         if current is not made:
@@ -116,7 +116,7 @@ class Cluster:
         return current
 
     def snapshots(self) -> dict[str, tuple[CubeControl, dict[str, SegmentRecord]]]:
-        """Return control and segment records of every cube, and open a view of each cube that has none."""
+        """Return control and all segment records of every cube. Open a view of each cube that has none."""
         found = {}
         for cube in self.catalogue().cubes:
             try:

@@ -79,13 +79,13 @@ class Fetcher:
         self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look-segments")
         self._answered = SessionPositions()  # by this service, to anybody
 
-    def segments(self, cube: str) -> tuple[SegmentRecord, ...]:
-        """Return all that the cube has records of."""
-        return tuple(self._cluster.view(cube).records().values())
+    def segments(self, read: CubeRead, cancellation: Cancellation) -> tuple[SegmentRecord, ...]:
+        """Return all segments of the read's time that the cube has records of."""
+        return tuple(self._identified(read, cancellation)[2].values())
 
     def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
         """Return what `fetch` would do, out of one snapshot, manifests and statistics. Raises Corrupted."""
-        _, history, sets = self._plan(read, fresh=False)
+        _, history, sets = self._plan(read, cancellation, fresh=False)
         stats = _begun(read, history)
         self._history.estimate(read, history.segments, stats, cancellation)
         self._realtime.estimate(read, history.snapshot, sets, stats, cancellation)
@@ -126,10 +126,10 @@ class Fetcher:
     def _beyond(self, cube: str, session: SessionPositions, cancellation: Cancellation) -> Offsets:
         """Return the session's positions that are larger than those this service has answered with."""
         view = self._cluster.view(cube)
-        cube_id = view.identified()[0]
+        cube_id = view.cube_id()
         if session.identities(cube) - {cube_id}:  # of a creation before the one known here, or after it
             self._refresh(cube, cancellation)
-            cube_id = view.identified()[0]
+            cube_id = view.cube_id()
         answered = self._answered.of(cube, cube_id)
         return {p: at for p, at in session.of(cube, cube_id).items() if at > answered.get(p, 0)}
 
@@ -143,7 +143,7 @@ class Fetcher:
                 pause.wait(RETRY_WAIT_S * attempt)
                 cancellation.check()
                 self._refresh(read.cube, cancellation)
-            taken = self._plan(read, fresh=attempt > 0)
+            taken = self._plan(read, cancellation, fresh=attempt > 0)
             stats = _begun(read, taken.history)
             stats.cube_id, stats.snapshots = taken.cube_id, attempt + 1
             try:
@@ -163,16 +163,30 @@ class Fetcher:
                 self._refresh(read.cube, cancellation)
                 if (
                     attempt == SNAPSHOTS_MAX - 1
-                    or self._plan(read, fresh=True).history.segments == taken.history.segments
+                    or self._plan(read, cancellation, fresh=True).history.segments == taken.history.segments
                 ):
                     raise
             except Unavailable:
-                if attempt > 0 or self._plan(read, fresh=True).sets == taken.sets:
+                if attempt > 0 or self._plan(read, cancellation, fresh=True).sets == taken.sets:
                     raise
         raise AssertionError("the loop returns or raises")
 
-    def _plan(self, read: CubeRead, *, fresh: bool) -> _Snapshot:
-        cube_id, control, records = self._cluster.view(read.cube).identified()
+    def _identified(
+        self, read: CubeRead, cancellation: Cancellation
+    ) -> tuple[str, CubeControl, dict[str, SegmentRecord]]:
+        """Return the cube's id, control and records of the read's time.
+
+        Pages of history that no statement has asked for yet are read, for as long as the statement has time.
+        """
+        view, time = self._cluster.view(read.cube), read.time
+        if view.known()[1].missing(time.start_ms, time.end_ms):
+            look = self._looks.submit(lambda: view.identified(time.start_ms, time.end_ms))
+            wait_within((look,), cancellation)
+            return look.result()
+        return view.identified(time.start_ms, time.end_ms)
+
+    def _plan(self, read: CubeRead, cancellation: Cancellation, *, fresh: bool) -> _Snapshot:
+        cube_id, control, records = self._identified(read, cancellation)
         topology = self._cluster.topology(fresh=fresh)
         history = self._history_plan(read, control, records)
         return _Snapshot(cube_id, history, plan_realtime(read.cube, control, topology))
@@ -196,7 +210,7 @@ class Fetcher:
         return plan
 
     def _warnings(self, read: CubeRead, stats: ReadStats) -> tuple[QueryWarning, ...]:
-        control, _ = self._cluster.view(read.cube).snapshot()
+        control = self._cluster.view(read.cube).control()
         return cube_warnings(read.schema, control, stats, read.time)
 
     def _read(

@@ -21,6 +21,8 @@ from rtolap.query.sql.timeline import text
 def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]) -> HistoryPlan:
     """Return every READY version in range and beyond the purge horizon, whatever else its segment is
     doing.
+
+    `records`: those of the pages that the range touches. What else these hold is named as pruned.
     """
     ready = standing(control, records)
     chosen = tuple(record for record in ready if read.time.overlaps(record.start_ms, record.end_ms))

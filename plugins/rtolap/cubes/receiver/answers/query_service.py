@@ -89,26 +89,40 @@ def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collect
     wanted_versions = {
         parse_segment_name(name).start_ms: version for name, version in snapshot.versions.items()
     }
-    for start_ms in {*wanted_versions, *state.vectors, *state.segments}:
-        if not _is_wanted(SegmentRange(start_ms, start_ms + window_ms), snapshot):
+    settled = state.settled.versions(_first_ms(snapshot), snapshot.end_ms)
+    _reached(state, state.settled.frontier.covered, "what history holds")
+    for start_ms in {*wanted_versions, *settled, *state.vectors, *state.segments}:
+        window = SegmentRange(start_ms, start_ms + window_ms)
+        if not _is_wanted(window, snapshot):
             continue
-        known, wanted = state.version(start_ms), wanted_versions.get(start_ms, 0)
-        name = SegmentRange(start_ms, start_ms + window_ms).name
-        if known < wanted:
-            raise NotReady(f"version {wanted} of {name} is not known here yet", found=known)
         vectors = state.vectors.get(start_ms)
-        if known > wanted or (vectors is not None and vectors.purged):
+        if vectors is not None:
+            known, purged = vectors.version, vectors.purged
+        elif start_ms in state.segments:  # its tables are not aligned with any version yet
+            known, purged = 0, False
+        else:
+            known, purged = settled.get(start_ms, (0, False))
+        wanted = wanted_versions.get(start_ms, 0)
+        if known < wanted:
+            raise NotReady(f"version {wanted} of {window.name} is not known here yet", found=known)
+        if known > wanted or purged:
             raise StaleSnapshot(
-                f"{name} has moved on",
+                f"{window.name} has moved on",
                 expected=f"version {known}",
                 found=wanted,
                 action="take a new snapshot",
             )
         if vectors is not None:
-            _reached(state, vectors.covered, f"what history holds of {name}")
+            _reached(state, vectors.covered, f"what history holds of {window.name}")
         segment = state.segments.get(start_ms)
         if segment is not None and any(table.unsettled for table in segment.tables):
-            raise NotReady(f"{name} is being realigned")
+            raise NotReady(f"{window.name} is being realigned")
+
+
+def _first_ms(snapshot: HistorySnapshot) -> int | None:
+    """Return from where on segments matter to the snapshot; None: from the first on."""
+    bounds = [at_ms for at_ms in (snapshot.start_ms, snapshot.horizon_ms) if at_ms is not None]
+    return max(bounds, default=None)
 
 
 def _still_there(state: LocalState, at_least: dict[int, int]) -> dict[int, int]:

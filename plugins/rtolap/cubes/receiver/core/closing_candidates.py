@@ -25,7 +25,10 @@ def due(
     caught_up: bool,
     force: Collection[int],
 ) -> tuple[closing.SegmentClosing, ...]:
-    """Return the segments to close now, when this receiver leads. Offsets are this state's positions."""
+    """Return the segments to close now, when this receiver leads. Offsets are this state's positions.
+
+    Raises Unavailable where a segment with local data is settled and cannot be read.
+    """
     if not (view.leading and view.connected and state.positions):
         return ()
     now_s = clock.monotonic_s()
@@ -40,7 +43,7 @@ def due(
         schema.cube,
         positions=state.positions,
         local=state.segments.keys(),
-        records=view.records,
+        records=view.with_local(state.segments),
         marks=progress.marks(state, clock.now_ms()),
         low_watermark_ms=closing.low_watermark(view.low_watermark_ms, own),
         caught_up=caught_up,

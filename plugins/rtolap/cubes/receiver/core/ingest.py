@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError, Unavailable
 from rtolap.cubes.receiver.closing_rules import SegmentClosing
 from rtolap.cubes.receiver.core import closing_candidates as closings
 from rtolap.cubes.receiver.core.assignment import FollowedAssignment
@@ -115,6 +115,7 @@ class CubeReceiver:
         self._view = CubeView()
         self._aligned_records: Mapping[int, SegmentRecord] | None = None  # compared by identity
         self._aligned_basis: tuple[int | None, int] = (None, 0)
+        self._keeps_alignment = False  # because vectors cannot be read
         self._close_epoch = 0
         self._paused_here = False
         self._watch = TopicWatch(consumer, self._topic, self.progress, clock, beside=ends_beside)
@@ -288,7 +289,17 @@ class CubeReceiver:
         if checkpoints.known is not None:
             checkpoints.known = {p: o for p, o in checkpoints.known.items() if p in owned}
             self.progress.keep_only(owned)
-        state = aligned(self.schema, self.state, view, self.valid_partitions)
+        try:
+            state = aligned(self.schema, self.state, view, self.valid_partitions)
+        except Unavailable as error:
+            if self._aligned_records is None or basis != self._aligned_basis:
+                raise
+            # As long as vectors cannot be read, an earlier view is as good: statements that know more wait.
+            if not self._keeps_alignment:
+                log.warning("cube %s follows an earlier view for now: %s", self.schema.cube.name, error)
+            self._keeps_alignment = True
+            return
+        self._keeps_alignment = False
         checkpoints.dirty |= len(list(state.tables())) < len(list(self.state.tables()))  # frees the files
         self._swap(state)
         self._aligned_records, self._aligned_basis = view.records, basis
@@ -313,7 +324,9 @@ class CubeReceiver:
         if control.close_epoch > self._close_epoch:
             self._close_epoch = control.close_epoch
             self.force.update(closings.late_before(self.schema, self.state, control.close_before_ms))
-        self._behind = self._promises.behind(self.state.positions, view.records, self.owned)
+        self._behind = self._promises.behind(
+            self.state.positions, view.records, view.settled.frontier, self.owned
+        )
         if self.consumer_state is ConsumerState.STOPPED:
             self._paused_since_ms = None
             return
@@ -392,7 +405,8 @@ class CubeReceiver:
 
     def _compare_vectors(self) -> None:
         """Raise LogTruncated where a log has lost what segments' vectors count."""
-        known = known_by_vectors(self._view.records, self.state.positions.keys())
+        view = self._view
+        known = known_by_vectors(view.records, view.settled.frontier, self.state.positions.keys())
         TruncationCheck(self._consumer.topic, self._consumer.epoch_ends, action=TRUNCATION_ACTION).check(
             known
         )
@@ -402,7 +416,8 @@ class CubeReceiver:
 
         The cube stops, or it drops what the log has lost and reads on from where the log diverges.
         """
-        counted = counted_beyond(self._view.records, error.cuts, self._view.control.horizon_ms)
+        view = self._view
+        counted = counted_beyond(view.records, view.settled, error.cuts, view.control.horizon_ms)
         if self.schema.cube.truncation != "drop" or counted:
             self.fail(_of_history(error, counted) if counted else error)
             return

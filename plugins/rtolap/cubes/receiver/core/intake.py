@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from rtolap.base.clock import Clock
@@ -13,7 +14,8 @@ from rtolap.cubes.format.aggregate import merge_tables
 from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
 from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch, heard, stated
-from rtolap.cubes.receiver.local.batch import batch_tables, decode_batch
+from rtolap.cubes.receiver.local.align import vectors_of
+from rtolap.cubes.receiver.local.batch import batch_tables, decode_batch, segment_starts
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, appended
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.events.decode import Decoded, EventDecoder
@@ -65,6 +67,7 @@ class RecordIntake:
 
     def _with(self, state: LocalState, batch: Batch) -> LocalState:
         decoded = decode_batch(self._decoder, batch, self._clock.now_ms())
+        state = self._with_vectors(state, decoded.table)
         added = batch_tables(self._schema, decoded.table, state.vectors, state.horizon_ms)
         changed = {
             start: appended(state.segments.get(start, LocalSegment(start)), tables, self._merge)
@@ -80,6 +83,22 @@ class RecordIntake:
         heard_of = self._heard(batch, decoded)
         self._progress.took(added, self._clock.monotonic_s(), newest_created_ms(batch), heard_of)
         return state
+
+    def _with_vectors(self, state: LocalState, events: pa.Table) -> LocalState:
+        """Return the state with the vectors of settled segments that events fall into.
+
+        Raises Unavailable where they cannot be read: the batch is read again.
+        """
+        drop_late = self._schema.cube.late.policy == "drop"
+        window_ms = self._schema.cube.segment.window_ms
+        fresh = {
+            start: vectors_of(record, drop_late=drop_late)
+            for start in segment_starts(events, window_ms)
+            if start not in state.vectors
+            and (state.horizon_ms is None or start + window_ms > state.horizon_ms)
+            and (record := state.settled.record(start)) is not None
+        }
+        return replace(state, vectors={**state.vectors, **fresh}) if fresh else state
 
     def _heard(self, batch: Batch, decoded: Decoded) -> tuple[HostProgressBatch, ...]:
         """Return the host progress for a cube that closes by an application: by host, or by producer where

@@ -1,8 +1,8 @@
 """The offsets that a cube's answers have promised, and which partitions are behind them.
 
-Promised are the vectors of the segments' records, and the positions that an asker has seen in an answer
-before. A receiver of the cube had the events below already. A consumer that waits for history reads
-on to them, because statements, and the builds that end the wait, need them; beyond them it reads nothing.
+Promised are the vectors of open segments, the frontier of history, and the positions that an asker has seen
+in an answer before. A receiver of the cube had the events below already. A consumer that waits for history
+reads on to them, because statements, and the builds that end the wait, need them. It reads nothing beyond.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 
+from rtolap.metadata.pages import HistoryFrontier
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.offsets import Offsets
 
@@ -21,6 +22,7 @@ class Promises:
         self._lock = threading.Lock()
         self._noted: Offsets = {}
         self._records: Mapping[int, SegmentRecord] | None = None  # compared by identity
+        self._frontier = HistoryFrontier()
         self._vectors: Offsets = {}
 
     def note(self, offsets: Offsets) -> None:
@@ -30,11 +32,16 @@ class Promises:
                 self._noted[partition] = max(offset, self._noted.get(partition, offset))
 
     def behind(
-        self, positions: Offsets, records: Mapping[int, SegmentRecord], owned: Collection[int]
+        self,
+        positions: Offsets,
+        records: Mapping[int, SegmentRecord],
+        frontier: HistoryFrontier,
+        owned: Collection[int],
     ) -> Offsets:
         """Return the promised offset of each partition whose position is below it."""
-        if records is not self._records:
-            self._vectors, self._records = _largest(records), records
+        if records is not self._records or frontier is not self._frontier:
+            self._vectors = _largest(records, frontier)
+            self._records, self._frontier = records, frontier
         with self._lock:
             self._noted = {p: offset for p, offset in self._noted.items() if p in owned}
             noted = self._noted
@@ -46,8 +53,8 @@ class Promises:
         }
 
 
-def _largest(records: Mapping[int, SegmentRecord]) -> Offsets:
-    largest: Offsets = {}
+def _largest(records: Mapping[int, SegmentRecord], frontier: HistoryFrontier) -> Offsets:
+    largest: Offsets = dict(frontier.covered)
     for record in records.values():
         for vector in (record.covered, record.target):
             for partition, offset in vector.items():

@@ -62,6 +62,16 @@ def decode_batch(decoder: EventDecoder, batch: Batch, now_ms: int) -> Decoded:
     )
 
 
+def segment_starts(events: pa.Table, window_ms: int) -> list[int]:
+    """Return the starts of the segments that the events fall into."""
+    if not events.num_rows:
+        return []
+    segment_ms = _int64s(events, EVENT_MS) // window_ms
+    low, high = int(segment_ms.min()), int(segment_ms.max())
+    numbers = [low] if low == high else np.unique(segment_ms).tolist()
+    return [int(number) * window_ms for number in numbers]
+
+
 def batch_tables(
     schema: Schema, events: pa.Table, vectors: Mapping[int, Vectors], horizon_ms: int | None
 ) -> BatchTables:

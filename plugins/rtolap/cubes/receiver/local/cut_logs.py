@@ -12,7 +12,9 @@ from dataclasses import replace
 
 from rtolap.cubes.receiver.local.align import NO_VECTORS
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable, realigned
+from rtolap.cubes.receiver.settled import SettledSegments, named_beyond
 from rtolap.kafka.interfaces import CutPartition
+from rtolap.metadata.pages import HistoryFrontier
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.leader_epochs import LeaderEpochs, of_marks
 from rtolap.model.offsets import Offsets
@@ -20,10 +22,16 @@ from rtolap.model.segment import SegmentState
 
 
 def counted_beyond(
-    records: Mapping[int, SegmentRecord], cuts: Iterable[CutPartition], horizon_ms: int | None
+    records: Mapping[int, SegmentRecord],
+    settled: SettledSegments,
+    cuts: Collection[CutPartition],
+    horizon_ms: int | None,
 ) -> list[str]:
-    """Return the segments whose history or closing vector counts offsets beyond a cut, by name."""
-    return [
+    """Return the segments whose history or closing vector counts offsets beyond a cut, by name.
+
+    If only settled ones do, the newest of them. Raises Unavailable where it has to be read and cannot be.
+    """
+    names = [
         record.name
         for _, record in sorted(records.items())
         if record.state is not SegmentState.PURGED
@@ -33,20 +41,24 @@ def counted_beyond(
             for cut in cuts
         )
     ]
+    newest = named_beyond(settled, {cut.partition: cut.diverges for cut in cuts}, horizon_ms, names)
+    return names if newest is None else [newest]
 
 
 def known_by_vectors(
-    records: Mapping[int, SegmentRecord], partitions: Collection[int]
+    records: Mapping[int, SegmentRecord], frontier: HistoryFrontier, partitions: Collection[int]
 ) -> dict[int, LeaderEpochs]:
-    """Return the leader epochs that the segments' vectors tell, of these partitions."""
-    marks: dict[int, list[tuple[int, int]]] = {}
+    """Return the leader epochs that the segments' vectors and the frontier tell, of these partitions.
+
+    A log that still holds the record below the frontier holds what the vectors of settled segments count.
+    """
+    vectors = [(frontier.covered, frontier.epochs)]
     for record in records.values():
-        for vector, epochs in (
-            (record.covered, record.covered_epochs),
-            (record.target, record.target_epochs),
-        ):
-            for partition in epochs.keys() & vector.keys() & set(partitions):
-                marks.setdefault(partition, []).append((vector[partition], epochs[partition]))
+        vectors += [(record.covered, record.covered_epochs), (record.target, record.target_epochs)]
+    marks: dict[int, list[tuple[int, int]]] = {}
+    for vector, epochs in vectors:
+        for partition in epochs.keys() & vector.keys() & set(partitions):
+            marks.setdefault(partition, []).append((vector[partition], epochs[partition]))
     found = {partition: of_marks(known) for partition, known in marks.items()}
     return {partition: known for partition, known in found.items() if known is not None}
 

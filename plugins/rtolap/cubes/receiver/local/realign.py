@@ -43,13 +43,18 @@ def aligned(
 
     Tables that are purged or covered are dropped. So is all state of partitions that are not in
     `valid_partitions`: their positions go with their events.
+
+    Raises Unavailable where a segment with local data is settled and its vectors cannot be read.
     """
     drop_late = schema.cube.late.policy == "drop"
     horizon_ms = view.control.horizon_ms
-    vectors = {start: vectors_of(record, drop_late=drop_late) for start, record in view.records.items()}
+    window_ms = schema.cube.segment.window_ms
+    local = [s for s in state.segments if horizon_ms is None or s + window_ms > horizon_ms]
+    records = view.with_local(local)
+    vectors = {start: vectors_of(record, drop_late=drop_late) for start, record in records.items()}
     changed: dict[int, LocalSegment] = {}
     for start, segment in state.segments.items():
-        if horizon_ms is not None and start + schema.cube.segment.window_ms <= horizon_ms:
+        if horizon_ms is not None and start + window_ms <= horizon_ms:
             changed[start] = LocalSegment(start)
         else:
             known = vectors.get(start, vectors_of(None, drop_late=drop_late))
@@ -60,6 +65,7 @@ def aligned(
         epochs={p: known for p, known in state.epochs.items() if p in valid_partitions},
         void={p: known for p, known in state.void.items() if p in valid_partitions},
         vectors=vectors,
+        settled=view.settled,
         horizon_ms=horizon_ms,
         assignment_epoch=view.control.assignment_epoch,
     ).with_segments(changed)

@@ -31,6 +31,7 @@ from rtolap.cubes.format.index import ColumnRange, can_match, column_range
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Ranges, Vectors, versions_of
 from rtolap.cubes.receiver.local.small_cuboids import TableCuboids
 from rtolap.cubes.receiver.local.table_results import TableResults
+from rtolap.cubes.receiver.settled import NO_SETTLED_SEGMENTS, SettledSegments
 from rtolap.model.leader_epochs import PartitionEpochs
 from rtolap.model.offsets import Offsets
 from rtolap.model.predicate import And, Compare, In, Like, Or, Predicate, columns_of
@@ -118,8 +119,9 @@ class LocalState:
     """The local data of a cube at one moment.
 
     Attributes:
-        vectors: what is known of segments with a record, by start. The tables are aligned with it, and with
-            the assignment of `assignment_epoch`.
+        vectors: what is known of segments that are open or have local data, by start. The tables are aligned
+            with it, and with the assignment of `assignment_epoch`.
+        settled: all other segments.
         epochs: leader epochs of what was read up to `positions`.
         void: partition → [start, end) of offsets whose records the log has lost: what was read of them counts
             no more.
@@ -128,6 +130,7 @@ class LocalState:
     positions: Offsets = field(default_factory=dict)
     segments: Mapping[int, LocalSegment] = field(default_factory=dict)
     vectors: Mapping[int, Vectors] = field(default_factory=dict)
+    settled: SettledSegments = NO_SETTLED_SEGMENTS
     horizon_ms: int | None = None
     assignment_epoch: int = 0
     epochs: PartitionEpochs = field(default_factory=dict)
@@ -138,7 +141,7 @@ class LocalState:
             yield from segment.tables
 
     def version(self, start_ms: int) -> int:
-        """Return the READY version known of a segment, 0 for none."""
+        """Return the READY version known of an open segment, or of one with local data; 0 for none."""
         return self.vectors.get(start_ms, NO_VECTORS).version
 
     def with_segments(self, changed: Mapping[int, LocalSegment]) -> LocalState:

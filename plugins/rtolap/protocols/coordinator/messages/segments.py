@@ -73,6 +73,8 @@ class SegmentInfo(Message):
     """A segment's record as it stands. `segment` is its name, `start_ms`–`end_ms` its event time.
 
     Attributes:
+        covered: the vector of the READY version. A list leaves it out for segments that are READY or PURGED:
+            request the segment itself.
         events: of the READY version; None while there is no history.
         staged_events: events in the staged parts of the next version, without those that receivers still
             have; None while there is no staged part.
