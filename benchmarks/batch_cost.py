@@ -31,7 +31,7 @@ EVENTS_MAX = 300_000
 
 
 def ms_a_batch(values: list[bytes], size: int, batches: int) -> float:
-    """Mean over the batches, after some that warm up."""
+    """Return the mean ms over the batches, after some that warm up."""
     broker = MemoryBroker()
     broker.create(TOPIC, 1)
     for value in values[: size * (batches + WARM_UP)]:

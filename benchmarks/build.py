@@ -102,7 +102,7 @@ class Run(NamedTuple):
 
 
 def staged_rows(connection: duckdb.DuckDBPyConnection, seed: int, rows: int, begin_ms: int) -> pa.Table:
-    """Rows of the base cuboid as a few replica sets upload them: some share their dimensions."""
+    """Return rows of the base cuboid as a few replica sets upload them: some share their dimensions."""
     table: pa.Table = connection.sql(
         f"""SELECT make_timestamp({begin_ms * 1000} + drawn(i, 0, 24) * {_HOUR_MS * 1000}) AS hour_start,
             'shop-' || drawn(i, 1, 500) AS shop,
@@ -262,7 +262,8 @@ connection.execute(\"\"\"COPY (
 
 
 def _sums(files: str) -> tuple[Any, ...]:
-    """Sums over all cuboids, one of them of hashes of whole rows: weights are eighths, their sums exact."""
+    """Return sums over all cuboids, one of them of hashes of whole rows. The weights are eighths, so their
+    sums are exact."""
     found = duckdb.connect().execute(
         f"""SELECT count(*), sum(__rows)::BIGINT, sum(units__sum), sum(price__sum), max(price__max),
             sum(hash(hour_start::TIMESTAMP, shop, item, __rows::BIGINT, units__sum::DECIMAL(38,0),

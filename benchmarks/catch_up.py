@@ -51,7 +51,7 @@ STOPPED_S, RUNNING_S = 0.15, 0.1
 
 @dataclass(frozen=True)
 class Place:
-    """backlog, live: its partitions."""
+    """A topic's partitions of the backlog and of the live records."""
 
     name: str
     broker: int
@@ -65,7 +65,7 @@ TWO = (*ONE, Place("slow", 2, 2, 3))
 
 @contextmanager
 def _servers(places: tuple[Place, ...]) -> Iterator[str]:
-    """Yields the bootstrap address."""
+    """Yield the bootstrap address."""
     if len(places) == 1:
         with kafka() as bootstrap:
             yield bootstrap
@@ -131,7 +131,7 @@ def _send_live(bootstrap: str, topic: str, places: tuple[Place, ...], ended: thr
 def waits_ms(
     bootstrap: str, consumer: StreamConsumer, places: tuple[Place, ...], seconds: float
 ) -> tuple[dict[str, list[float]], int]:
-    """The waits of live records in ms by place, and how many of the backlog were read meanwhile."""
+    """Return the waits of live records in ms by place, and how many of the backlog were read meanwhile."""
     ended = threading.Event()
     sender = threading.Thread(target=_send_live, args=(bootstrap, consumer.topic, places, ended))
     consumer.assign({partition: 0 for place in places for partition in (place.backlog, place.live)})

@@ -16,7 +16,7 @@ _CAMPAIGNS = tuple(f"campaign-{n}" for n in range(5))
 
 
 def schema(topic: str) -> Schema:
-    """Four dimensions and the hour; count, sums, minimum and maximum."""
+    """Return a schema with four dimensions and the hour, and with count, sums, minimum and maximum."""
     table = Table(
         name="events",
         topic=topic,
@@ -55,7 +55,8 @@ def schema(topic: str) -> Schema:
 def values(
     count: int, seed: int, *, start_ms: int = START_MS, span_ms: int = 600_000, pages: int = len(_PAGES)
 ) -> list[bytes]:
-    """`count` JSON records in event-time order, of 10 × 4 × 25 × 5 combinations, some far more frequent.
+    """Return `count` JSON records in event-time order, of 10 × 4 × 25 × 5 combinations, some far more
+    frequent.
 
     `pages`: others than 25, so that less or more is left of them by the roll-up.
     """
@@ -88,7 +89,7 @@ def values(
 
 
 def broken(values: Sequence[bytes], share: float, seed: int) -> list[bytes]:
-    """The same records, that share of them broken in one of four ways."""
+    """Return the same records, that share of them broken in one of four ways."""
     rng = np.random.default_rng(seed)
     records = list(values)
     ways: tuple[Callable[[bytes], bytes], ...] = (

@@ -167,7 +167,8 @@ def _sums(table: pa.Table, count: str, total: str) -> Sums:
 
 
 def us_per_event(schema: Schema, values: list[bytes], *, beside: bool) -> float:
-    """Batches, checkpoints and merges as a receiver makes them, one after the other; reading included."""
+    """Make batches, checkpoints and merges as a receiver makes them, one after the other, and return µs per
+    event, reading included."""
     broker = MemoryBroker()
     broker.create("bench", 1)
     for value in values:

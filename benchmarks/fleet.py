@@ -85,7 +85,7 @@ PLANNERS: dict[str, Callable[[FleetSnapshot], Plan]] = {
 
 
 def record(path: Path, brokers: int, replicas: int, *, empty: int = 0, rates: bool = True) -> None:
-    """empty: brokers that hold nothing yet. rates: whether the snapshot knows them."""
+    """Record a fleet. `empty` brokers hold nothing yet. `rates` says whether the snapshot knows them."""
     fleet = huge_fleet(brokers=brokers, replicas=replicas, empty_brokers=empty)
     if not rates:
         unknown = np.full(len(fleet.partitions), np.nan)
@@ -164,7 +164,7 @@ def _spread(shares: np.ndarray) -> dict[str, float]:
 
 
 def measure(path: Path, kind: str, rounds: int) -> dict[str, Any]:
-    """The round that took least processor time."""
+    """Return the round that took least processor time."""
     command = [sys.executable, "-m", "benchmarks.fleet", "--recorded", str(path), "--kind", kind]
     found = [
         json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout) for _ in range(rounds)
@@ -174,7 +174,7 @@ def measure(path: Path, kind: str, rounds: int) -> dict[str, Any]:
 
 
 def measure_rates(folder: Path, rounds: int) -> dict[str, Any]:
-    """Rounds in turn, and the best of each."""
+    """Run rounds in turn, and return the best of each."""
     runs: dict[str, list[dict[str, Any]]] = {"with": [], "without": []}
     path = folder / "fleet"
     for _ in range(rounds):

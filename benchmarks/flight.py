@@ -56,7 +56,7 @@ class _Guarded(_Answers, GuardedFlightServer):
 
 
 def ask(port: int, megabytes: int) -> dict[str, float]:
-    """The client's part."""
+    """Ask in the client's place."""
     options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())])
     with flight.FlightClient(f"grpc+tcp://127.0.0.1:{port}") as client:
         took_s = []

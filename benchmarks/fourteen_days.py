@@ -185,7 +185,7 @@ def _service(
 
 
 def main() -> None:
-    """The receiver's process; `benchmarks.history` starts it."""
+    """Run the receiver's process, which `benchmarks.history` starts."""
     parser = argparse.ArgumentParser(description="The receiver of benchmarks.history.")
     parser.add_argument("--events", type=int, required=True)
     serve_receiver(parser.parse_args().events)

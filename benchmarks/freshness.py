@@ -116,7 +116,7 @@ def produce(bootstrap: str, rate: int, seconds: float, path: Path) -> None:
 
 
 def preloaded(count: int) -> Iterator[list[bytes]]:
-    """`count` events in blocks, in the order of time: an hour is over when the next one begins."""
+    """Yield `count` events in blocks, in the order of time: an hour is over when the next one begins."""
     blocks = -(-count // PRELOAD_BASE)
     span_ms = PRELOAD_SPAN_MS // max(blocks, 1)
     for number, left in enumerate(range(count, 0, -PRELOAD_BASE)):
@@ -193,7 +193,7 @@ def latencies_ms(
 
 
 def declare(services: Services, schema: Schema) -> str:
-    """The cube, assigned and answering. Returns its name."""
+    """Declare and assign the cube, wait until it answers, and return its name."""
     client = services.coordinator
     client.put_replica_set("rs", ("r0",))
     client.create_table(msgspec.to_builtins(schema.table))

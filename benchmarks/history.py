@@ -67,7 +67,7 @@ class _Nobody:
 
 @contextmanager
 def star_schema(scale: float, folder: Path) -> Iterator[tuple[dict[str, QueryService], Any, dict[str, Any]]]:
-    """The service with and without kept results, DuckDB with the raw rows, and figures."""
+    """Yield the service with and without kept results, DuckDB with the raw rows, and figures."""
     clock, made = SystemClock(), schema()
     store = open_store((folder / "store").as_uri())
     metadata = new_metadata(made, CubeControl(enabled=True, assignment_epoch=1))
@@ -95,7 +95,8 @@ def star_schema(scale: float, folder: Path) -> Iterator[tuple[dict[str, QuerySer
 
 @contextmanager
 def chdb(raw: Any, table: str, view: str, folder: Path) -> Iterator[Ask | None]:
-    """chDB with the rows of DuckDB's view in a table of its own, in the same order; None without chDB."""
+    """Yield chDB with the rows of DuckDB's view in a table of its own, in the same order; None without
+    chDB."""
     if find_spec("chdb") is None:
         yield None
         return
@@ -165,7 +166,7 @@ def took(ask: Ask, sql: str) -> list[Took]:
 def in_turns(
     asks: Mapping[str, Ask], statements: Mapping[str, str], rounds: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Medians in milliseconds, by statement and who answered: by the clock, and of the processor."""
+    """Return medians in milliseconds, by statement and answerer: by the clock, and of the processor."""
     times: dict[str, dict[str, list[Took]]] = {name: {who: [] for who in asks} for name in statements}
     for _ in range(rounds):
         for name, sql in statements.items():
@@ -182,7 +183,7 @@ def in_turns(
 
 
 def rates(asks: Mapping[str, Ask], statements: Mapping[str, str], clients: list[int]) -> dict[int, Any]:
-    """Statements a second, by so many clients at once."""
+    """Return statements a second, by number of clients at once."""
     return {count: {who: rate(ask, statements, count) for who, ask in asks.items()} for count in clients}
 
 
@@ -198,7 +199,7 @@ def rate(ask: Ask, statements: Mapping[str, str], clients: int) -> float:
 
 
 def least(ms: Mapping[str, Mapping[str, float]], names: Mapping[str, str], peer: str, ours: str) -> float:
-    """The ratio of the statement that gains least."""
+    """Return the ratio of the statement that gains least."""
     return round(min(ms[name][peer] / ms[name][ours] for name in names), 2)
 
 

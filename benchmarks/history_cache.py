@@ -95,7 +95,7 @@ def asked(service: QueryService, sql: str) -> Times:
 
 
 def in_turns(plain: QueryService, cached: QueryService, sql: str, rounds: int) -> dict[str, float]:
-    """The first statement of each reads every file once to check it; the others do not."""
+    """Ask both in turns. The first statement of each reads every file once to check it; the others do not."""
     services = {"store": plain, "cached": cached}
     figures = {f"{name}_first_ms": round(asked(services[name], sql).clock_ms, 1) for name in services}
     times: dict[str, list[Times]] = {name: [] for name in services}

@@ -88,7 +88,8 @@ def rtolap(bootstrap: str, total: int) -> int:
 
 
 def ingested(bootstrap: str, total: int, schema: Schema) -> int:
-    """The receiver's core from Kafka to an answer. Returns the rows counted by a query, and those refused."""
+    """Run the receiver's core from Kafka to an answer. Returns the rows counted by a query, and those
+    refused."""
     CycleCollection(SystemClock()).begin()  # as the process of a receiver does
     with tempfile.TemporaryDirectory() as folder:
         core = CubeReceiver(

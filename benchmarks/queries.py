@@ -155,7 +155,7 @@ class Wire:
         self._connection = connection
 
     def rows(self, sql: str) -> int:
-        """The number of rows of the answer; -1 for an error."""
+        """Return the number of rows of the answer; -1 for an error."""
         self._connection._execute_command(COM_QUERY, sql)
         packets = self._packets()
         first = next(packets)
@@ -193,7 +193,7 @@ class Counted:
 def ask_for(
     connect: Callable[[], Any], wanted: dict[str, int], number: int, seconds: float, to: Pipe
 ) -> None:
-    """The process of one client: says how many answers it got and were wrong, and how long they took."""
+    """Run one client's process, which reports its answers, the wrong ones among them, and their times."""
     with closing(connect()) as connection:
         wire, counted = Wire(connection), Counted()
         to.send("connected")
@@ -211,7 +211,7 @@ def ask_for(
 def rate(
     connect: Callable[[], Any], wanted: dict[str, int], clients: int, seconds: float
 ) -> tuple[float, Counted]:
-    """Statements a second of so many clients at once, and their answers."""
+    """Return the statements a second of so many clients at once, and their answers."""
     context = multiprocessing.get_context("fork")
     pipes, processes = [], []
     for number in range(clients):
@@ -246,7 +246,7 @@ def timed_ms(call: Callable[[], object]) -> float:
 
 
 def same_rows(ours: Sequence[tuple[Any, ...]], theirs: Sequence[tuple[Any, ...]]) -> bool:
-    """Whole sums are decimals here and integers there."""
+    """Return whether the rows are the same. Whole sums are decimals here and integers there."""
     return sorted(tuple(map(str, row)) for row in ours) == sorted(tuple(map(str, row)) for row in theirs)
 
 
@@ -260,7 +260,8 @@ class Bench:
         self._fresh = itertools.count()
 
     def check(self, more: str = "TRUE") -> dict[str, int]:
-        """The number of rows of each statement. SystemExit for an answer that is not the recount."""
+        """Return the number of rows of each statement. Raises SystemExit for an answer that is not the
+        recount."""
         counts = {}
         for name, statement in STATEMENTS.items():
             answer = self.ours(statement.over_cube(more))
@@ -279,7 +280,8 @@ class Bench:
         return list(self._rows.execute(sql).fetchall())
 
     def never_asked(self) -> str:
-        """A condition that no statement had yet, and that nearly all rows pass: of each dimension in turn."""
+        """Return a condition that no statement had yet, and that nearly all rows pass: of each dimension in
+        turn."""
         number = next(self._fresh)
         some = f"'/section-{number % PRELOAD_PAGES:04d}/i.html', " if number % len(DIMENSIONS) == 0 else ""
         return f"{DIMENSIONS[number % len(DIMENSIONS)]} NOT IN ({some}'statement {number}')"
@@ -342,7 +344,7 @@ def measure(services: Services, bench: Bench, wanted: dict[str, int], arguments:
 
 
 def percentiles(times_ms: Sequence[float]) -> list[float]:
-    """p50 and p95."""
+    """Return p50 and p95."""
     return [round(float(each), 2) for each in np.percentile(times_ms, (50, 95))]
 
 

@@ -114,7 +114,7 @@ class World:
         return {country: int(count) for country, count in rows["rows"]}
 
     def restart_s(self, held: Held) -> tuple[float, float]:
-        """Seconds from the kill to the newest hour, and to all hours."""
+        """Return the seconds from the kill to the newest hour, and to all hours."""
         self._services.kill("r0")
         held.forget_cached()
         started_s = time.monotonic()

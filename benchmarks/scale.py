@@ -187,7 +187,7 @@ def promote_segment(world: World, cube: str, window: SegmentRange) -> None:
 
 
 def ready_copies(world: World, cube: str, model: SegmentRecord, count: int) -> None:
-    """Further READY segments like this one, each with offsets of its own."""
+    """Make further READY segments like this one, each with offsets of its own."""
     for number in range(1, count):
         start_ms = model.start_ms + number * HOUR_MS
         step = number * world.random.randrange(900, 1100)
@@ -204,7 +204,8 @@ def ready_copies(world: World, cube: str, model: SegmentRecord, count: int) -> N
 
 
 def history_figures(partitions: int, receivers: int, days: int, made: int) -> list[Figure]:
-    """Records of one cube: a close, the records of a year, and what a service that follows them holds."""
+    """Return figures of one cube's records: a close, the records of a year, and the memory of a service that
+    follows them."""
     world, cube = World(partitions, receivers), "flights"
     world.make_cube(cube)
     window = SegmentRange(START_MS, START_MS + HOUR_MS)
@@ -296,7 +297,8 @@ def make_cubes(world: World, count: int) -> dict[str, dict[str, tuple[int, ...]]
 
 
 def coordinator_figures(receivers: int, cubes: int, partitions: int) -> list[Figure]:
-    """Ticks over all cubes, and health of all receivers where each has some cubes."""
+    """Return figures of ticks over all cubes, and of the health of all receivers where each has some
+    cubes."""
     world = World(partitions, receivers)
     held = make_cubes(world, cubes)
     heartbeats = Heartbeats(world.clock)

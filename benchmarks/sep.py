@@ -92,7 +92,7 @@ def through(made: Delivery, events: int, rows_per_entry: int) -> Spent:
 
 
 def kafka_delivery(bootstrap: str) -> Delivery:
-    """Delivery of a subscription to a topic of a real broker, each event one JSON record."""
+    """Return the delivery of a subscription to a topic of a real broker, each event one JSON record."""
     name = f"bench_{time.monotonic_ns()}"
     subscription = Subscription(
         name=name,

@@ -70,7 +70,7 @@ def write(address: str, rows: Sequence[bytes]) -> list[EditBatch]:
 
 
 def rows_per_s(table: TableRows, batches: Sequence[EditBatch]) -> float:
-    """Raises AssertionError where a row is missing."""
+    """Return mirrored rows a second. Raises AssertionError where a row is missing."""
     made, started_s = 0, time.perf_counter()
     for batch in batches:
         for prepared in table.prepared(batch, np.zeros(batch.num_events, bool)):

@@ -76,7 +76,8 @@ async def serve(deliver: Deliver, events: int, rows_per_entry: int) -> Spent:
 
 
 def ship(ports: list[int], events: int, rows_per_entry: int) -> None:
-    """The region servers' part: a thread for each port, which sends a call once the last one is answered."""
+    """Ship in the region servers' place: a thread for each port sends a call once the last one is
+    answered."""
     frames = [
         request(number, parameter=parameter, cell_block=block)
         for number, (parameter, block) in enumerate(calls(events, rows_per_entry))

@@ -22,7 +22,7 @@ from rtolap.stack.spec import ProcessSpec
 
 @contextmanager
 def kafka() -> Iterator[str]:
-    """Yields the bootstrap address."""
+    """Yield the bootstrap address."""
     port = free_port()
     with _running(lambda folder: kafka_spec(java_artifacts(), folder, port, free_port({port}))) as address:
         yield address
@@ -30,14 +30,14 @@ def kafka() -> Iterator[str]:
 
 @contextmanager
 def zookeeper() -> Iterator[str]:
-    """Yields host:port."""
+    """Yield host:port."""
     with _running(lambda folder: zookeeper_spec(java_artifacts(), folder, free_port())) as address:
         yield address
 
 
 @contextmanager
 def hbase() -> Iterator[str]:
-    """Yields the address of its ZooKeeper. Two region servers in one process."""
+    """Yield the address of its ZooKeeper. Two region servers run in one process."""
     ports: list[int] = []
     while len(ports) < 3:
         ports.append(free_port(ports))

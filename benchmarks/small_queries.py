@@ -152,7 +152,7 @@ def receiver(count: int) -> Iterator[int]:
 
 @contextmanager
 def endpoints(receiver_port: int, folder: Path) -> Iterator[tuple[int, int]]:
-    """The query service's ports of MySQL and HTTP."""
+    """Yield the query service's ports of MySQL and HTTP."""
     clock, schema = SystemClock(), events.schema("bench")
     metadata = ClusterMetadata(MemoryStore(MemoryEnsemble()), clock)
     metadata.create_table(schema.table)
@@ -220,7 +220,7 @@ def ask(ports: tuple[int, int], count: int, clients: int) -> dict[str, dict[str,
 
 
 def _rate(port: int, count: int, clients: int) -> float:
-    """Clients are processes, so that they do not wait for each other."""
+    """Return the rate of clients, which are processes, so that they do not wait for each other."""
     began_s = time.perf_counter()
     pids = []
     for _ in range(clients):

@@ -43,7 +43,7 @@ _FUNCTIONS: dict[str, AggregateFunction] = {
 
 
 def tables() -> tuple[StoredTable, StoredTable]:
-    """A duplicate one, and an aggregate one of 60 million possible keys."""
+    """Return a duplicate table, and an aggregate one of 60 million possible keys."""
     columns = {column.name: column.definition for column in bodies.schema().columns}
     plain = StoredTable(
         database="bench", name="plain", columns=tuple(columns.values()), keys=("event_time", "id")
@@ -109,7 +109,7 @@ def load(
 
 
 def copied(folder: Path, kind: str, body: bytes) -> float:
-    """Processor seconds that DuckDB needs to copy it into a table on disk, by one thread."""
+    """Return the processor seconds that DuckDB needs to copy it into a table on disk, by one thread."""
     source = folder / f"body.{kind}"
     source.write_bytes(body)
     types = ", ".join(f"{name} {sql}" for name, (_, sql) in bodies._TYPES.items())

@@ -74,7 +74,8 @@ def measure(folder: Path, rows: int) -> dict[str, dict[str, float]]:
 
 
 def of_overwriting(folder: Path, whole: pa.Table, columns: list[str]) -> dict[str, float]:
-    """A tenth of the rows of a unique table, spread over all of it: ms to load and to publish them."""
+    """Overwrite a tenth of the rows of a unique table, spread over all of it; return the ms to load and to
+    publish them."""
     tablet = Tablet.create(folder, schema_of("unique"))
     kept = whole.set_column(0, "id", pa.array(np.arange(whole.num_rows)))
     chosen = np.random.default_rng(2).choice(whole.num_rows, whole.num_rows // 10, replace=False)
@@ -95,7 +96,7 @@ def of_overwriting(folder: Path, whole: pa.Table, columns: list[str]) -> dict[st
 
 
 def of_ipc(path: Path, whole: pa.Table, compression: str | None) -> dict[str, float]:
-    """The bytes of a file alone: M rows/s, bytes a row, one block of `BLOCK_ROWS`."""
+    """Return figures of a file's bytes alone: M rows/s, bytes a row, one block of `BLOCK_ROWS`."""
 
     def write() -> None:
         options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
@@ -128,7 +129,7 @@ def touched(table: pa.Table) -> int:
 def of_tablet(
     folder: Path, model: TableModel, batches: list[pa.RecordBatch], settings: TabletSettings
 ) -> dict[str, float]:
-    """M rows/s; ms for one key; bytes a row as loaded and as compacted."""
+    """Return M rows/s; ms for one key; bytes a row as loaded and as compacted."""
     rows = sum(batch.num_rows for batch in batches)
     tablet = Tablet.create(folder, schema_of(model), settings)
 
@@ -178,7 +179,7 @@ def of_parquet(path: Path, whole: pa.Table) -> dict[str, float]:
 
 
 def make_batches(rows: int) -> list[pa.RecordBatch]:
-    """Seeded; ids in no order, each about twice."""
+    """Make seeded batches with ids in no order, each about twice."""
     rng = np.random.default_rng(1)
     hosts = pa.array([f"host-{at:05d}.example" for at in range(5000)])
     paths = pa.array([f"/shop/item/{at}" for at in range(20_000)])
@@ -210,7 +211,7 @@ def schema_of(model: TableModel) -> StoredSchema:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds."""
+    """Return the seconds that the work takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

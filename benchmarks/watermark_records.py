@@ -47,7 +47,7 @@ def schema(place: Place | None) -> Schema:
 
 
 def write(bootstrap: str, topic: str, values: Sequence[bytes], place: Place | None) -> float:
-    """Nanoseconds of processor time per event."""
+    """Return nanoseconds of processor time per event."""
     create_topic(bootstrap, topic, PARTITIONS)
     records = [OutRecord(value, partition=at % PARTITIONS) for at, value in enumerate(values)]
     marks = count(1_700_000_000_000)
@@ -76,7 +76,7 @@ def write(bootstrap: str, topic: str, values: Sequence[bytes], place: Place | No
 
 
 def read(bootstrap: str, total: int, place: Place | None) -> float:
-    """Nanoseconds of processor time per event."""
+    """Return nanoseconds of processor time per event."""
     decoder = EventDecoder(schema(place))
     consumer = KafkaConsumer(
         bootstrap, topic_of(place), with_create_ms=True, with_statements=place == "header"

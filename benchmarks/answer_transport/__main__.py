@@ -83,7 +83,7 @@ CASES = (
 
 
 def check_equal(clients: Mapping[str, Answers], answers: Mapping[str, pa.Table]) -> None:
-    """Raises SystemExit where a way does not give the tables of the server as they are."""
+    """Raise SystemExit where a way does not give the tables of the server as they are."""
     for way, client in clients.items():
         for cube, table in answers.items():
             given, held = client.partials(query_of(cube))

@@ -112,7 +112,7 @@ def serve(megabytes: int, small_rows: int) -> None:
 
 @contextmanager
 def server_process(megabytes: int, small_rows: int) -> Iterator[tuple[psutil.Process, dict[str, int]]]:
-    """Yields the answering process and its ports."""
+    """Yield the answering process and its ports."""
     command = [sys.executable, "-m", "benchmarks.answer_transport", "--worker"]
     with subprocess.Popen(
         [*command, str(megabytes), str(small_rows)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -127,7 +127,7 @@ def server_process(megabytes: int, small_rows: int) -> Iterator[tuple[psutil.Pro
 
 @contextmanager
 def clients_of(ports: Mapping[str, int]) -> Iterator[dict[str, Answers]]:
-    """Yields the clients by the name of their way."""
+    """Yield the clients by the name of their way."""
     receiver, node, answers = (f"{HOST}:{ports[name]}" for name in ("receiver", "node", "http"))
     clients: dict[str, Answers] = {
         "flight": FlightAnswers(receiver, node, TOKEN),

@@ -24,7 +24,7 @@ FILE_VARIABLE = "RTOLAP_SAMPLES"
 
 
 def _place(frame: FrameType) -> str:
-    """`innermost of the product > innermost`, as module.function."""
+    """Return `innermost of the product > innermost`, as module.function."""
     leaf, inner = _name(frame), None
     at: FrameType | None = frame
     while at is not None and inner is None:

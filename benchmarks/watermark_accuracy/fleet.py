@@ -61,7 +61,8 @@ class Fleet:
         self.arrival_ms[hosts] = np.maximum.accumulate(arrival, axis=1)
 
     def join(self, host: int, listed_ms: int, first_ms: int, lag_ms: int, for_ms: int) -> None:
-        """Not on the list before; its first batch is that of `first_ms`, and all come in late for a while."""
+        """Let a host join that was not on the list before. Its first batch is that of `first_ms`, and all
+        come in late for a while."""
         self.listed_ms[host] = listed_ms
         sent, arrival = self.sent_ms[host], self.arrival_ms[host]
         lagging = sent < first_ms + for_ms

@@ -28,12 +28,12 @@ def no_fault(seed: int, hosts: int) -> Fleet:
 
 
 def few_stalled(seed: int, hosts: int) -> Fleet:
-    """0.1 % of the hosts for 20 minutes."""
+    """Stall 0.1 % of the hosts for 20 minutes."""
     return _stall(no_fault(seed, hosts), seed, 1_000, 20)
 
 
 def many_staggered(seed: int, hosts: int) -> Fleet:
-    """5 % of the hosts, beginning within ten minutes, for 2 to 12 minutes each."""
+    """Stall 5 % of the hosts, beginning within ten minutes, for 2 to 12 minutes each."""
     stalled, rng = no_fault(seed, hosts), np.random.default_rng(seed + 2)
     some = _some(seed, hosts, 50_000)
     begin = FAULT_MS + rng.integers(0, 10 * MINUTE_MS, some.size)
@@ -42,7 +42,7 @@ def many_staggered(seed: int, hosts: int) -> Fleet:
 
 
 def partitions_out(seed: int, hosts: int) -> Fleet:
-    """3 of 64 partitions for ten minutes."""
+    """Take 3 of 64 partitions out for ten minutes."""
     stalled = no_fault(seed, hosts)
     some = np.flatnonzero(np.isin(stalled.partition, (5, 20, 41)))
     stalled.stall(some, np.full(some.size, FAULT_MS), np.full(some.size, 10 * MINUTE_MS), speed=10)
@@ -50,7 +50,8 @@ def partitions_out(seed: int, hosts: int) -> Fleet:
 
 
 def restarts(seed: int, hosts: int) -> Fleet:
-    """Five waves ten minutes apart, 0.4 % of the hosts each: two minutes, then a slow backlog."""
+    """Restart hosts in five waves ten minutes apart, 0.4 % of the hosts each: two minutes, then a slow
+    backlog."""
     stalled = no_fault(seed, hosts)
     for wave in range(5):
         some = _some(seed + 10 * wave, hosts, 4_000)
@@ -60,8 +61,8 @@ def restarts(seed: int, hosts: int) -> Fleet:
 
 
 def skewed(seed: int, hosts: int) -> Fleet:
-    """Rates over five orders of magnitude; 0.1 % of the hosts stall for 20 minutes, one of the largest among
-    them."""
+    """Spread rates over five orders of magnitude; 0.1 % of the hosts stall for 20 minutes, one of the largest
+    among them."""
     skewed_fleet = _stall(fleet(seed, hosts, PARTITIONS, skew=1.8), seed, 1_000, 20)
     large = np.argsort(skewed_fleet.rates)[-10:-9]
     skewed_fleet.stall(large, np.array([FAULT_MS]), np.array([20 * MINUTE_MS]), speed=10)
@@ -74,7 +75,7 @@ def drifting(seed: int, hosts: int) -> Fleet:
 
 
 def clock_jumps(seed: int, hosts: int) -> Fleet:
-    """0.05 % of the clocks are two minutes ahead for ten minutes, as many two minutes behind."""
+    """Put 0.05 % of the clocks two minutes ahead for ten minutes, and as many two minutes behind."""
     jumping = no_fault(seed, hosts)
     some = _some(seed, hosts, 1_000)
     half = some.size // 2
@@ -113,18 +114,18 @@ def _jump(seed: int, hosts: int, counted_ms: int) -> Fleet:
 
 
 def jump_then_stall(seed: int, hosts: int) -> Fleet:
-    """0.1 % of the hosts log ten times as much, and stall for 20 minutes after two minutes of that."""
+    """Let 0.1 % of the hosts log ten times as much, and stall for 20 minutes after two minutes of that."""
     return _jump(seed, hosts, 2 * MINUTE_MS)
 
 
 def jump_at_stall(seed: int, hosts: int) -> Fleet:
-    """The same, but they stall as it begins: it has not been seen."""
+    """Do the same, but stall them as it begins: it has not been seen."""
     return _jump(seed, hosts, 0)
 
 
 def wakes_at_stall(seed: int, hosts: int) -> Fleet:
-    """0.1 % of the hosts log nothing but heartbeats, then thirty times what others log; at that moment they
-    stall, for 3 to 20 minutes."""
+    """Let 0.1 % of the hosts log nothing but heartbeats, then thirty times what others log. At that moment
+    they stall, for 3 to 20 minutes."""
     rng = np.random.default_rng(seed + 3)
     some = _some(seed, hosts, 1_000)
     wakes = FAULT_MS + rng.integers(0, 10 * MINUTE_MS, some.size)
@@ -140,8 +141,8 @@ def wakes_at_stall(seed: int, hosts: int) -> Fleet:
 
 
 def large_newcomer(seed: int, hosts: int) -> Fleet:
-    """A new host logs 30 % of all events. It is listed a minute before it begins; for ten minutes it comes in
-    two minutes late."""
+    """Let a new host log 30 % of all events. It is listed a minute before it begins; for ten minutes it comes
+    in two minutes late."""
 
     def growth(at_ms: NDArray[np.int64]) -> NDArray[np.float64]:
         grown = np.ones(at_ms.shape)

@@ -54,7 +54,7 @@ class Closed:
 
 
 def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TICK_MS) -> dict[str, Closed]:
-    """Windows of five minutes that end every ten seconds of the measured time."""
+    """Simulate windows of five minutes that end every ten seconds of the measured time."""
     progress, rates = SourceProgress(fleet.hosts), HostRates(fleet.hosts)
     inbox = Inbox(fleet)
     edges = np.searchsorted(fleet.partition, np.arange(fleet.partitions))
@@ -128,7 +128,7 @@ class Inbox:
         self._next_ms = fleet.arrival_ms[:, 0].copy()
 
     def take(self, now_ms: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The hosts of which something has come in since, and how many events of each."""
+        """Return the hosts with new batches since the last call, and how many events of each have come in."""
         came = np.flatnonzero(self._next_ms <= now_ms)
         before, moving = self.read[came], came
         while moving.size:
@@ -144,7 +144,7 @@ class Inbox:
 
 
 def missing_events(fleet: Fleet, read: NDArray[np.int64], end_ms: int) -> float:
-    """Events of the window that ends there and that are in no batch read so far."""
+    """Return the events of the window that ends there and that are in no batch read so far."""
     start_ms = end_ms - WINDOW_MS
     read_ms = fleet.sent_ms[:, 0] + read * BATCH_MS
     seen_ms = np.clip(read_ms, start_ms, end_ms)
@@ -158,7 +158,7 @@ def missing_events(fleet: Fleet, read: NDArray[np.int64], end_ms: int) -> float:
 
 
 def unlogged_events(fleet: Fleet, end_ms: int, now_ms: int) -> float:
-    """Events of that window in batches that hosts with a wrong clock begin only after now."""
+    """Return the events of that window in batches that hosts with a wrong clock begin only after now."""
     if not fleet.wrong_clocks.size:
         return 0.0
     begins_later = fleet.sent_ms[fleet.wrong_clocks] - BATCH_MS >= now_ms
@@ -175,7 +175,7 @@ def _by_stamp(fleet: Fleet, end_ms: int) -> NDArray[np.float64]:
 
 
 def _logged(fleet: Fleet, until_ms: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Events of each host before an instant; within a batch they are spread evenly."""
+    """Return the events of each host before an instant; within a batch they are spread evenly."""
     batch, rest_ms = np.divmod(until_ms - fleet.sent_ms[:, 0], BATCH_MS)
     hosts = np.arange(fleet.hosts)
     whole = fleet.total[hosts, batch]

@@ -51,7 +51,8 @@ def decimal(precision: int, scale: int) -> ColumnType:
 
 @lru_cache(maxsize=256)  # asked for with every look at a stored column
 def parse_type(text: str) -> ColumnType:
-    """`"decimal(10,2)"` → ColumnType. Raises DefinitionError naming the types there are."""
+    """Return the type that a text like `"decimal(10,2)"` names. Raises DefinitionError naming the known
+    types."""
     cleaned = text.strip().lower()
     for kind in _SIMPLE:
         if cleaned == kind:

@@ -56,7 +56,7 @@ paramstyle = "qmark"
 
 
 class Warning(Exception):  # PEP 249 gives the name
-    """PEP 249: what `Cursor.messages` holds. `code` and `level` as QueryWarning's."""
+    """The warning of PEP 249, which `Cursor.messages` holds. `code` and `level` are those of QueryWarning."""
 
     def __init__(self, warning: QueryWarning) -> None:
         self.code, self.level = warning.code, warning.level
@@ -64,7 +64,7 @@ class Warning(Exception):  # PEP 249 gives the name
 
 
 class Error(Exception):
-    """PEP 249: base of the errors of this module. `code` is the one of rtolap's error tree."""
+    """The base of this module's errors, as PEP 249 has it. `code` is the one of rtolap's error tree."""
 
     def __init__(self, message: str, code: str = "error") -> None:
         self.code = code
@@ -116,7 +116,7 @@ _KINDS: tuple[tuple[type[RtolapError], type[DatabaseError]], ...] = (
 
 
 def connect(url: str, **credentials: Any) -> Connection:
-    """PEP 249. Arguments as QueryClient's."""
+    """Connect as PEP 249 says. The arguments are those of QueryClient."""
     return Connection(QueryClient(url, **credentials))
 
 
@@ -152,7 +152,7 @@ class Connection(Closeable):
 
 
 class Cursor:
-    """PEP 249: one statement at a time, all of its rows in memory."""
+    """The cursor of PEP 249, which runs one statement at a time and holds all of its rows in memory."""
 
     arraysize = 1
 

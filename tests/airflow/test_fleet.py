@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
-from rtolap.airflow.fleet_looks import LOOKS, Look
+from rtolap.airflow.fleet_looks import LOOKS, LookResult
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators import fleet as operators
 from rtolap.airflow.operators.fleet import BrokerOperationOperator, PlanFleetOperator, SubmitPlanOperator
@@ -80,7 +80,7 @@ def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerLiv
     made.close()
 
 
-def looked(sensor: FleetSensor) -> Look:
+def looked(sensor: FleetSensor) -> LookResult:
     with sensor.client(RtolapHook()) as fleet:
         seen = sensor.look(fleet)
     if seen.failed is not None:
@@ -384,7 +384,7 @@ def test_a_cluster_that_does_not_answer_is_waited_for_and_a_wrong_argument_is_no
 ) -> None:
     errors = [Unavailable("no broker answers"), NotYet("no controller"), Unauthorized("a wrong password")]
 
-    def asked(*_: Any) -> Look:
+    def asked(*_: Any) -> LookResult:
         raise errors.pop(0)
 
     monkeypatch.setitem(LOOKS, "in_sync", asked)

@@ -302,7 +302,7 @@ def test_a_wait_in_vain_says_how_far_the_loader_is(loader: Loader) -> None:
     sensor = LoadedSensor(task_id="t", loader=NAME, offsets={1: 7}, timeout=60)
     with pytest.raises(
         AirflowSensorTimeout,
-        match="waited 60 s in vain: loader hits is RUNNING; partition 1 can be read up to 5 of 7",
+        match="waited 60 s without success: loader hits is RUNNING; partition 1 can be read up to 5 of 7",
     ):
         sensor.resume_execution(*TIMED_OUT, context={})
     loader.now = status({1: 7}, None)

@@ -274,7 +274,7 @@ def test_a_lag_is_waited_for_and_told(coordinator: FakeCoordinator, monkeypatch:
     coordinator.read = {0: 10}
     with sensor.client(RtolapHook()) as client:
         assert sensor.found(client) == (
-            "far: partition 0 lags by 40 records, partition 1 is read by nobody; expected a lag of at most 5"
+            "far: partition 0 lags by 40 records, partition 1 has no reader; expected a lag of at most 5"
         )
     for wrong in ({}, {"cube": "c", "loader": "l"}):
         with pytest.raises(AirflowFailException, match="a lag is of one cube or one loader"):

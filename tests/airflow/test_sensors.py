@@ -84,7 +84,7 @@ def test_a_watermark_that_does_not_come_is_told_with_who_holds_it(coordinator: F
     with pytest.raises(AirflowSensorTimeout) as caught:
         day_is_complete().resume_execution(*TIMED_OUT, {})
     assert str(caught.value) == (
-        "waited 60 s in vain: the low watermark of c is 2013-01-01T23:59:59+00:00; expected "
+        "waited 60 s without success: the low watermark of c is 2013-01-01T23:59:59+00:00; expected "
         "2013-01-02T00:00:00+00:00 or later; partition 1 is at 2013-01-01T23:59:59+00:00, "
         "partition 2 is at unknown and idle"
     )
@@ -97,7 +97,9 @@ def test_a_cube_that_nobody_reads_is_told(coordinator: FakeCoordinator) -> None:
 
 def test_an_empty_queue_is_told_with_the_states_that_there_are(coordinator: FakeCoordinator) -> None:
     sensor = RemotePersistedSensor(task_id="t", cube="c", timeout=5)
-    with pytest.raises(AirflowSensorTimeout, match=r"waited 5 s in vain: no segment of c .* are: 3 READY"):
+    with pytest.raises(
+        AirflowSensorTimeout, match=r"waited 5 s without success: no segment of c .* are: 3 READY"
+    ):
         sensor.resume_execution(*TIMED_OUT, {})
     with pytest.raises(AirflowSensorTimeout, match="the queue is empty"):
         RemotePersistedSensor(task_id="t").resume_execution(*TIMED_OUT, {})
@@ -109,7 +111,7 @@ def test_what_came_true_in_the_last_moment_counts(coordinator: FakeCoordinator) 
 
 
 def test_a_soft_sensor_is_skipped_for_the_same_reason(coordinator: FakeCoordinator) -> None:
-    with pytest.raises(AirflowSkipException, match="waited 60 s in vain"):
+    with pytest.raises(AirflowSkipException, match="waited 60 s without success"):
         day_is_complete(soft_fail=True).resume_execution(*TIMED_OUT, {})
 
 

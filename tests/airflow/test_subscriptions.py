@@ -238,7 +238,9 @@ def test_a_wait_in_vain_looks_once_more_for_the_same_logs_and_names_them(fake: F
         sensor.execute({})
     method, kwargs = TIMED_OUT
     resumed = ReplicationWaitSensor(task_id="t", peer="orders", timeout=7)
-    with pytest.raises(AirflowSensorTimeout, match="7 s in vain: 2 logs are not delivered to orders: a, b"):
+    with pytest.raises(
+        AirflowSensorTimeout, match="7 s without success: 2 logs are not delivered to orders: a, b"
+    ):
         resumed.resume_execution(method, {**kwargs, **deferral.value.kwargs}, {})
     assert fake.noted == [("orders", None)]
 

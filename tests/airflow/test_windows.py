@@ -152,7 +152,7 @@ def test_a_wait_in_vain_says_which_hosts_hold_the_window(coordinator: FakeCoordi
     with pytest.raises(AirflowSensorTimeout) as caught:
         sensor().resume_execution(*TIMED_OUT, {})
     assert str(caught.value) == (
-        f"waited 60 s in vain: the window of logs that ends at {END} waits: {REASON} "
+        f"waited 60 s without success: the window of logs that ends at {END} waits: {REASON} "
         "(web: 3000 ppm expected to be missing, at most 3200 ppm)"
     )
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 from rtolap.cli.local.demo import report
-from rtolap.demo.journal import Journal, compare_refusals, outcome
+from rtolap.demo.journal import DemoJournal, compare_refusals, outcome
 from rtolap.demo.moments import Moment
 from rtolap.demo.recount import Rows
 
 ROWS: Rows = ((1, "a", None),)
 
 
-def journal(answer: Rows) -> Journal:
-    made = Journal()
+def journal(answer: Rows) -> DemoJournal:
+    made = DemoJournal()
     made.note("planes_seen", {Moment.READY}, events=3, positions={0: 3}, answer=answer, recount=ROWS)
     made.refusals = compare_refusals([(0, 1)], [])
     return made

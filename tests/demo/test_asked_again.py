@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import Unavailable
-from rtolap.demo.journal import Journal, outcome
+from rtolap.demo.journal import DemoJournal, outcome
 from rtolap.demo.run import ask_again
 
 LATE = "receiver 127.0.0.1:7080 does not answer checkpoint"
 
 
 def test_a_question_that_is_answered_late_is_repeated_and_counted() -> None:
-    journal, left = Journal(), [Unavailable(LATE), Unavailable(LATE)]
+    journal, left = DemoJournal(), [Unavailable(LATE), Unavailable(LATE)]
 
     def question() -> str:
         if left:
@@ -23,7 +23,7 @@ def test_a_question_that_is_answered_late_is_repeated_and_counted() -> None:
 
 
 def test_a_question_that_is_never_answered_ends_with_its_error() -> None:
-    journal = Journal()
+    journal = DemoJournal()
 
     def question() -> str:
         raise Unavailable(LATE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtolap.demo.journal import Journal
+from rtolap.demo.journal import DemoJournal
 from rtolap.demo.moments import Moment, situation
 from rtolap.protocols.coordinator.messages import QueueEntry, SegmentInfo
 from rtolap.protocols.receiver.messages import CubeStats, LocalSegmentStats, ReceiverStats
@@ -59,7 +59,7 @@ def test_a_late_delta_is_on_its_way_and_an_open_segment_is_not() -> None:
     assert found.pending == 1
 
 
-def note(journal: Journal, answer: int, recount: int, offset: int = 1) -> None:
+def note(journal: DemoJournal, answer: int, recount: int, offset: int = 1) -> None:
     journal.note(
         "q", {Moment.MEMORY, Moment.READY}, events=1, positions={0: offset},
         answer=((answer,),), recount=((recount,),),
@@ -67,7 +67,7 @@ def note(journal: Journal, answer: int, recount: int, offset: int = 1) -> None:
 
 
 def test_the_first_answer_of_a_moment_and_every_wrong_one_are_kept() -> None:
-    journal = Journal()
+    journal = DemoJournal()
     assert not journal.all_equal
     note(journal, 1, 1)
     note(journal, 2, 2)
@@ -81,14 +81,14 @@ def test_the_first_answer_of_a_moment_and_every_wrong_one_are_kept() -> None:
 
 
 def test_an_answer_that_goes_backwards_is_not_equal() -> None:
-    journal = Journal()
+    journal = DemoJournal()
     note(journal, 1, 1, offset=5)
     note(journal, 1, 1, offset=4)
     assert (journal.asked, journal.equal) == (2, 1)
 
 
 def test_each_moment_says_what_was_seen_and_answered_at_it() -> None:
-    journal = Journal()
+    journal = DemoJournal()
     journal.observe({Moment.MEMORY, Moment.UPLOADED})
     journal.observe({Moment.MEMORY})
     note(journal, 1, 1)

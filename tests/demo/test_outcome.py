@@ -6,7 +6,7 @@ import json
 
 import pytest
 from rtolap.cli.output import print_json
-from rtolap.demo.journal import Journal, compare_refusals, outcome
+from rtolap.demo.journal import DemoJournal, compare_refusals, outcome
 from rtolap.demo.moments import Moment
 from rtolap.demo.recount import QUERIES, Rows
 
@@ -14,8 +14,8 @@ ROWS: Rows = ((1, "a", None),)
 END = frozenset((Moment.END,))
 
 
-def journal(answer: Rows = ROWS, *, kept: bool = True) -> Journal:
-    made = Journal()
+def journal(answer: Rows = ROWS, *, kept: bool = True) -> DemoJournal:
+    made = DemoJournal()
     for query in QUERIES:
         made.note(query.name, {Moment.END}, events=3, positions={0: 3}, answer=answer, recount=ROWS)
     made.refusals = compare_refusals([] if kept else [(0, 1)], [])
@@ -33,7 +33,7 @@ def test_a_missed_moment_a_wrong_answer_or_a_lost_record_does_not() -> None:
     assert not outcome(journal(), END | {Moment.READY}).is_shown
     assert not outcome(journal(((2, "a", None),)), END).is_shown
     assert not outcome(journal(kept=False), END).is_shown
-    assert not outcome(Journal(), frozenset()).is_shown
+    assert not outcome(DemoJournal(), frozenset()).is_shown
 
 
 def test_it_is_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:

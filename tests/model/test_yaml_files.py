@@ -219,7 +219,7 @@ def test_a_lookup_is_held_against_its_stored_table(tmp_path: Path) -> None:
     write("id, town", *sound)
     assert read_definitions(file).lookups["people"].source == "stored table shop.people"
     for keys, columns, says in (
-        ("id", sound, r"people.yaml:15: keys: they do not tell rows of shop.people apart"),
+        ("id", sound, r"people.yaml:15: keys: they do not identify rows of shop.people"),
         (
             "id, town",
             ("  - {name: town, type: string}", "  - {name: id, type: bigint}"),

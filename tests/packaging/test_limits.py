@@ -48,7 +48,7 @@ def _promises() -> list[str]:
 
 
 _NO_PROMISES = {"Each page of each HTTP server", "What is not defended", "How to report a hole"}
-_ADVICE = ("The token is a shell of no kind",)
+_ADVICE = ("The token opens no shell",)
 
 
 def _promising() -> list[str]:

@@ -81,7 +81,7 @@ def test_every_operation_is_one_of_some_page(apps: dict[str, HttpApp]) -> None:
 
 
 def test_the_page_on_security_has_this_table() -> None:
-    lines = ["| what | server | " + " | ".join(EVERYBODY) + " |", "|---" * (2 + len(EVERYBODY)) + "|"]
+    lines = ["| page | server | " + " | ".join(EVERYBODY) + " |", "|---" * (2 + len(EVERYBODY)) + "|"]
     for each in OPERATIONS:
         service = "all" if each.service == "*" else each.service
         may = " | ".join("yes" if role in each.roles else "" for role in EVERYBODY)

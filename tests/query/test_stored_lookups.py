@@ -168,7 +168,7 @@ def test_all_parts_of_a_statement_see_the_same_rows(asked: QueryService, stored:
             msgspec.structs.replace(LINES, columns=(*LINES.columns, Column("nam", "string"))),
             "no such column in shop.carriers; .* did you mean 'name'",
         ),
-        (msgspec.structs.replace(LINES, keys=("name",)), "do not tell rows of shop.carriers apart"),
+        (msgspec.structs.replace(LINES, keys=("name",)), "do not identify rows of shop.carriers"),
         (msgspec.structs.replace(LINES, stored_table="shop.visits"), "rows of shop.visits are not unique"),
     ],
 )

@@ -213,7 +213,7 @@ def test_another_replica_answers_for_one_that_is_away(asked: QueryService, store
 def test_without_any_replica_there_is_no_answer(asked: QueryService, stored: StoredWorld) -> None:
     stored.nodes.away = {"n1", "n2", "n3"}
     try:
-        with pytest.raises(Unavailable, match="nobody gives tablet"):
+        with pytest.raises(Unavailable, match="no node gives tablet"):
             asked.execute("select count(*) n from shop.carriers", cancellation=asked.cancellation(60_000))
     finally:
         stored.nodes.away = set()

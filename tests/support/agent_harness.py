@@ -35,7 +35,8 @@ class RunningAgent(msgspec.Struct, frozen=True):
 
 
 def shell(arguments: object) -> tuple[str, ...]:
-    """Resolver for tests: `("sh", script, …)` runs a shell script. Never on a real agent's allow-list."""
+    """Resolve commands for tests: `("sh", script, …)` runs a shell script. It is never on a real agent's
+    allow-list."""
     assert isinstance(arguments, (list, tuple))
     return ("/bin/sh", "-c", *arguments)
 

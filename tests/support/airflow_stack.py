@@ -48,9 +48,8 @@ T = TypeVar("T")
 
 
 def wait_for(what: str, look: Callable[[], T | None], deadline_s: float = DEADLINE_S) -> T:
-    """The first answer of `look` that is not None. Each look costs the server some 15 ms of processor time:
-    what takes long is looked at twice a second.
-    """
+    """Return the first answer of `look` that is not None. Each look costs the server some 15 ms of processor
+    time, so a long wait looks twice a second."""
     end_s, pause_s = time.monotonic() + patience_s(deadline_s), 0.1
     while time.monotonic() < end_s:
         found = look()
@@ -96,7 +95,7 @@ class AirflowStack:
         return CoordinatorClient([f"http://{HOST}:{self.around.ports['coordinator']}"], self.token)
 
     def signed_in(self, user: str) -> httpx.Client:
-        """A client with the token that Airflow gives to this user."""
+        """Return a client with the token that Airflow gives to this user."""
         body = {"username": user, "password": self.passwords[user]}
         answer = httpx.post(f"{self.url}/auth/token", json=body, trust_env=False, timeout=patience_s(20))
         return self.client({"authorization": f"Bearer {answer.raise_for_status().json()['access_token']}"})
@@ -105,7 +104,8 @@ class AirflowStack:
         return httpx.Client(base_url=self.url, headers=headers, timeout=patience_s(20), trust_env=False)
 
     def command(self, *words: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-        """A command of the virtual environment (`airflow`, `rtolap`), as somebody on this host runs it."""
+        """Run a command of the virtual environment (`airflow`, `rtolap`), as somebody on this host runs
+        it."""
         program = Path(sys.executable).with_name(words[0])
         return subprocess.run(
             [str(program), *words[1:]],
@@ -118,7 +118,7 @@ class AirflowStack:
         )
 
     def sql(self, text: str) -> dict[str, Any]:
-        """The answer of the HTTP endpoint. Raises httpx.HTTPStatusError."""
+        """Return the answer of the HTTP endpoint. Raises httpx.HTTPStatusError."""
         url = f"http://{HOST}:{self.around.ports['query-http']}/api/v1/query"
         headers = {"authorization": f"Bearer {self.token}"}
         answer = httpx.post(url, json={"sql": text}, headers=headers, trust_env=False, timeout=patience_s(60))
@@ -128,7 +128,8 @@ class AirflowStack:
     # -- DAGs and their runs ----------------------------------------------------------------------------
 
     def pause(self, dag_id: str, paused: bool = True) -> None:
-        """If that is a change, have its file read again: only then are assets watched for it, or no more."""
+        """Pause a DAG or not. If that is a change, its file is read again: only then are assets watched for
+        it, or no more."""
 
         def look() -> dict[str, Any] | None:
             answer = self.api.get(f"/api/v2/dags/{dag_id}")
@@ -201,7 +202,7 @@ class AirflowStack:
     # -- tasks ------------------------------------------------------------------------------------------
 
     def tasks(self, dag_id: str, run_id: str = "~", task_id: str | None = None) -> list[dict[str, Any]]:
-        """Task instances of a run, or of all; mapped ones each by itself."""
+        """Return the task instances of a run, or of all; mapped ones each by itself."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
         found = self.api.get(path, params={"limit": 500}).raise_for_status().json()["task_instances"]
         return [task for task in found if task_id in (None, task["task_id"])]
@@ -274,7 +275,8 @@ class AirflowStack:
         return sorted(pid for pid, parent in parents.items() if parent not in parents)
 
     def until_renewed(self, key: str) -> None:
-        """A trigger in the triggerer looks after the process; `deferred` alone says only that one shall."""
+        """Wait until a trigger in the triggerer renews the process's lease; `deferred` alone says only that
+        one will."""
 
         def lease_end_s() -> float:
             return time.monotonic() + self.agent.get(key).lease_left_s
@@ -294,8 +296,8 @@ class AirflowStack:
 def airflow_stack(
     root: Path, dags: Iterable[Path], include: Path, *, zookeeper: str, kafka: str, node: str = "/airflow-it"
 ) -> Iterator[AirflowStack]:
-    """Everything started and answering; nothing of it runs afterwards. `dags`: files to copy. `node`: of
-    ZooKeeper, below which this deployment keeps what it knows."""
+    """Yield a stack that is started and answers; nothing of it runs afterwards. `dags` are files to copy.
+    `node` is the node of ZooKeeper below which this deployment keeps its state."""
     layout = StackLayout(root)
     ensure_secrets(layout)
     layout.store.mkdir(parents=True)

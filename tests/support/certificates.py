@@ -17,7 +17,7 @@ _VALID = datetime.timedelta(days=1)
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM files. `authority` is what a client trusts."""
+    """The PEM files. `authority` is what a client trusts."""
 
     authority: Path
     certificate: Path

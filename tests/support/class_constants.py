@@ -17,8 +17,8 @@ _SIZES = {7: 3, 8: 3, 16: 3, 19: 3, 20: 3, 15: 4, 5: 9, 6: 9} | dict.fromkeys(
 
 
 def class_texts(jars: Iterable[Path], class_name: str) -> set[str]:
-    """Of the class, from the first jar that has it. A value that is put in at run time is `{}`, whichever way
-    the compiler marks it. KeyError where no jar has the class."""
+    """Return the texts of the class, from the first jar that has it. A value that is put in at run time is
+    `{}`, whichever way the compiler marks it. Raises KeyError where no jar has the class."""
     entry = class_name.replace(".", "/") + ".class"
     for jar in jars:
         with zipfile.ZipFile(jar) as archive:

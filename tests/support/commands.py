@@ -44,8 +44,8 @@ def ended(
 def called(
     environment: Mapping[str, str], *arguments: str, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """The same of `rtolap` in this process. Another one spends a second of processor time on its imports, so
-    `ended` is for what a process of its own shows."""
+    """Return a function that calls `rtolap` in this process. Another process spends a second of processor
+    time on its imports, so `ended` is for what a process of its own shows."""
     code = 0
     with (
         patch.dict(os.environ, environment),

@@ -36,7 +36,7 @@ class CutTopic:
         self.administration = KafkaAdministration(brokers.cluster, "cut")
 
     def fill(self, values: Sequence[bytes]) -> None:
-        """Each value to each partition, and acknowledged."""
+        """Write each value to each partition, and wait until it is acknowledged."""
         producer = KafkaProducer(self.brokers.cluster)
         producer.produce(
             self.name,
@@ -46,12 +46,12 @@ class CutTopic:
         producer.close()
 
     def lose_follower(self) -> None:
-        """What is written from now on is on the leader alone."""
+        """Lose the follower: records written from now on are on the leader alone."""
         self.brokers.servers[FOLLOWER].kill()
         until(lambda: FOLLOWER not in self._in_sync(), "the follower to leave")
 
     def cut(self) -> None:
-        """The leader dies, and the follower leads with what it has."""
+        """Let the leader die, and the follower lead with what it has."""
         self.brokers.servers[LEADER].kill()
         until(lambda: LEADER not in self._leaders(), "the leader's partitions to have none")
         self.brokers.servers[FOLLOWER].start()

@@ -14,21 +14,21 @@ _PROJECT = Path(__file__).resolve().parents[2]
 
 
 class Demonstrated(NamedTuple):
-    """`folder`: of the stack, which has been stopped. `command` has ended; nobody has looked at its code."""
+    """A demonstration that has ended. `folder` is the stack's, which has been stopped; nobody has looked at
+    the code of `command`."""
 
     folder: Path
     command: subprocess.CompletedProcess[str]
 
 
 def user_environment() -> dict[str, str]:
-    """Without what the tests' own process is set up with: it runs Airflow in unit test mode, in which a
-    scheduler never rests.
-    """
+    """Return the environment without the settings of the tests' own process, which runs Airflow in unit test
+    mode, in which a scheduler never rests."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "RTOLAP_"))}
 
 
 def demonstrate(folder: Path) -> Demonstrated:
-    """Two days of it, in a new stack of this folder."""
+    """Run two days of the demonstration, in a new stack of this folder."""
     rtolap = [sys.executable, "-m", "rtolap.cli.main"]
     command = subprocess.run(
         [*rtolap, "demo", "--days", "2", "--exit", "--json", "--dir", str(folder)],

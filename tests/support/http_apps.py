@@ -38,7 +38,7 @@ class HttpApp(NamedTuple):
     token: str
 
     def pages(self) -> list[str]:
-        """Method and path of each route."""
+        """Return method and path of each route."""
         found = []
         for route in self.app.routes:
             assert isinstance(route, Route), f"{route} is another kind of route: ask it too"
@@ -64,7 +64,7 @@ class HttpApp(NamedTuple):
 
 @contextmanager
 def http_apps(folder: Path) -> Iterator[dict[str, HttpApp]]:
-    """By the service's name."""
+    """Yield the applications by the service's name."""
     supervisor = Supervisor(folder / "agent", Commands(Host(folder, folder, "file:///nowhere"), {}))
     cluster = coordinator_harness.Cluster(folder / "store")
     users = Users(

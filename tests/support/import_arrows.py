@@ -17,7 +17,7 @@ Arrow = tuple[str, str]
 
 
 def parse_arrows(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """{room: rooms that it may import}, from lines `a -> b c`. A room without `->` imports none."""
+    """Return {room: rooms that it may import}, from lines `a -> b c`. A room without `->` imports none."""
     arrows: dict[str, tuple[str, ...]] = {}
     for line in lines:
         room, _, imported = line.partition("->")
@@ -27,14 +27,14 @@ def parse_arrows(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def room_of(module: str, rooms: Iterable[str]) -> str | None:
-    """The longest room that `module` (a dotted name) belongs to; None if there is none."""
+    """Return the longest room that `module` (a dotted name) belongs to; None if there is none."""
     name = module.removeprefix("rtolap.")
     fitting = [room for room in rooms if name == room or name.startswith(f"{room}.")]
     return max(fitting, key=len, default=None)
 
 
 def imports_between(graph: ImportGraph, rooms: Mapping[str, object]) -> dict[Arrow, list[str]]:
-    """{(room, imported room): the imports behind it, as `module -> module (l.N)`}."""
+    """Return {(room, imported room): the imports behind it, as `module -> module (l.N)`}."""
     found: dict[Arrow, list[str]] = {}
     for module in graph.modules:
         room = room_of(module, rooms)

@@ -18,7 +18,8 @@ Arrow = tuple[str, str]
 
 @functools.cache
 def import_graph(*roots: str) -> ImportGraph:
-    """Packages of others are in it as one module each. It is made once per process: not to be changed."""
+    """Return the graph, with other packages as one module each. It is made once per process, and must not be
+    changed."""
     return grimp.build_graph(*roots, include_external_packages=True)
 
 
@@ -28,7 +29,8 @@ def rooms(graph: ImportGraph, root: str) -> list[str]:
 
 
 def imports_between_parts(graph: ImportGraph, room: str) -> dict[Arrow, list[str]]:
-    """{(part, imported part): the imports behind it}. The page of the room, its `__init__`, is no part."""
+    """Return {(part, imported part): the imports behind it}. The page of the room, its `__init__`, is no
+    part."""
     found: dict[Arrow, list[str]] = defaultdict(list)
     for module in graph.find_descendants(room):
         for imported in graph.find_modules_directly_imported_by(module):

@@ -18,7 +18,8 @@ _SOON = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 def create_topic(servers: str, new: NewTopic) -> None:
-    """`servers`: all running brokers, "host:port,host:port". Raises KafkaException, where it exists too."""
+    """Create a topic. `servers` are all running brokers, "host:port,host:port". Raises KafkaException, also
+    where it exists."""
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([new], operation_timeout=_TIMEOUT_S)[new.topic].result(_TIMEOUT_S)
     for server in servers.split(","):

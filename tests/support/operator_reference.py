@@ -24,7 +24,7 @@ def table() -> str:
 
 
 def classes() -> list[type[BaseOperator]]:
-    """The operators and sensors that DAGs use, in the order of their modules: bases are left out."""
+    """Return the operators and sensors that DAGs use, in the order of their modules: bases are left out."""
     found: list[type[BaseOperator]] = []
     for package in (operators, sensors):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
@@ -59,7 +59,7 @@ def parameters(kind: type[BaseOperator]) -> dict[str, Any]:
 
 
 def _is_set_by(kind: type[BaseOperator], name: str) -> bool:
-    """Does the class itself give this parameter to its base, so that nobody else may?"""
+    """Return whether the class itself gives this parameter to its base, so that nobody else may."""
     for base in kind.__mro__:
         own = vars(base).get("__init__") if base.__module__.startswith(_OURS) else None
         if own is None:

@@ -20,13 +20,14 @@ class Proxy(Closeable):
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """No more connections; those that are open go on."""
+        """Take no more connections; those that are open go on."""
         end(self._listener)  # a close alone would let in one more
         self._listener.close()
 
     @abc.abstractmethod
     def pass_on(self, client: socket.socket, server: socket.socket) -> None:
-        """Called in a thread of the connection's own. Both sides are ended and closed when it returns."""
+        """Pass bytes on, in a thread of the connection's own. Both sides are ended and closed when it
+        returns."""
 
     def _accept(self) -> None:
         while True:
@@ -47,7 +48,8 @@ class Proxy(Closeable):
 
 
 def copied(source: socket.socket, sink: socket.socket) -> threading.Thread:
-    """A thread that copies until the source ends, also when nobody reads it any more, and ends the sink."""
+    """Return a thread that copies until the source ends, also when nobody reads it any more, and ends the
+    sink."""
     thread = threading.Thread(target=_copy, args=(source, sink), daemon=True)
     thread.start()
     return thread
@@ -62,7 +64,7 @@ def receive(source: socket.socket) -> bytes:
 
 
 def end(connection: socket.socket) -> None:
-    """In both directions. Harmless where the other side was quicker."""
+    """End a connection in both directions. It is harmless where the other side was quicker."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 

@@ -268,7 +268,7 @@ def function_lines() -> Iterator[str]:
 
 
 def other_spellings() -> tuple[str, ...]:
-    """Names that the parser takes for a function that is answered, and that no list of ours names."""
+    """Return names that the parser takes for a function that is answered, and that no list of ours names."""
     listed = {row.name.upper() for row in function_table.ROWS}
     parser = RtolapSql.Parser if hasattr(RtolapSql, "Parser") else RtolapSql.parser_class
     known = {*parser.FUNCTIONS, *parser.FUNCTION_PARSERS} - listed - _OPERATORS

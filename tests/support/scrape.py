@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 class Scrape:
-    """A page. `scrape("rtolap_query_queries_total", outcome="ok")` is a value; 0 where there is no such."""
+    """A page. `scrape("rtolap_query_queries_total", outcome="ok")` is a value, 0 where the page has none."""
 
     def __init__(self, page: str) -> None:
         self._values = {
@@ -19,7 +19,7 @@ class Scrape:
         }
 
     def __call__(self, name: str, **labels: str) -> float:
-        """The sum over all whose labels hold these."""
+        """Return the sum over all whose labels hold these."""
         wanted = labels.items()
         return sum(
             value for (found, given), value in self._values.items() if found == name and wanted <= given
@@ -34,7 +34,8 @@ class Scrape:
 
 
 def scrape(url: str, token: str, *, ca_file: str | None = None) -> Scrape:
-    """`url`: of the service, or of the page itself. `ca_file`: PEM of whom to trust over https."""
+    """Scrape `url`, which is the service's, or the page itself. `ca_file` is the PEM of whom to trust over
+    https."""
     page = url if url.endswith("/metrics") else f"{url}/metrics"
     trusted = True if ca_file is None else ssl.create_default_context(cafile=ca_file)
     answer = httpx.get(page, headers={"Authorization": f"Bearer {token}"}, verify=trusted)

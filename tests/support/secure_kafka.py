@@ -64,7 +64,7 @@ class SecureKafka:
 
     @property
     def admin(self) -> AdminClient:
-        """The super user's."""
+        """Return the super user."""
         if self._admin is None:
             self._admin = self.cluster.open(AdminClient, {})
         return self._admin
@@ -76,7 +76,7 @@ class SecureKafka:
         self.admin.alter_user_scram_credentials([credentials])[name].result(_TIMEOUT_S)
 
     def grant(self, user: str, topic: str, *operations: str) -> None:
-        """`operations`: Read, Write, Create, Describe."""
+        """Grant `operations`: Read, Write, Create, Describe."""
         bindings = [
             AclBinding(
                 ResourceType.TOPIC,

@@ -15,7 +15,8 @@ _TIMES = int(os.environ.get("RTOLAP_SEEDS", "1"))
 
 
 def so_many(quick: int, for_each_time: int | None = None) -> int:
-    """The number of seeds, runs or inputs of a test: `quick` in `make test`, RTOLAP_SEEDS times as many.
+    """Return the number of seeds, runs or inputs of a test: `quick` in `make test`, RTOLAP_SEEDS times as
+    many.
 
     Where `make test` has a small sample only, RTOLAP_SEEDS is times `for_each_time`.
     """
@@ -23,7 +24,7 @@ def so_many(quick: int, for_each_time: int | None = None) -> int:
 
 
 def replay(description: str | None, run_seed: Callable[[int, int], Counter[str]], steps: int) -> None:
-    """Runs seeds with so many steps each, unless the command line says otherwise; prints what happened."""
+    """Run seeds with so many steps each, unless the command line says otherwise; print what happened."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=1, help="so many, from --seed on")
@@ -34,7 +35,7 @@ def replay(description: str | None, run_seed: Callable[[int, int], Counter[str]]
 
 
 def notices(run_seed: Callable[[int], object], first_seed: int, said: str, *, seeds: int = SEARCHED) -> bool:
-    """Does one of so many seeds fail with `said` in its AssertionError? Any other error goes on.
+    """Return whether one of so many seeds fails with `said` in its AssertionError. Any other error goes on.
 
     `first_seed` is known to find the fault; after a change of the run one of the next ones does.
     """

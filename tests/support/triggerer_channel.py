@@ -50,14 +50,15 @@ class SlowSupervisor:
         self._thread.start()
 
     def create(self, number: int, trigger: BaseTrigger) -> None:
-        """As it does: once the trigger that had the number before has ended."""
+        """Create a trigger as the supervisor does: once the trigger that had the number before has ended."""
         path, arguments = trigger.serialize()
         workload = RunTrigger(id=number, classpath=path, encrypted_kwargs=Trigger.encrypt_kwargs(arguments))
         with self._lock:
             self._to_create.append(workload.model_dump(mode="json"))
 
     def cancel(self, number: int) -> None:
-        """As when somebody has acted on the task: in each round, until the trigger has ended."""
+        """Cancel a trigger as when somebody has acted on the task: in each round, until the trigger has
+        ended."""
         with self._lock:
             self._to_cancel.add(number)
 
@@ -145,7 +146,7 @@ class _Runner(TriggerRunner):
 
 @contextmanager
 def running_triggers(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SlowSupervisor, Callable[[], float]]]:
-    """The supervisor, and how long the runner's loop has stood still at most, in seconds."""
+    """Yield the supervisor, and how long the runner's loop has stood still at most, in seconds."""
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", None, raising=False)
     ours, theirs = socket.socketpair()
     supervisor = SlowSupervisor(theirs)

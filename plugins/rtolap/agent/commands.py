@@ -149,8 +149,8 @@ def _check_builds(arguments: Sequence[str], files: Mapping[str, str], host: Host
     host.
 
     A build deletes and writes below the `location` that its specification names, and reads its parts. The
-    coordinator gives specifications out; whoever has the cluster's token could make others: so each has to be
-    for this host's store, and inside its layout.
+    coordinator gives specifications out, but everybody with the cluster's token could make others. Each
+    specification therefore has to be for this host's store, and inside its layout.
     """
     for argument in arguments:
         name = _FILE.fullmatch(argument)

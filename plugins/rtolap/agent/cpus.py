@@ -52,8 +52,8 @@ def host_processors(system: Path = SYSTEM) -> Processors:
 
 
 def parse_cpus(text: str, host: Processors) -> dict[str, frozenset[int]]:
-    """Kind of process → processors. Raises DefinitionError: no such form, processor or node, or kinds that
-    share a physical core."""
+    """Return the processors of each kind of process. Raises DefinitionError for an unknown form, processor or
+    node, and for kinds that share a physical core."""
     kinds: dict[str, frozenset[int]] = {}
     for part in filter(None, map(str.strip, text.split(";"))):
         kind, equals, listed = (word.strip() for word in part.partition("="))

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 FINISHED_MAX = 1000  # ended processes that nobody acknowledged; the oldest are forgotten beyond it
 
 
-class Ledger:
+class ProcessLedger:
     """Records of processes. `metrics` counts each step of a life once it is on disk."""
 
     def __init__(self, file: StateFile, processes: Processes, clock: Clock, metrics: AgentMetrics) -> None:

@@ -8,7 +8,7 @@ import logging
 import msgspec
 
 from rtolap.agent.commands import Commands
-from rtolap.agent.ledger import Ledger
+from rtolap.agent.ledger import ProcessLedger
 from rtolap.agent.processes import Processes
 from rtolap.agent.records import Handle, ProcessRecord
 from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
@@ -22,7 +22,7 @@ KILL_WAIT_S = 10.0  # after SIGKILL; longer means a process stuck in the kernel
 
 
 class Lifecycle:
-    def __init__(self, commands: Commands, processes: Processes, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, commands: Commands, processes: Processes, ledger: ProcessLedger, clock: Clock) -> None:
         self._commands = commands
         self._processes = processes
         self._ledger = ledger
@@ -60,7 +60,8 @@ class Lifecycle:
         self._ledger.step(record, ProcessEvent.CRASHED, f"{reason}; restart in {wait_s:g} s")
 
     def start(self, record: ProcessRecord, argv: tuple[str, ...]) -> ProcessRecord:
-        """The record is on disk as PENDING; see `Watch._recover` for a crash from here on."""
+        """Start the process. The record is on disk as PENDING; see `Watch._recover` for a crash from here
+        on."""
         spec = record.spec
         env = {**self._commands.environment(), **spec.env, RESTARTS_VARIABLE: str(record.restarts)}
         try:
@@ -78,7 +79,8 @@ class Lifecycle:
         return self._ledger.step(record, ProcessEvent.SPAWNED, f"running as {handle.pid}")
 
     async def stop(self, record: ProcessRecord, reason: str) -> ProcessRecord:
-        """SIGTERM, wait, SIGKILL to the session, wait. The caller holds the key's lock."""
+        """Stop the process: send SIGTERM, wait, send SIGKILL to the session, wait. The caller holds the key's
+        lock."""
         record = self._ledger.step(
             record, ProcessEvent.STOP, reason if record.state not in FINAL else record.reason
         )

@@ -1,4 +1,4 @@
-"""The agent's Prometheus metrics: its processes by kind, and what became of them.
+"""The agent's Prometheus metrics, which count its processes by kind and outcome.
 
 The kind of a process is its key up to the first full stop: `receiver` of `receiver.r0`. Beyond `KINDS_MAX` of
 them, which only a caller that makes keys up can reach, all others are counted as one.

@@ -159,9 +159,9 @@ ENVIRONMENT: Mapping[str, re.Pattern[str]] = {
 def own_spark_options(options: Sequence[str], host: Host) -> tuple[str, ...]:
     """Return the options of spark-submit that are the host's alone, for a caller's checked `options`.
 
-    Drivers listen at the host's address, serve no page, and take connections only of those who know a secret
-    of the job. Spark makes that secret itself, in memory, on all masters but standalone ones. Those have one
-    of their own, which stands in the host's spark-defaults.conf.
+    Drivers listen at the host's address, serve no page, and take connections only from processes that know a
+    secret of the job. Spark makes that secret itself, in memory, on all masters but standalone ones. Those
+    have one of their own, which stands in the host's spark-defaults.conf.
     """
     settings = {"spark.ui.enabled": "false"}
     if host.spark_host:
@@ -173,7 +173,8 @@ def own_spark_options(options: Sequence[str], host: Host) -> tuple[str, ...]:
 
 
 def spark_environment(host: Host) -> dict[str, str]:
-    """Return variables of this host's drivers: their address, for what goes by no setting of its own."""
+    """Return variables of this host's drivers: their address, for the parts that have no setting of their
+    own."""
     return {"SPARK_LOCAL_IP": host.spark_host} if host.spark_host else {}
 
 

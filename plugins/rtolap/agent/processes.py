@@ -1,4 +1,4 @@
-"""The operating system's side: start, recognise, signal and read the log of a process.
+"""The operating system's side, which starts, recognises and signals a process and reads its log.
 
 Each process leads a session of its own, so that everything it starts can be ended with it. Its output goes to
 `<logs>/<key>.<generation>.log`; a one-shot's exit code to `<key>.<generation>.exit`, written by `runner`, so
@@ -49,7 +49,8 @@ class Processes:
         return self._folder / f"{key}.{generation}.files"
 
     def write_caller_files(self, key: str, generation: int, files: dict[str, str]) -> None:
-        """Names were checked by `messages.check_files`. Left over from a crash, they are written again."""
+        """Write the files that the caller sent. `messages.check_files` has checked their names. Files left
+        over from a crash are written again."""
         if not files:
             return
         folder = self.files_path(key, generation)
@@ -108,7 +109,8 @@ class Processes:
             return False
 
     def exit_code(self, key: str, generation: int, handle: Handle, *, keep_exit: bool) -> int | None:
-        """Known for children and where it is kept; None for any other adopted process that has ended."""
+        """Return the exit code. It is known for children and where it is kept; None for any other adopted
+        process that has ended."""
         child = self._children.pop(handle.pid, None)
         if keep_exit:
             try:
@@ -131,7 +133,7 @@ class Processes:
         return None
 
     def session_members(self, leader: Handle) -> list[int]:
-        """Living processes of the session that this process led, zombies left out.
+        """Return the living processes of the session that this process led, without zombies.
 
         A pid is not given out again while a session is named by it: if another process has it, none is left.
         """
@@ -150,7 +152,7 @@ class Processes:
         return members
 
     def terminate(self, handle: Handle) -> None:
-        """SIGTERM to the leader's group: the program and what it started in its own group."""
+        """Send SIGTERM to the leader's group: to the program and to what it started in its own group."""
         if not self.alive(handle):
             return
         try:

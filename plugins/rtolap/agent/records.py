@@ -1,4 +1,5 @@
-"""The agent's records on disk: one JSON file, replaced atomically, readable by its owner only."""
+"""The agent's records on disk are one JSON file, which is replaced atomically and readable by its owner
+only."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from rtolap.base.undecodable import decode_own
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStep
 
 HISTORY_ENTRIES_MAX = 20
-FORGOTTEN_MAX = 10_000  # keys of which only the highest generation is remembered
+FORGOTTEN_MAX = 10_000  # keys for which only the highest generation is remembered
 
 
 class Handle(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ def run(exit_file: str, command: list[str]) -> int:
 
 
 def _keep_waiting(_number: int, _frame: object) -> None:
-    """The command got the same signal; its end is what counts."""
+    """Go on waiting. The command got the same signal, and its end is what counts."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The agent's REST server, on loopback by default: bearer token on everything but `/health`."""
+"""The agent's REST server listens on loopback by default and takes a bearer token on everything but
+`/health`."""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ GRACEFUL_S = 5
 def create_app(
     supervisor: Supervisor, token: str, shutdown: Callable[[], None], limits: HttpLimits
 ) -> FastAPI:
-    """`shutdown` makes the server end once the answer is out."""
+    """Return the agent's HTTP application. `shutdown` makes the server end once the answer is out."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         watch = asyncio.create_task(supervisor.run())
 
         def watch_ended(task: asyncio.Task[None]) -> None:
-            # Without its loop the agent would hold processes that nobody looks after: end visibly instead.
+            # Without its loop the agent would hold processes without supervision: end visibly instead.
             if not task.cancelled() and task.exception() is not None:
                 log.critical("the agent's loop failed", exc_info=task.exception())
                 shutdown()
@@ -170,7 +171,8 @@ def run(serving: Coroutine[Any, Any, None]) -> None:
 
 
 def _served(number: int, frame: FrameType | None) -> None:
-    """uvicorn handles signals while it serves and raises them once more afterwards: by then we are ending.
+    """Ignore a signal that has been handled. uvicorn handles signals while it serves and raises them once
+    more afterwards, when the process is already ending.
 
     Left at its default, that second SIGTERM would end the agent before it has stopped its processes.
     """

@@ -17,13 +17,13 @@ from pathlib import Path
 import msgspec
 
 from rtolap.agent.commands import Commands
-from rtolap.agent.ledger import Ledger
+from rtolap.agent.ledger import ProcessLedger
 from rtolap.agent.lifecycle import Lifecycle
 from rtolap.agent.metrics import AgentMetrics
 from rtolap.agent.processes import Processes
 from rtolap.agent.records import ProcessRecord, StateFile
 from rtolap.agent.states import FINAL, ProcessState
-from rtolap.agent.watch import TICK_S, KeyLocks, Leases, Watch
+from rtolap.agent.watch import TICK_S, KeyLocks, ProcessLeases, Watch
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.protocols.agent.messages import (
@@ -56,16 +56,19 @@ class Supervisor:
         self._clock = clock or SystemClock()
         self._processes = Processes(self._folder.logs, cpus)
         self.metrics = AgentMetrics()
-        self._ledger = Ledger(StateFile(self._folder.state_file), self._processes, self._clock, self.metrics)
+        self._ledger = ProcessLedger(
+            StateFile(self._folder.state_file), self._processes, self._clock, self.metrics
+        )
         self._life = Lifecycle(commands, self._processes, self._ledger, self._clock)
-        self._leases = Leases(self._clock)
+        self._leases = ProcessLeases(self._clock)
         self._locks: KeyLocks = defaultdict(asyncio.Lock)
         self._watch = Watch(
             commands, self._processes, self._ledger, self._life, self._leases, self._locks, tick_s
         )
 
     async def ensure(self, key: str, spec: ProcessSpec) -> ProcessStatus:
-        """Same generation: the same process. Higher: stop the old one fully, then start. Lower: Refused."""
+        """Have the process run in this generation. The same generation keeps its process, a higher one stops
+        the old process fully before it starts, and a lower one is Refused."""
         check_key(key)
         _check_spec(spec)
         check_files(spec.files)
@@ -104,7 +107,7 @@ class Supervisor:
         return tuple(self._status(record) for record in self._ledger.all())
 
     async def stop(self, key: str, generation: int) -> ProcessStatus:
-        """Returns once the process is gone. An older generation is gone already."""
+        """Stop the process, and return once it is gone. A process of an older generation is gone already."""
         async with self._locks[key]:
             record = self._ledger.get(key)
             if generation < record.generation:
@@ -154,7 +157,7 @@ class Supervisor:
                 raise result
 
     def close(self) -> None:
-        """Let go of the folder; processes live on."""
+        """Release the folder; processes live on."""
         self._watch.close()
         self._folder.close()
 

@@ -7,7 +7,7 @@ import logging
 from collections import defaultdict
 
 from rtolap.agent.commands import Commands
-from rtolap.agent.ledger import Ledger
+from rtolap.agent.ledger import ProcessLedger
 from rtolap.agent.lifecycle import Lifecycle
 from rtolap.agent.processes import Processes
 from rtolap.agent.records import ProcessRecord
@@ -21,7 +21,7 @@ TICK_S = 0.5
 KeyLocks = defaultdict[str, asyncio.Lock]
 
 
-class Leases:
+class ProcessLeases:
     """The leases of processes. The end of one stops nothing: the process is unattended from then on, and an
     orphan when nobody has renewed it for `orphan_s`.
 
@@ -37,7 +37,7 @@ class Leases:
         self._renewed_s[record.key] = self._clock.monotonic_s()
 
     def left_s(self, record: ProcessRecord) -> float:
-        """Seconds, 0 once it has expired."""
+        """Return the seconds that are left of the lease, 0 once it has expired."""
         return max(0.0, record.spec.lease_s - self._silent_s(record))
 
     def is_orphan(self, record: ProcessRecord) -> bool:
@@ -55,9 +55,9 @@ class Watch:
         self,
         commands: Commands,
         processes: Processes,
-        ledger: Ledger,
+        ledger: ProcessLedger,
         life: Lifecycle,
-        leases: Leases,
+        leases: ProcessLeases,
         locks: KeyLocks,
         tick_s: float = TICK_S,
     ) -> None:
@@ -85,7 +85,7 @@ class Watch:
             task.cancel()
 
     def _recover(self) -> None:
-        """Crash points of the predecessor and what is done about each:
+        """Recover from a crash of the predecessor. Its crash points, and what is done about each:
 
         1. noted PENDING, not started        start it
         2. started, pid not noted            found by its mark and adopted
@@ -112,7 +112,7 @@ class Watch:
         if record.state is ProcessState.STOPPING:
             self._stop(key, record.reason)
         elif self._leases.is_orphan(record):
-            self._stop(key, f"orphaned: nobody has asked after it for {record.spec.orphan_s:g} s")
+            self._stop(key, f"orphaned: nobody has renewed its lease for {record.spec.orphan_s:g} s")
         elif record.state is ProcessState.RUNNING:
             if self._processes.alive(record.running_as):
                 self._processes.shorten_log(key, record.generation)
@@ -128,7 +128,7 @@ class Watch:
         elif record.key not in self._unattended:
             self._unattended.add(record.key)
             log.warning(
-                "%s generation %d is unattended: nobody has asked after it for %g s; it goes on",
+                "%s generation %d is unattended: nobody has renewed its lease for %g s; it goes on",
                 record.key,
                 record.generation,
                 record.spec.lease_s,

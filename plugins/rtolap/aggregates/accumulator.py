@@ -135,7 +135,7 @@ class Accumulator(ABC):
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """A physical measure column.
+    """A physical column that holds a measure.
 
     Attributes:
         name: of the column.

@@ -1,4 +1,4 @@
-"""AVG: stored as a sum and a count, so that averages of parts merge exactly; null without a value."""
+"""AVG is stored as a sum and a count, so that averages of parts merge exactly; null without a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MAX: the largest value that is not null; null if there is none."""
+"""MAX is the largest value that is not null; null if there is none."""
 
 from __future__ import annotations
 

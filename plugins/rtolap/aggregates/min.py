@@ -1,4 +1,4 @@
-"""MIN: the smallest value that is not null; null if there is none."""
+"""MIN is the smallest value that is not null; null if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The watched assets. Declared here once and imported: a second declaration makes a watcher flap."""
+"""The watched assets. They are declared once, here, and imported: a second declaration makes a watcher
+flap."""
 
 from __future__ import annotations
 

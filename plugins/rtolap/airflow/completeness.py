@@ -43,7 +43,8 @@ async def complete_until_ms(coordinator: AsyncCoordinatorClient, complete: Compl
 
 
 class CaughtUp:
-    """Tells when the table shows all that was in the loader's topic at the first look."""
+    """A check that says when the table shows all records that were in the loader's topic at the first
+    look."""
 
     def __init__(self) -> None:
         self._ends: dict[int, int] | None = None
@@ -55,8 +56,8 @@ class CaughtUp:
 
 
 def behind(status: LoaderStatus, ends: Mapping[int, int]) -> dict[int, int]:
-    """Partition → up to where it can be read, of those that cannot be read up to `ends`. What is loaded may
-    be so a while before it is visible."""
+    """Return how far each partition can be read that cannot be read up to `ends`. A row may be loaded for a
+    while before it is visible."""
     return {
         partition: status.visible.get(partition, 0)
         for partition, end in sorted(ends.items())
@@ -65,7 +66,7 @@ def behind(status: LoaderStatus, ends: Mapping[int, int]) -> dict[int, int]:
 
 
 class LoadedTableProgress:
-    """The progress of one table, between two looks. Pure but for what it remembers."""
+    """The progress of one table, between two looks. It is pure except for its memory."""
 
     def __init__(self) -> None:
         self._announced_ms: int | None = None

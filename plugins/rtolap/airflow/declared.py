@@ -66,7 +66,7 @@ _PORTS_MAX = 64
 
 
 @dataclass(frozen=True)
-class Kind:
+class ServiceKind:
     """A kind of declared service: the place of its entries in JSON or YAML, and the way to parse them.
 
     `plural` names the Variable (`rtolap_<plural>`) and the file (`<plural>.yaml`, a list, or a mapping
@@ -86,8 +86,9 @@ class Kind:
         return f"rtolap_{self.plural}"
 
     def declared(self, variable: object, include_dir: Path) -> list[dict[str, Any]]:
-        """Operator arguments, one set each; none where nothing is declared, or an empty list. `variable`: the
-        Variable's decoded value, None if it is not set. Raises DefinitionError naming the entry."""
+        """Return the operator's arguments, one set for each entry; an empty list where nothing is declared.
+        `variable` is the Variable's decoded value, None if it is not set. Raises DefinitionError naming
+        the entry."""
         if variable is not None:
             return self.parse(variable, f"Variable {self.variable}")
         path = include_dir / f"{self.plural}.yaml"
@@ -163,7 +164,7 @@ def _parse_bounds(declared: object, place: str) -> dict[str, int | float]:
     return declared
 
 
-RECEIVERS = Kind(
+RECEIVERS = ServiceKind(
     "receivers",
     ("id", "replica_set"),
     ("port", "bounds"),
@@ -200,7 +201,7 @@ def receiver_of(status: ProcessStatus) -> str | None:
 
 
 def loader_labels(loader: RunningLoader) -> dict[str, str]:
-    """Return the labels of the process, so that whoever waits for the loader needs its name only."""
+    """Return the labels of the process, by which a task that waits for the loader needs only its name."""
     return {"kind": _LOADER, _LOADER: msgspec.json.encode(loader).decode()}
 
 
@@ -212,7 +213,8 @@ def loader_of(status: ProcessStatus) -> RunningLoader | None:
 
 
 def find_loader(agent: AgentClient, name: str) -> RunningLoader:
-    """Raises NotFound where the agent never had a request to run it."""
+    """Return the loader as its agent runs it. Raises NotFound where the agent never had a request to run
+    it."""
     loader = loader_of(agent.get(process_key(name)))
     if loader is None:
         raise NotFound(f"process {process_key(name)} is no loader")
@@ -247,11 +249,12 @@ def _parse_complete(declared: object, place: str) -> dict[str, Any] | None:
     return msgspec.structs.asdict(complete)
 
 
-LOADERS = Kind("loaders", ("name", "port"), ("complete",), "loader", _parse_loader)
+LOADERS = ServiceKind("loaders", ("name", "port"), ("complete",), "loader", _parse_loader)
 
 
 def defined_subscriptions(include_dir: Path) -> dict[str, Subscription]:
-    """Subscriptions of `include/sep`, by name. Raises DefinitionError for a wrong file, or an unknown one."""
+    """Return the subscriptions of `include/sep`, by name. Raises DefinitionError for a wrong file, or an
+    unknown one."""
     folder = include_dir / _SUBSCRIPTIONS_FOLDER
     return read_definitions(folder).subscriptions if folder.is_dir() else {}
 
@@ -272,6 +275,6 @@ def _is_port(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
 
 
-SUBSCRIPTIONS = Kind(
+SUBSCRIPTIONS = ServiceKind(
     "subscriptions", ("name",), ("host", "ports"), "subscription", _parse_subscription, default=_all_defined
 )

@@ -18,11 +18,12 @@ IN_FLIGHT_S_MAX = 120.0  # Airflow never reports the end of an execution whose w
 
 
 class OrderedLocalExecutor(LocalExecutor):
-    """Airflow's, but a task that is resumed waits in the queue until the execution before has ended.
+    """Airflow's LocalExecutor, except that a resumed task waits in the queue until its earlier execution has
+    ended.
 
     A task that defers ends its process, and a quick trigger resumes it sooner than that end is read. The
     scheduler then takes the late end for that of the resumed execution, and marks the task as failed or as up
-    for retry while it runs. What is in the queue it knows to be resumed.
+    for retry while it runs. A task in the queue is known to be resumed.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-class Look(NamedTuple):
+class LookResult(NamedTuple):
     """The result of a look at a cluster.
 
     Attributes:
@@ -26,33 +26,33 @@ class Look(NamedTuple):
     failed: str | None = None
 
 
-def look(fleet: OpenedFleet, name: str, arguments: Mapping[str, Any]) -> Look:
+def look(fleet: OpenedFleet, name: str, arguments: Mapping[str, Any]) -> LookResult:
     return LOOKS[name](fleet, **arguments)
 
 
-def _nothing_left(what: str, left: Sequence[str]) -> Look:
+def _nothing_left(what: str, left: Sequence[str]) -> LookResult:
     if not left:
-        return Look(True, f"no {what}")
+        return LookResult(True, f"no {what}")
     more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
-    return Look(False, f"{len(left)} {what}: {', '.join(left[:_SHOWN])}{more}")
+    return LookResult(False, f"{len(left)} {what}: {', '.join(left[:_SHOWN])}{more}")
 
 
-def _nothing_moves(fleet: OpenedFleet) -> Look:
+def _nothing_moves(fleet: OpenedFleet) -> LookResult:
     return _nothing_left("moves are running", fleet.running())
 
 
-def _in_sync(fleet: OpenedFleet) -> Look:
+def _in_sync(fleet: OpenedFleet) -> LookResult:
     return _nothing_left("partitions are under-replicated", fleet.under_replicated())
 
 
-def _plan_ended(fleet: OpenedFleet, plan_id: str | None) -> Look:
+def _plan_ended(fleet: OpenedFleet, plan_id: str | None) -> LookResult:
     if plan_id is None:
-        return Look(True, "nothing had to be moved", {})
+        return LookResult(True, "nothing had to be moved", {})
     counts = fleet.ended(plan_id)
     if counts is None:
-        return Look(False, f"plan {plan_id} is carried out")
+        return LookResult(False, f"plan {plan_id} is carried out")
     text = f"plan {plan_id} has ended with {counts}"
-    return Look(True, text, counts, failed=text if set(counts) - {"done"} else None)
+    return LookResult(True, text, counts, failed=text if set(counts) - {"done"} else None)
 
 
 def _view(fleet: OpenedFleet, broker: int) -> tuple[BrokerView, str]:
@@ -62,7 +62,7 @@ def _view(fleet: OpenedFleet, broker: int) -> tuple[BrokerView, str]:
     return view, f"{text}; an operation on it is not done: {view.problem}" if view.problem else text
 
 
-def _may_stop(fleet: OpenedFleet, broker: int) -> Look:
+def _may_stop(fleet: OpenedFleet, broker: int) -> LookResult:
     view, _ = _view(fleet, broker)
     may = _nothing_left(f"partitions could not be written without broker {broker}", view.stopped)
     text = "\n".join(
@@ -76,17 +76,17 @@ def _may_stop(fleet: OpenedFleet, broker: int) -> Look:
     return may._replace(result=described)
 
 
-def _may_retire(fleet: OpenedFleet, broker: int) -> Look:
+def _may_retire(fleet: OpenedFleet, broker: int) -> LookResult:
     view, text = _view(fleet, broker)
-    return Look(view.may_retire, text, str(view.state))
+    return LookResult(view.may_retire, text, str(view.state))
 
 
-def _broker_state(fleet: OpenedFleet, broker: int, state: str) -> Look:
+def _broker_state(fleet: OpenedFleet, broker: int, state: str) -> LookResult:
     view, text = _view(fleet, broker)
-    return Look(view.state == state and not view.problem, f"{text}; expected {state}", str(view.state))
+    return LookResult(view.state == state and not view.problem, f"{text}; expected {state}", str(view.state))
 
 
-LOOKS: dict[str, Callable[..., Look]] = {
+LOOKS: dict[str, Callable[..., LookResult]] = {
     "nothing_moves": _nothing_moves,
     "in_sync": _in_sync,
     "plan_ended": _plan_ended,

@@ -1,4 +1,4 @@
-"""Buttons on a task's page. They lead to this plugin's own routes, which get from Airflow who is looking."""
+"""Buttons on a task's page lead to this plugin's own routes, which ask Airflow who the user is."""
 
 from __future__ import annotations
 

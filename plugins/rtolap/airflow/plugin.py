@@ -30,7 +30,8 @@ _ANY_DAG = "~"  # Airflow's routes take it for all DAGs that the caller may see
 
 
 def one_dag(dag_id: str) -> None:
-    """Raises NotFound for a name that stands for several: the right to it would be the right to any."""
+    """Raise NotFound for a name that several DAGs share: the right to it would be the right to any of
+    them."""
     if dag_id == _ANY_DAG:
         raise NotFound("there is no such DAG", expected="the name of one DAG", found=dag_id)
 

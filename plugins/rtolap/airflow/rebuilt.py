@@ -16,7 +16,8 @@ FAILED_AFTER_S = 900.0
 
 
 class Rebuilt(NamedTuple):
-    """ready: names of those that are READY. failed: name → why it will not be. waiting: name → state."""
+    """The outcome of rebuilds. `ready` has the names of those that are READY, `failed` the reason of each
+    that will not be, `waiting` the state of each other one."""
 
     ready: tuple[str, ...]
     failed: Mapping[str, str]

@@ -19,8 +19,8 @@ from rtolap.protocols.watermark.messages import Explanation
 class Window(NamedTuple):
     """The windows of `application` that end at `end_ms`, whatever their length.
 
-    A segment of a cube with allowed lateness closes when the watermark is so much beyond its end, or when a
-    person has let its end go.
+    A segment of a cube with allowed lateness closes when the watermark is that far beyond its end, or when a
+    person has approved its end.
     """
 
     application: str
@@ -33,7 +33,7 @@ class Window(NamedTuple):
 
     @property
     def run_id(self) -> str:
-        """The id of the DAG run for this window, so that a person is asked about a window only once."""
+        """The id of the DAG run for this window, so that a person gets one question about a window."""
         return f"{self.application}__{iso(self.end_ms)}"
 
     def conf(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def named_window(
     segment: str | None,
     lateness_ms: int | str = 0,
 ) -> Window:
-    """Raises DefinitionError, NotFound."""
+    """Return the window that the arguments name. Raises DefinitionError, NotFound."""
     if application is not None and window_end is not None and cube is None and segment is None:
         return Window(application, instant_ms(window_end), int(lateness_ms))
     if cube is None or segment is None or application is not None or window_end is not None:

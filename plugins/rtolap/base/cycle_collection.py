@@ -36,8 +36,8 @@ _GLIBC = _LIBRARY if hasattr(_LIBRARY, "malloc_trim") else None  # others know n
 def keep_blocks(bytes_max: int = BLOCK_BYTES_MAX) -> None:
     """Have the process keep blocks of up to `bytes_max` that it has freed, and give back larger ones.
 
-    Without it the C library raises that bound to 32 MiB as such blocks are freed. What grows then leaves
-    holes behind that nobody gives back.
+    Without it the C library raises that bound to 32 MiB as such blocks are freed. Memory that grows then
+    leaves holes behind that nobody gives back.
     """
     if _GLIBC is not None:
         _GLIBC.mallopt(_MMAP_THRESHOLD, bytes_max)

@@ -1,4 +1,4 @@
-"""The one error tree. Classes part only where a caller acts differently.
+"""The one error tree. Two classes exist only where a caller acts differently.
 
 RtolapError
 ├── DefinitionError        a table, cube or setting is wrong: mend the file
@@ -285,7 +285,7 @@ class Forged(Corrupted):
     """A record that the cluster's token has not signed.
 
     Attributes:
-        version: of the node that holds the record, for whoever writes it anew.
+        version: of the node that holds the record, for the process that writes it anew.
     """
 
     code = "forged"
@@ -382,6 +382,6 @@ def _tree(root: type[RtolapError]) -> dict[str, type[RtolapError]]:
 def from_dict(payload: dict[str, Any]) -> RtolapError:
     """Rebuild an error that crossed a wire; unknown codes become a plain RtolapError."""
     kind = _tree(RtolapError).get(str(payload.get("code")), RtolapError)
-    error = kind.__new__(kind)  # one that takes more than a message is told by its message alone
+    error = kind.__new__(kind)  # an error that takes more than a message is built from its message alone
     RtolapError.__init__(error, str(payload.get("message", "no message")))
     return error

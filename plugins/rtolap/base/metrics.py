@@ -80,7 +80,7 @@ class Metrics:
         return GaugeMetricFamily(self.name(what), purpose, labels=labels)
 
     def sampled(self, sample: Sample) -> None:
-        """`sample` is called at every scrape, from any thread: cheap, and it may not wait for peers."""
+        """Call `sample` at every scrape, from any thread. It has to be cheap and must not wait for peers."""
         self._registry.register(_Sampled(sample))
 
     def render(self, accept: str = "") -> tuple[bytes, str]:

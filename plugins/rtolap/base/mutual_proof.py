@@ -1,4 +1,5 @@
-"""Mutual proof: both ends of a connection show that they know the cluster's secret, and neither sends it.
+"""Mutual proof, by which both ends of a connection show that they know the cluster's secret, and neither
+sends it.
 
     client → server   Rtolap-Hello <client nonce>.<address that the client has called>
     server → client   <server nonce>.<tag over both nonces and the address>

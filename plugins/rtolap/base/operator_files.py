@@ -1,7 +1,6 @@
-"""Files by which the operator of a host says whom services reach, and with what secrets.
-
-What may be written by others could have a password sent elsewhere, and what may be read by others is no
-secret: both are refused by name, with the command that mends it.
+"""Files in which the operator of a host declares the servers that services reach, and their secrets. A file
+that others may write could send a password elsewhere, and a file that others may read is no secret. Both are
+refused by name, with the command that mends it.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def read_secret(path: Path, what: str) -> str:
 
 
 def check_private(path: Path, what: str) -> None:
-    """Raises DefinitionError where others than its owner may read it, or it is not there."""
+    """Raise DefinitionError where anybody but the owner may read the file, or where it does not exist."""
     try:
         mode = path.stat().st_mode
     except OSError as error:

@@ -6,9 +6,10 @@ import psutil
 
 
 def lives(process: psutil.Process) -> bool:
-    """A zombie does not, unless threads of it still end: it holds its files and sockets as long as they do.
+    """Return whether the process is alive. A zombie is not, unless threads of it are still ending: it holds
+    its files and sockets until they have ended.
 
-    Whoever inherited a zombie may never collect it, so that its pid alone says nothing.
+    The process that inherited a zombie may never collect it, so its pid alone says nothing.
     """
     try:
         return process.is_running() and (

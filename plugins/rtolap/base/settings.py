@@ -1,4 +1,5 @@
-"""Settings: frozen, read once at an entry point from `RTOLAP_*` variables, then passed down."""
+"""Settings, which are frozen: an entry point reads them once from `RTOLAP_*` variables and passes them
+down."""
 
 from __future__ import annotations
 
@@ -24,29 +25,30 @@ class Settings(BaseSettings):
         default="127.0.0.1:2181", description="servers of ZooKeeper, comma-separated, as host:port"
     )
     zookeeper_root: str = Field(
-        default="/rtolap", description="node below which everything of the cluster stands"
+        default="/rtolap", description="node below which the cluster stores its records"
     )
     zookeeper_password_file: Path | None = Field(
         default=None,
-        description="password that the cluster's nodes are closed with; None: one derived from the token",
+        description="password that protects the cluster's nodes; None: one derived from the token",
     )
     session_timeout_s: float = Field(
-        default=6.0, description="a process that ZooKeeper has not heard of for so long counts as gone"
+        default=6.0, description="seconds after which a process that is silent at ZooKeeper counts as gone"
     )
     kafka: str = Field(default="127.0.0.1:9092", description="bootstrap servers of the cluster `default`")
     kafka_clusters: Path | None = Field(
         default=None, description="YAML file of Kafka clusters by name, with the settings of their clients"
     )
     fleet_sources: Path | None = Field(
-        default=None, description="YAML file of what monitoring of the Kafka brokers reads"
+        default=None, description="YAML file of the sources that monitoring of the Kafka brokers reads"
     )
     catch_up_behind_records: int = Field(
         default=100_000,
         ge=0,
-        description="a partition further behind than this is read apart from the others; 0: none ever is",
+        description="records behind the end from which a partition is read apart from the others; 0: never",
     )
     hbase: str = Field(
-        default="127.0.0.1:2181/hbase", description="ZooKeeper of the HBase that is followed, and its node"
+        default="127.0.0.1:2181/hbase",
+        description="ZooKeeper of the HBase that subscriptions follow, and its node",
     )
     object_store: str = Field(
         default="file:///var/lib/rtolap/store", description="file://, s3:// or hdfs://, no secrets"
@@ -54,17 +56,17 @@ class Settings(BaseSettings):
     history_cache_dir: Path | None = Field(
         default=None, description="local folder of one query service for copies of history; None: no copies"
     )
-    history_cache_bytes_max: int = Field(default=50 << 30, ge=1, description="of all copies together")
+    history_cache_bytes_max: int = Field(default=50 << 30, ge=1, description="bytes of all copies together")
     history_cache_copy_bytes_per_s: int = Field(
-        default=50 << 20, ge=1, description="what copying takes of the object store and of the disk"
+        default=50 << 20, ge=1, description="bytes a second that copying reads and writes"
     )
     data_dir: Path = Field(
-        default=Path("/var/lib/rtolap"), description="folder of what services keep on their host"
+        default=Path("/var/lib/rtolap"), description="folder of the files that services keep on their host"
     )
     host: str = Field(default="127.0.0.1", description="address to bind to and to announce")
     announced_host: str = Field(
         default="",
-        description="where coordinators and front ends say they are reached; empty: host",
+        description="address that coordinators and front ends announce; empty: host",
     )
     coordinator_port: int = Field(default=7070, description="HTTP port of the coordinator")
     coordinators: str = Field(
@@ -79,23 +81,25 @@ class Settings(BaseSettings):
     )
     query_tls_key: Path | None = Field(default=None, description="PEM of the key of query_tls_certificate")
     query_statement_s_max: float = Field(
-        default=3600.0, gt=0, description="a statement runs at most so long, whatever its client sets"
+        default=3600.0, gt=0, description="seconds that a statement runs at most, whatever its client sets"
     )
     query_spill_folder: Path | None = Field(
-        default=None, description="where statements spill what exceeds their memory; None: spill in data_dir"
+        default=None, description="folder to which statements spill; None: spill in data_dir"
     )
     query_spill_free_bytes_min: int = Field(
-        default=1 << 30, ge=0, description="of its disk; the statement that spilled most ends below it"
+        default=1 << 30, ge=0, description="bytes left free; below it the statement that spilled most ends"
     )
     query_require_tls: bool = Field(default=False, description="refuse MySQL clients without TLS")
-    query_ca: Path | None = Field(default=None, description="PEM whom SQL clients trust; None: the system's")
+    query_ca: Path | None = Field(
+        default=None, description="PEM of the authorities that SQL clients trust; None: the system's"
+    )
     agent_port: int = Field(default=7060, description="HTTP port of the agent of this host")
     agent_cpus: str = Field(
         default="",
-        description="processors of kinds of processes, as receiver=0-3,8; build=numa:1; others run anywhere",
+        description="processors by kind of process, as receiver=0-3,8; build=numa:1; others run anywhere",
     )
-    stream_load_port: int = Field(default=7030, description="where loads are asked for; it redirects them")
-    stream_load_body_port: int = Field(default=7040, description="where the bodies of loads go")
+    stream_load_port: int = Field(default=7030, description="port for requests of loads, which it redirects")
+    stream_load_body_port: int = Field(default=7040, description="port for the bodies of loads")
     stream_load_endpoints: str = Field(
         default="",
         description="base URLs of all front ends, comma-separated; empty: host and stream_load_port",
@@ -107,7 +111,8 @@ class Settings(BaseSettings):
         default=None, description="PEM of the key of stream_load_tls_certificate"
     )
     stream_load_ca: Path | None = Field(
-        default=None, description="PEM whom clients of front ends trust; None: the system's"
+        default=None,
+        description="PEM of the authorities that clients of front ends trust; None: the system's",
     )
     storage_port: int = Field(default=7050, description="Flight port of this host's storage node")
     ledger: str = Field(
@@ -123,35 +128,47 @@ class Settings(BaseSettings):
     users_file: Path = Field(
         default=Path("/etc/rtolap/users"), description="file of the users of SQL and of loads"
     )
-    http_head_timeout_s: float = Field(default=10.0, gt=0, description="of a request: its head comes in this")
-    http_write_timeout_s: float = Field(default=60.0, gt=0, description="who reads no answer is cut off")
+    http_head_timeout_s: float = Field(
+        default=10.0, gt=0, description="seconds in which the head of a request has to come"
+    )
+    http_write_timeout_s: float = Field(
+        default=60.0, gt=0, description="seconds after which a client that reads no answer is cut off"
+    )
     http_body_grace_s: float = Field(
-        default=120.0, gt=0, description="a body may stall so long before it needs 500 bytes a second"
+        default=120.0, gt=0, description="seconds that a body may stall before it needs 500 bytes a second"
     )
-    http_connections_max: int = Field(default=1000, ge=1, description="of one service, over all its ports")
+    http_connections_max: int = Field(
+        default=1000, ge=1, description="connections of one service, over all its ports"
+    )
     http_connections_per_address_max: int = Field(
-        default=500, ge=1, description="of one service, from one address"
+        default=500, ge=1, description="connections of one service, from one address"
     )
-    http_requests_max: int = Field(default=512, ge=1, description="at a time, of one service")
+    http_requests_max: int = Field(default=512, ge=1, description="requests at a time, of one service")
     http_requests_per_user_max: int = Field(
-        default=384, ge=1, description="at a time, of one user of a service"
+        default=384, ge=1, description="requests at a time, of one user of a service"
     )
     sep_frame_bytes_max: int = Field(
-        default=256 << 20, ge=1, description="one call of a region server to a consumer of HBase's changes"
+        default=256 << 20, ge=1, description="bytes of one call of a region server to a consumer"
     )
     sep_bytes_in_flight_max: int = Field(
-        default=512 << 20, ge=1, description="all calls of a consumer that are read or worked on"
+        default=512 << 20, ge=1, description="bytes of all calls that a consumer reads or works on"
     )
-    sep_connections_max: int = Field(default=1024, ge=1, description="of one consumer, over all its ports")
+    sep_connections_max: int = Field(
+        default=1024, ge=1, description="connections of one consumer, over all its ports"
+    )
     sep_connections_per_address_max: int = Field(
-        default=512, ge=1, description="of one consumer's connections, from one address"
+        default=512, ge=1, description="connections of one consumer, from one address"
     )
     sep_frame_grace_s: float = Field(
-        default=15.0, gt=0, description="then a call to a consumer has come at the speed below, on average"
+        default=15.0,
+        gt=0,
+        description="seconds after which a call has to come at the speed below, on average",
     )
-    sep_frame_bytes_per_s_min: int = Field(default=256 << 10, ge=1, description="of a call to a consumer")
+    sep_frame_bytes_per_s_min: int = Field(
+        default=256 << 10, ge=1, description="bytes a second of a call to a consumer"
+    )
     sep_contended_grace_s: float = Field(
-        default=2.0, gt=0, description="a call that stands still is dropped after this while others wait"
+        default=2.0, gt=0, description="seconds after which a stalled call is dropped while others wait"
     )
     sep_entries_max: int = Field(default=200_000, ge=1, description="WAL entries of one call to a consumer")
     sep_cells_max: int = Field(default=2_000_000, ge=1, description="cells of one call to a consumer")
@@ -160,24 +177,28 @@ class Settings(BaseSettings):
         description="a consumer refuses edits that HBase's logs cannot hold; false: it takes them unchecked",
     )
     sep_clock_ahead_max_s: float = Field(
-        default=3600.0, gt=0, description="edits whose write time is further ahead of a consumer are refused"
+        default=3600.0, gt=0, description="seconds; edits whose write time is further ahead are refused"
     )
     flight_head_timeout_s: float = Field(
-        default=10.0, gt=0, description="a call with the token comes in this"
+        default=10.0, gt=0, description="seconds in which a call with the token has to come"
     )
-    flight_write_timeout_s: float = Field(default=60.0, gt=0, description="who takes no answer is cut off")
-    flight_connections_max: int = Field(default=1000, ge=1, description="of one receiver or storage node")
+    flight_write_timeout_s: float = Field(
+        default=60.0, gt=0, description="seconds after which a client that takes no answer is cut off"
+    )
+    flight_connections_max: int = Field(
+        default=1000, ge=1, description="connections of one receiver or storage node"
+    )
     flight_connections_per_address_max: int = Field(
-        default=500, ge=1, description="of one receiver or storage node, from one address"
+        default=500, ge=1, description="connections of one receiver or node, from one address"
     )
     include_dir: Path = Field(default=Path("include"), description="folder of the definitions")
     host_list_folders: str = Field(
         default="",
-        description="folders of which applications may read host lists, comma-separated; empty: include_dir",
+        description="folders from which applications read host lists, comma-separated; empty: include_dir",
     )
     host_list_servers: str = Field(
         default="",
-        description="servers of which they may fetch some, comma-separated, as host or host:port",
+        description="servers from which they may fetch some, comma-separated, as host or host:port",
     )
     spark_jobs_dir: Path = Field(
         default_factory=lambda: shipped("spark_jobs"), description="folder of the jobs that builds submit"
@@ -190,7 +211,7 @@ class Settings(BaseSettings):
     )
     airflow_hosts: str = Field(
         default="",
-        description="names by which Airflow's pages may be asked for, comma-separated; empty: any",
+        description="names under which Airflow's pages answer, comma-separated; empty: any",
     )
     log_level: str = Field(default="INFO", description="of the services, as Python names it")
 

@@ -19,8 +19,9 @@ def stop_event() -> threading.Event:
 def wait_awake(event: threading.Event) -> None:
     """Wait until it is set.
 
-    The system may hand a signal to any thread, and Python runs its handler in the main thread once that wakes
-    up. One that waits without end does not: a busy process has been deaf to SIGTERM like that.
+    The system may hand a signal to any thread, and Python runs its handler in the main thread once that
+    wakes up. A thread that waits without end does not wake up: a busy process has ignored SIGTERM for that
+    reason.
     """
     while not event.wait(AWAKE_EVERY_S):
         pass

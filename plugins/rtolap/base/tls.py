@@ -10,8 +10,8 @@ from rtolap.base.errors import DefinitionError
 
 
 def trust(ca: Path | None) -> ssl.SSLContext:
-    """Return the context of a client: whom it trusts. `ca`: PEM of authorities; None: the system's, one
-    context for all clients of a process. Raises DefinitionError.
+    """Return the TLS context of a client, with the authorities that it trusts. `ca`: PEM of authorities;
+    None: the system's, one context for all clients of a process. Raises DefinitionError.
     """
     if ca is None:
         return _system_authorities()

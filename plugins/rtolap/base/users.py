@@ -56,7 +56,7 @@ class Users:
 
     @classmethod
     def load(cls, path: Path) -> Users:
-        """Raises DefinitionError naming the line, never its content."""
+        """Read the users from a file. Raises DefinitionError naming the line, never its content."""
         text = read_provided(path, "the users file", action="create it, or set RTOLAP_USERS_FILE")
         hashes: dict[str, bytes] = {}
         rights: dict[str, tuple[str, ...]] = {}
@@ -84,7 +84,7 @@ class Users:
         return cls(hashes, rights)
 
     def require(self, name: str, right: Right) -> None:
-        """Raises Forbidden."""
+        """Raise Forbidden unless the user has the right."""
         granted = self._rights.get(name, frozenset())
         if right not in granted and not (right == "load" and "define" in granted):
             raise Forbidden(
@@ -93,14 +93,15 @@ class Users:
             )
 
     def verify_password(self, name: str, password: str) -> None:
-        """Raises Unauthorized, with the same words for an unknown name and a wrong password."""
+        """Raise Unauthorized, with the same words for an unknown name and a wrong password."""
         stored = self._hashes.get(name, bytes(HASH_BYTES))
         given = bytes.fromhex(password_hash(password))
         if not hmac.compare_digest(stored, given) or name not in self._hashes:
             raise denied()
 
     def verify_scramble(self, name: str, scramble: bytes, nonce: bytes) -> None:
-        """caching_sha2_password: scramble = sha256(pw) XOR sha256(sha256(sha256(pw)) + nonce)."""
+        """Check the answer of caching_sha2_password: scramble = sha256(pw) XOR sha256(sha256(sha256(pw)) +
+        nonce)."""
         stored = self._hashes.get(name, bytes(HASH_BYTES))
         mask = hashlib.sha256(stored + nonce).digest()
         first = bytes(a ^ b for a, b in zip(scramble, mask, strict=False))
@@ -134,7 +135,8 @@ _NO_FAILURES = _Failures(0, -math.inf, -math.inf)
 
 
 class LoginDelays:
-    """Wrong passwords cost time: more with each, for one user from one address. Nobody else waits for them.
+    """Delays after wrong passwords, which grow with each one of a user from an address. Nobody else waits for
+    them.
 
     Thread-safe. All servers and connections of a process share one, so that tries beside each other wait for
     each other. After FREE_FAILURES the next try waits FIRST_DELAY_S, then twice as long each time, at most
@@ -154,7 +156,7 @@ class LoginDelays:
         return len(self._failures)
 
     def attempt(self, user: str, address: str, verify: Callable[[], None]) -> LoginAttempt:
-        """`verify` looks at the password, and raises Unauthorized."""
+        """Let `verify` check the password, which raises Unauthorized."""
         return LoginAttempt(self, _key(user, address), verify)
 
     def look(self, key: bytes, at_s: float | None, verify: Callable[[], None]) -> float | None:

@@ -1,4 +1,4 @@
-"""`rtolap agent`: the host's agent, and what it looks after."""
+"""`rtolap agent` runs the host's agent, and shows its processes."""
 
 from __future__ import annotations
 

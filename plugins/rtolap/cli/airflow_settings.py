@@ -81,7 +81,8 @@ def dags_folder() -> None:
 
 
 def read_settings(file: Path) -> AirflowSettings:
-    """Raises DefinitionError naming the file and the entry. Entries without a name are Astro's blank ones."""
+    """Read the file of Airflow's settings. Raises DefinitionError naming the file and the entry. Entries
+    without a name are Astro's blank ones."""
     try:
         content = yaml.safe_load(file.read_text())
     except (OSError, yaml.YAMLError) as error:
@@ -126,7 +127,8 @@ def _entries(
 
 
 def _check_type(place: str, field: str, value: object) -> None:
-    """An empty value is Astro's blank. Values stay out of the message: one may be a password."""
+    """Check the type of a field. An empty value is Astro's blank. The message leaves values out, since one
+    may be a password."""
     kind = int if field in _INTEGERS else str
     if value is None or (isinstance(value, kind) and not isinstance(value, bool)):
         return
@@ -149,7 +151,8 @@ def _connection(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def import_into(settings: AirflowSettings, run: Callable[[list[str]], None]) -> None:
-    """Three imports by `run`, each through a private file: secrets stay off the command line."""
+    """Import the settings by three calls of `run`, each through a private file: secrets stay off the command
+    line."""
     commands = {
         "connections": (["connections", "import", "--overwrite"], settings.connections),
         "pools": (["pools", "import"], settings.pools),

@@ -1,4 +1,4 @@
-"""`rtolap dead-letters`: records that could not be read, with where they came from and why."""
+"""`rtolap dead-letters` shows records that could not be read, with where they came from and why."""
 
 from __future__ import annotations
 

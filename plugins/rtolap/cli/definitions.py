@@ -173,7 +173,8 @@ def drop(
 
 
 def _find(client: CoordinatorClient, name: str) -> tuple[str, dict[str, Any]]:
-    """Cubes before lookups before tables, as SQL sees them; applications last."""
+    """Find the definition of a name: cubes before lookups before tables, as SQL sees them; applications
+    last."""
     for cube in client.cubes():
         if cube.name == name:
             return "cube", cube.definition

@@ -1,4 +1,4 @@
-"""`rtolap loader`: loaders of topics into tables.
+"""`rtolap loader` runs and shows loaders of topics into tables.
 
 Exit codes: 0 done; 1 an error, reported on stderr; `run` ends with those of
 `rtolap.protocols.loader.messages`; `status` and `lag` with 3 when a job has failed.
@@ -235,7 +235,7 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
     with job_access(Settings()) as access:
         status = access.status(access.jobs.get(job))
     if status.lag_records is None:
-        raise Unavailable(f"the topic {status.topic} does not tell where it ends")
+        raise Unavailable(f"the end of topic {status.topic} is not known")
     print_table(
         ("partition", "loaded", "log_end", "lag"),
         [
@@ -248,12 +248,12 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
 
 
 def _failures(status: LoaderStatus) -> Iterator[str]:
-    """Yield the troubles that a row of the table has no space for."""
+    """Yield the failures for which a row of the table has no space."""
     if status.reason:
         yield status.reason
     if status.state == LoadJobState.RUNNING and not status.alive:
         key = process_key(status.job)
-        yield f"no process of it answers; `rtolap agent list` and `rtolap agent log {key}` tell more"
+        yield f"no process of it answers; `rtolap agent list` and `rtolap agent log {key}` show more"
     if status.topic_id and status.log_topic_id not in ("", status.topic_id) and not status.stop_cause:
         yield (
             f"{StopCause.TOPIC_RECREATED}: topic {status.topic} was deleted and recreated, and nothing of"

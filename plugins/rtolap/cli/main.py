@@ -1,4 +1,4 @@
-"""`rtolap`: mounts the command modules.
+"""`rtolap` mounts the command modules.
 
 The one place where modules are imported by name: each is loaded when its command is used, so that
 `rtolap --help` and completion do not pay for Kafka, pyarrow and FastAPI. A name that does not load fails

@@ -53,9 +53,9 @@ def _encodable(value: object) -> object:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None, as_json: bool = False
 ) -> None:
-    """A table on a terminal, with quantities as people read them; into a pipe one line a row, tabs between
-    its values and names in the first line; with `as_json` a list of objects with the columns' names as
-    keys."""
+    """Print a table. On a terminal, quantities are written as people read them. Into a pipe, each row is a
+    line with tabs between its values, after a line of names. With `as_json`, it is a list of objects with
+    the columns' names as keys."""
     materialized = [tuple(row) for row in rows]
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in materialized])

@@ -73,7 +73,7 @@ def produce(
 
 
 def find_topic(admin: TopicAdmin, topic: str) -> None:
-    """Raises NotFound that says how to create it."""
+    """Raise NotFound, which says how to create the topic, where it does not exist."""
     try:
         admin.partitions(topic)
     except NotFound as error:

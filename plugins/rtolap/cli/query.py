@@ -1,4 +1,4 @@
-"""`rtolap query`: the process behind both SQL endpoints, and its copies of history."""
+"""`rtolap query` runs the process behind both SQL endpoints, and shows its copies of history."""
 
 from __future__ import annotations
 

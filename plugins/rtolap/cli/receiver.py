@@ -1,4 +1,4 @@
-"""`rtolap receiver`: the process that consumes, answers and uploads."""
+"""`rtolap receiver` runs the process that consumes, answers and uploads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rtolap receivers`: receivers and replica sets."""
+"""`rtolap receivers` shows and arranges receivers and replica sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rtolap sql`: a thin client of the running query service; nothing of the service is loaded."""
+"""`rtolap sql` is a thin client of the running query service; it loads nothing of the service."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Script:
 
 
 def read_script(text: str) -> Script:
-    """Statements keep their comments; pieces of comments alone are none."""
+    """Read the statements of a script. Statements keep their comments; a comment alone is no statement."""
     try:
         tokens = RtolapSql().tokenize(text)
     except TokenError:

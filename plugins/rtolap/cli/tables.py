@@ -1,4 +1,4 @@
-"""`rtolap tables`: stored tables, by way of a front end."""
+"""`rtolap tables` shows and changes stored tables, by way of a front end."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def merge_groups(images: pa.Array | pa.ChunkedArray, groups: _Ids, size: int) ->
 
 
 def _pieces(images: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]]:
-    """Slices of PIECE_ROWS, and where they begin: their coupons are spread out one piece at a time."""
+    """Yield slices of PIECE_ROWS rows and where each begins: coupons are spread out a piece at a time."""
     at = 0
     for chunk in images.chunks if isinstance(images, pa.ChunkedArray) else [images]:
         for start in range(0, len(chunk), PIECE_ROWS):
@@ -81,7 +81,7 @@ def _pieces(images: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]
 
 
 def _unite(united: dict[int, U8], groups: _Ids, blocks: list[U8], lg_k: U8) -> None:
-    """Registers into those of their group, folded to the group's size."""
+    """Unite registers with those of their group, folded to the group's size."""
     for group, block in zip(groups.tolist(), blocks, strict=True):
         width = 1 << int(lg_k[group])
         # A register's number is the low bits of the key: a smaller sketch folds a larger one together.
@@ -94,7 +94,7 @@ def _unite(united: dict[int, U8], groups: _Ids, blocks: list[U8], lg_k: U8) -> N
 
 
 def _absorbed(packed: NDArray[np.uint64], lg_k: U8, united: dict[int, U8]) -> NDArray[np.uint64]:
-    """Puts coupons of groups that are registers for certain into `united`; gives the others back.
+    """Put the coupons of groups that certainly are registers into `united`, and return the other coupons.
 
     Sorting is for what may stay a list. A group whose coupons fill more registers than a list may hold has
     more distinct ones than that.
@@ -147,7 +147,7 @@ class _Sketches:
         return rows
 
     def packed_coupons(self) -> NDArray[np.uint64]:
-        """group << 32 | coupon, of lists and sets."""
+        """Return group << 32 | coupon for each coupon of lists and sets."""
         listed = np.flatnonzero(self._mode != _HLL)
         is_set = self._mode[listed] == _SET
         first = self._start[listed] + np.where(is_set, 12, 8)
@@ -187,7 +187,7 @@ class _Sketches:
 
 
 def _read(images: pa.Array, groups: _Ids) -> _Sketches:
-    """Registers of fewer bits, which are not written here, are converted to HLL_8."""
+    """Read the images. Registers of fewer bits, which are never written here, are converted to HLL_8."""
     sketches = _Sketches(images, groups)
     odd = set(sketches.rows_of_other_kinds().tolist())
     if not odd:

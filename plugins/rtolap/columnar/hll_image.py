@@ -85,7 +85,7 @@ def image_of_coupons(coupons: U32, lg_k: int) -> bytes:
 
 
 def image_of_distinct(distinct: U32, lg_k: int) -> bytes:
-    """`distinct` is sorted, without repetitions."""
+    """Return the image of distinct coupons. `distinct` is sorted, without repetitions."""
     if len(distinct) > coupon_mode_max(lg_k):
         return image_of_registers(registers_of(distinct, lg_k), lg_k)
     return _coupons_image(distinct, lg_k)
@@ -98,7 +98,8 @@ def registers_of(coupons: U32, lg_k: int) -> U8:
 
 
 def prune_coupons(coupons: U32, lg_k: int) -> U32:
-    """Coupons that decide the sketch: the highest of each register, once there are too many to list.
+    """Return the coupons that decide the sketch: the highest of each register, once there are too many to
+    list.
 
     Bounds a group's list at 2^lg_k entries without changing any image made of it, now or after merging.
     """
@@ -158,7 +159,8 @@ def _coupons_image(distinct: U32, lg_k: int) -> bytes:
 
 
 def image_of_registers(registers: U8, lg_k: int) -> bytes:
-    """kxq sums are exact: all terms are whole multiples of 2^-31 and 2^-63 and few enough for 53 bits."""
+    """Return the image of registers. The kxq sums are exact: all terms are whole multiples of 2^-31 and 2^-63
+    and few enough for 53 bits."""
     counts = np.bincount(registers, minlength=64)
     weights = np.ldexp(counts.astype(np.float64), -np.arange(len(counts)))
     kxq0, kxq1 = float(weights[:32].sum()), float(weights[32:].sum())

@@ -84,7 +84,8 @@ def _numeric(value: Decimal, quantum: Decimal, lowest: Decimal, highest: Decimal
 
 
 def _double(value: Scalar) -> Place:
-    """A written number means its nearest double, as it would in the column; whole numbers stay exact."""
+    """Return the nearest double of a written number, which the column would hold; whole numbers stay
+    exact."""
     exact = _decimal(value)
     nearest = float(exact)
     if math.isinf(nearest) and not exact.is_infinite():

@@ -62,7 +62,8 @@ def sum_values(column: pa.Array, ids: Ids, groups: int, target: pa.DataType) -> 
 
 
 def extreme(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
-    """`op` is "min" or "max"; strings by their bytes, nulls ignored, null for a group without a value."""
+    """Return the least or greatest value of each group (`op` is "min" or "max"). Strings compare by their
+    bytes, nulls are ignored, and a group without a value gives null."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -146,7 +147,8 @@ def _valid(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def _words(column: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
-    """Non-null whole numbers or decimals as 128-bit two's complement: low words, and high words if needed."""
+    """Return non-null whole numbers or decimals as 128-bit two's complement: the low words, and the high
+    words if they are needed."""
     if not pa.types.is_decimal(column.type):
         return column.cast(pa.int64()).to_numpy().view(np.uint64), None
     words = whole_words(column).view(np.uint64)

@@ -97,7 +97,7 @@ def _unions(images: pa.Array, rows: Ids, owners: Ids, singles: _Singles) -> list
 
 
 def bitmap_of_image(image: bytes) -> BitMap64:
-    """Raises Corrupted."""
+    """Return the bitmap of an image. Raises Corrupted."""
     try:
         return BitMap64.deserialize(image)
     except (ValueError, RuntimeError, IndexError) as error:
@@ -105,7 +105,7 @@ def bitmap_of_image(image: bytes) -> BitMap64:
 
 
 def image_of_bitmap(bitmap: BitMap64) -> bytes:
-    """Equal sets give equal bytes: a set of one value never becomes a run."""
+    """Return the image of a bitmap. Equal sets give equal bytes: a set of one value never becomes a run."""
     if len(bitmap) > 1:
         bitmap.run_optimize()
     return bytes(bitmap.serialize())

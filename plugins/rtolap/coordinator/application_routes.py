@@ -1,4 +1,4 @@
-"""The routes below `/api/v1/applications`. Messages: `protocols.watermark.messages`."""
+"""The routes below `/api/v1/applications`, whose messages are in `protocols.watermark.messages`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wiring: everything a coordinator is made of, given its stores and its clock."""
+"""The wiring of a coordinator, which makes all its parts from its stores and its clock."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Coordinator:
         return as_message(wire.CompletenessInfo, known)
 
     def require_leader(self) -> None:
-        """Raises NotLeader, with the leader's address where there is one."""
+        """Raise NotLeader, with the leader's address where there is one."""
         if self.leadership.is_leader():
             return
         leader = self.leadership.leader_url()

@@ -55,7 +55,8 @@ def validate_plan(plan: Plan, partitions: Iterable[int], replica_sets: Mapping[s
 
 
 def assign_default(partitions: Sequence[int], tasks_max: int, replica_sets: Sequence[ReplicaSetLoad]) -> Plan:
-    """Kylin's DefaultAssigner: few consumers per cube, on the replica sets that hold the fewest cubes.
+    """Assign as Kylin's DefaultAssigner does: few consumers per cube, on the replica sets that hold the
+    fewest cubes.
 
     1. Sort the replica sets by the number of cubes they hold, stably.
     2. k = min(max(1, tasks_max), number of replica sets, number of partitions).
@@ -69,7 +70,8 @@ def assign_default(partitions: Sequence[int], tasks_max: int, replica_sets: Sequ
 def assign_round_robin(
     partitions: Sequence[int], tasks_max: int, replica_sets: Sequence[ReplicaSetLoad]
 ) -> Plan:
-    """Kylin's CubePartitionRoundRobinAssigner: level the number of partitions over all replica sets.
+    """Assign as Kylin's CubePartitionRoundRobinAssigner does: level the number of partitions over all replica
+    sets.
 
     1. Sort the replica sets by the number of partitions they hold, stably.
     2. avg = floor((held by all + new) / number of replica sets).

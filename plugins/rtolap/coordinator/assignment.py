@@ -22,7 +22,8 @@ class Topics(Protocol):
     """The part of `kafka.interfaces.TopicAdmin` that the coordinator needs."""
 
     def partitions(self, topic: str) -> list[int]:
-        """NotFound when there is no such topic, Unavailable when no broker answers."""
+        """Return the partitions of a topic. Raises NotFound for an unknown topic, and Unavailable when no
+        broker answers."""
         ...
 
     def topic_id(self, topic: str) -> str: ...
@@ -114,7 +115,7 @@ class Assignments:
         return retrying(attempt)
 
     def _grown(self, control: CubeControl, partitions: Sequence[int]) -> CubeControl:
-        """New partitions go to the replica set of the cube that has the fewest, one after the other."""
+        """Assign new partitions to the cube's replica set with the fewest, one after the other."""
         known = {p for assigned in control.assignment.values() for p in assigned}
         fresh = sorted(set(partitions) - known)
         if not fresh:
@@ -153,7 +154,7 @@ class Assignments:
         return self._metadata.update_control(cube, change)
 
     def _loads(self, cube: str) -> list[ReplicaSetLoad]:
-        """Replica sets that have receivers, by name, with what they hold of other cubes."""
+        """Return the replica sets that have receivers, by name, with their load of other cubes."""
         others = [self._metadata.control(name) for name in self._metadata.cubes() if name != cube]
         loads = []
         for name, replica_set in sorted(self._metadata.replica_sets().items()):

@@ -22,7 +22,8 @@ def expected_events(record: SegmentRecord) -> int:
 
 
 def lost_parts(store: ObjectStore, record: SegmentRecord) -> dict[str, str]:
-    """Staged parts that are not there, or not as they were written: path → what is wrong. Reads all."""
+    """Return the staged parts that are missing or changed since they were written: path → what is wrong. All
+    parts are read."""
     missing: dict[str, str] = {}
     for part in record.parts:
         try:

@@ -47,7 +47,7 @@ class Builds:
         self._building_max = building_max
 
     def queue(self) -> wire.Queue:
-        """REMOTE_PERSISTED segments of all cubes by start."""
+        """Return the REMOTE_PERSISTED segments of all cubes, by start."""
         entries: list[wire.QueueEntry] = []
         for cube in self._metadata.cubes():
             _, records = self._views.fresh(cube)

@@ -27,7 +27,7 @@ class Checks:
             return self._problems.get(cube)
 
     def run(self, cube: str) -> None:
-        """Look at one cube. What is wrong with it becomes its problem, never an exception."""
+        """Look at one cube. A fault becomes the cube's problem, never an exception."""
         try:
             problems = self._look(cube)
         except RtolapError as error:

@@ -32,10 +32,11 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def due_ends(policy: SegmentPolicy, standing: Standing, decided_ms: int | None) -> tuple[int, ...]:
-    """Ends of windows that may close now and were not decided before, the newest `WINDOWS_KEPT`, ascending.
+    """Return the ends of windows that may close now and were not decided before: the newest `WINDOWS_KEPT`,
+    ascending.
 
-    A window may close when the watermark is at its end plus the allowed lateness, or when a person has let
-    go an instant at or beyond its end.
+    A window may close when the watermark is at its end plus the allowed lateness, or when a person has
+    approved an instant at or beyond its end.
     """
     reached = [] if standing.watermark_ms is None else [standing.watermark_ms - policy.allowed_lateness_ms]
     if standing.approved_until_ms is not None:

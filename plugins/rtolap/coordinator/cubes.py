@@ -41,7 +41,8 @@ D = TypeVar("D", Table, Lookup, Cube)
 
 
 def _check_application(metadata: ClusterMetadata, schema: Schema) -> int:
-    """Raises DefinitionError; returns the base of the cube's generations (`records.CubeControl`).
+    """Check the cube's application, and return the base of the cube's generations (`records.CubeControl`).
+    Raises DefinitionError.
 
     One cube reports as a source: of two, each would be taken for the other's next reader, and windows would
     close by what the other has read.

@@ -119,9 +119,9 @@ class Heartbeats:
         return dict(sorted(watermarks.items()))
 
     def refused(self, cube: str) -> tuple[dict[str, int], dict[str, str]]:
-        """Reason → records that were refused, and what was wrong with one of them. At least so many: per
-        partition the count of the receiver that refused most, as each counts since it reads the partition.
-        """
+        """Return the number of refused records by reason, and an example of each reason. The number is a
+        lower bound: each receiver counts since it began to read a partition, and the highest count of a
+        partition is taken."""
         most: dict[int, dict[str, int]] = {}
         example: dict[str, str] = {}
         for _, _, report in self._reports(cube):

@@ -1,9 +1,9 @@
 """Events that neither receivers nor Kafka hold any more: which segments wait for them, and who accepts the
 loss.
 
-Receivers tell which offsets they have to read and cannot. Nothing of that is stored: it is over when a
-receiver that holds them is back. What a person accepts is stored with the cube: receivers pass over these
-offsets, what is left is uploaded and built, and the segments' records and manifests say what they lack.
+Receivers report which offsets they have to read and cannot. No report is stored: it ends when a receiver that
+holds them is back. What a person accepts is stored with the cube: receivers pass over these offsets, what is
+left is uploaded and built, and the segments' records and manifests say what they lack.
 
 Of a READY version that has lost its base cuboid, what Kafka no longer holds is looked up here: receivers,
 which read it again, lack nothing else for it. What is accepted of it counts for that segment only.

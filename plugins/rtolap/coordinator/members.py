@@ -54,7 +54,8 @@ class Members:
         return answer
 
     def metrics_targets(self) -> list[wire.MetricsTargets]:
-        """Running coordinators, and registered receivers, live or not: Prometheus shows which are down."""
+        """Return the running coordinators, and the registered receivers whether they live or not: Prometheus
+        shows which are down."""
         targets = [
             wire.MetricsTargets(targets=(urlsplit(url).netloc,), labels={"service": "coordinator"})
             for url in self._metadata.coordinators()
@@ -78,7 +79,7 @@ class Members:
         )
 
     def put_replica_set(self, name: str, receivers: Sequence[str]) -> wire.ReplicaSetInfo:
-        """Say which receivers form the set. One that still has partitions must keep a receiver."""
+        """Set the receivers that form the set. A set that still has partitions must keep a receiver."""
         members = tuple(sorted(set(receivers)))
         holding = [
             cube for cube in self._metadata.cubes() if self._metadata.control(cube).assignment.get(name)

@@ -116,7 +116,7 @@ class Purge:
         return Left(cube_id, tuple(paths))
 
     def delete_all(self, left: Left) -> None:
-        """Everything that a dropped cube left in the object store."""
+        """Delete everything that a dropped cube left in the object store."""
         self._store.claim()
         for path in left.folders:
             self._store.delete_tree(path)

@@ -34,7 +34,8 @@ class Reassignments:
         self._topics = topics
 
     def reassign(self, cube: str, request: wire.ReassignRequest) -> wire.Reassignment:
-        """Raises Refused naming what stands in the way; nothing is changed then, nor for a dry run."""
+        """Reassign a cube's partitions. Raises Refused naming what stands in the way; then, and for a dry
+        run, nothing changes."""
         control = self._metadata.control(cube)
         before = control.assignment
         if not before:
@@ -82,7 +83,7 @@ class Reassignments:
         )
 
     def _live(self) -> dict[str, tuple[str, ...]]:
-        """Replica set → those of its receivers that live."""
+        """Return the living receivers of each replica set."""
         live = set(self._metadata.live_receivers())
         return {
             name: tuple(receiver for receiver in record.receivers if receiver in live)

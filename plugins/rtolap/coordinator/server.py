@@ -112,7 +112,8 @@ def build_app(coordinator: Coordinator, token: str, limits: HttpLimits) -> FastA
 
 
 def _body_bytes_max(path: str) -> int | None:
-    """Reports are bounded, and counted where they are larger, by their route."""
+    """Return the bound of a request's body. Reports are bounded by their route, which counts those that are
+    larger."""
     return None if path.endswith("/reports") else _BODY_BYTES_MAX
 
 
@@ -186,4 +187,5 @@ def run(settings: Settings, topics: TopicsOf) -> None:
 
 
 def _served(number: int, frame: FrameType | None) -> None:
-    """uvicorn handles signals while it serves and raises them once more afterwards: by then we are ending."""
+    """Ignore a signal that has been handled. uvicorn handles signals while it serves and raises them once
+    more afterwards, when the process is already ending."""

@@ -17,7 +17,8 @@ class Views:
         self._views: dict[str, SegmentView] = {}
 
     def fresh(self, cube: str) -> tuple[CubeControl, dict[str, SegmentRecord]]:
-        """Control and records, not older than the call. NotFound if there is no such cube."""
+        """Return the control and the records, not older than the call. Raises NotFound if there is no such
+        cube."""
         return self.fresh_creation(cube)[1:]
 
     def fresh_creation(self, cube: str) -> tuple[str, CubeControl, dict[str, SegmentRecord]]:

@@ -38,13 +38,15 @@ def combined(observations: Sequence[Observation]) -> Observation | None:
 def low_watermark_ms(
     partitions: Iterable[int], observations: Mapping[int, Sequence[Observation]], previous_ms: int | None
 ) -> int | None:
-    """1. A partition that was not reported yet holds the watermark where it is.
+    """Return the low watermark of the partitions; None while nothing is known.
+
+    `previous_ms` is the watermark that was published last. The rule:
+
+    1. A partition that was not reported yet holds the watermark where it is.
     2. Of the others, idle ones are left out; the minimum of the rest counts. One of them that has seen no
        event yet holds the watermark too.
     3. If all are idle, the maximum counts, of those that have seen an event.
     4. It never goes backwards.
-
-    None while nothing is known. `previous_ms` is what was published last.
     """
     words = [combined(observations.get(partition, ())) for partition in partitions]
     if not words or any(word is None for word in words):

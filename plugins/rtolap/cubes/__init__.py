@@ -1,4 +1,4 @@
-"""Cubes: rolled-up event streams. Receivers hold what is recent, Spark builds what is complete.
+"""Cubes are rolled-up event streams. Receivers hold recent events, and Spark builds complete segments.
 
 `format` is what both sides read and write, `receiver` consumes and answers, `build` runs in a Spark driver.
 """

@@ -1,4 +1,4 @@
-"""The demonstration: a year of real flights replayed, asked all the time, and counted again by DuckDB.
+"""The demonstration replays a year of real flights, asks queries all the time, and has DuckDB count again.
 
 `flights` lays out the replay (deterministic: same seed, same bytes, same partitions and offsets); `produce`
 sends it; `recount` holds the queries, and answers the same out of the source rows, for exactly the prefix of

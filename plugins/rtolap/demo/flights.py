@@ -156,7 +156,7 @@ class Replay:
         return dict.fromkeys(range(self.plan.partitions), 0) | dict(rows)
 
     def days(self) -> int:
-        """Event days that the replay touches, in New York."""
+        """Return the number of event days that the replay touches, in New York."""
         return self._number("SELECT count(DISTINCT sched_dep::DATE) FROM replay WHERE accepted")
 
     def _number(self, sql: str) -> int:
@@ -177,12 +177,12 @@ def data_folder() -> Path:
 
 
 def _draw(key: str, seed: int, purpose: str, bound: int) -> str:
-    """SQL: a number below `bound`, a function of the key, the seed and the purpose alone."""
+    """Return SQL for a number below `bound` that depends on the key, the seed and the purpose alone."""
     return f"(('0x' || md5({key} || '/{purpose}/{seed:d}')[1:13])::UBIGINT % {bound:d})::BIGINT"
 
 
 def _malformed(plan: ReplayPlan, flights: int) -> pa.Table:
-    """Malformed records, evenly spread: `place` is the flight behind which one is sent."""
+    """Return malformed records, evenly spread. `place` is the flight after which one is sent."""
     numbers = range(plan.malformed)
     places = [(number + 1) * flights // (plan.malformed + 1) for number in numbers]
     values = [MALFORMED[number % len(MALFORMED)] for number in numbers]

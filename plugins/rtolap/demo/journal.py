@@ -18,7 +18,8 @@ Place = tuple[int, int]  # partition, offset
 
 
 class Refusals(msgspec.Struct, frozen=True):
-    """Refused records. `by_reason` counts each stored record once, however many receivers reported it."""
+    """Records that were refused. `by_reason` counts each stored record once, however many receivers reported
+    it."""
 
     sent: int
     by_reason: dict[str, int]
@@ -31,7 +32,8 @@ class Refusals(msgspec.Struct, frozen=True):
 
 
 def compare_refusals(malformed: Iterable[Place], letters: Iterable[DeadLetter]) -> Refusals:
-    """Malformed records of the replay beside what the dead-letter topic keeps: each one, and nothing else.
+    """Compare the malformed records of the replay with the dead-letter topic: it holds each of them and
+    nothing else.
 
     `malformed`: where in the topic they stand. Pure.
     """
@@ -75,7 +77,7 @@ class MomentShown(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[int, int] | None
 
 
-class Journal:
+class DemoJournal:
     """`asked` and `equal` count every answer; `shown` holds one a query and moment, and every wrong one."""
 
     def __init__(self) -> None:
@@ -105,7 +107,7 @@ class Journal:
         answer: Rows,
         recount: Rows,
     ) -> None:
-        """Positions that go backwards make an answer wrong, whatever it says."""
+        """Note an answer. Positions that go backwards make it wrong, whatever it says."""
         backwards = any(offset < self._positions.get(p, 0) for p, offset in positions.items())
         self._positions |= positions
         is_equal = answer == recount and not backwards
@@ -121,7 +123,7 @@ class Journal:
                 self.shown.append(Entry(query, moment, events, answer, recount, is_equal))
 
     def missing(self, queries: Iterable[str]) -> list[Moment]:
-        """Moments at which some query was never answered."""
+        """Return the moments at which some query was never answered."""
         names = list(queries)
         return [moment for moment in Moment if any((name, moment) not in self._seen for name in names)]
 
@@ -172,7 +174,7 @@ class DemoOutcome(msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[Entry, ...]
 
 
-def outcome(journal: Journal, required: frozenset[Moment]) -> DemoOutcome:
+def outcome(journal: DemoJournal, required: frozenset[Moment]) -> DemoOutcome:
     missing = tuple(journal.missing(query.name for query in QUERIES))
     refusals = journal.refusals
     all_stored = refusals is not None and refusals.all_kept

@@ -68,7 +68,8 @@ class Sender:
         return expected
 
     def _latest(self) -> dict[int, int]:
-        """Ends of the log. The partitions of a topic that was just created take a moment to get a leader."""
+        """Return the ends of the log. The partitions of a topic that was just created take a moment to get a
+        leader."""
         retrying = Retrying(
             retry=retry_if_exception_type((Refused, Unavailable)),
             stop=stop_after_delay(_LEADER_TIMEOUT_S),
@@ -86,7 +87,7 @@ class Sender:
 
 
 def file_batches(path: Path, partitions: list[int], limit: int | None = None) -> Iterator[ReplayBatch]:
-    """Lines of a file as records, spread over the partitions in turn; empty lines are left out."""
+    """Yield the lines of a file as records, spread over the partitions in turn; empty lines are left out."""
     values: list[bytes | None] = []
     total = 0
     with path.open("rb") as lines:

@@ -131,7 +131,7 @@ class Recount:
 
 
 def normal(rows: Sequence[Sequence[object]]) -> Rows:
-    """Cells that compare across engines and across JSON, without losing a digit.
+    """Return cells that compare across engines and across JSON, without losing a digit.
 
     Whole numbers are ints, whatever their type; decimals lose trailing zeros; instants are ISO text.
     """

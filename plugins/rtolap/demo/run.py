@@ -24,7 +24,7 @@ from rtolap.base.settings import Settings
 from rtolap.base.tls import trust
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import Replay, ReplayPlan
-from rtolap.demo.journal import Journal, compare_refusals
+from rtolap.demo.journal import DemoJournal, compare_refusals
 from rtolap.demo.moments import Moment, Situation, situation
 from rtolap.demo.produce import Sender
 from rtolap.demo.recount import QUERIES, Recount, Rows, normal
@@ -42,7 +42,7 @@ CUBE = "flights_cube"
 TOPIC = "flights"
 DAGS = ("rtolap_receivers", "rtolap_segment_build")
 _RECEIVERS_TIMEOUT_S = 180.0
-_ANSWER_TIMEOUT_S = 120.0  # nothing answered for so long is a failure
+_ANSWER_TIMEOUT_S = 120.0  # no answer for this time is a failure
 _CHECKPOINT_S = 5.0
 _ROUND_S = 0.4
 
@@ -73,7 +73,7 @@ class Demo:
         self._failure: RtolapError | None = None
         self._checkpoint_s = 0.0
 
-    def run(self, journal: Journal) -> None:
+    def run(self, journal: DemoJournal) -> None:
         screen = self._screen
         screen.step("laying out the replay")
         replay = Replay(self._plan.replay)
@@ -108,7 +108,7 @@ class Demo:
         self._admin.close()
 
     def _create_topics(self) -> None:
-        """The topic starts empty, or the recount would not know what is in it."""
+        """Create the topics. The event topic has to be empty, or the recount would not know what is in it."""
         if not self._admin.create_topic(TOPIC, self._plan.replay.partitions):
             stored_records = sum(self._admin.offsets(TOPIC, "latest").values())
             if stored_records:
@@ -135,7 +135,7 @@ class Demo:
         self._screen.progress.produced = records
 
     def _ask_until_settled(
-        self, journal: Journal, recount: Recount, sender: Sender, sending: threading.Thread
+        self, journal: DemoJournal, recount: Recount, sender: Sender, sending: threading.Thread
     ) -> None:
         deadline = time.monotonic() + self._plan.timeout_s
         while True:
@@ -160,7 +160,7 @@ class Demo:
                 )
             time.sleep(_ROUND_S)
 
-    def _show_fragments(self, journal: Journal) -> None:
+    def _show_fragments(self, journal: DemoJournal) -> None:
         """Request a checkpoint, as an operator may, once answers out of memory were seen: so few events would
         stay in memory until their segment closes."""
         due = time.monotonic() - self._checkpoint_s > _CHECKPOINT_S
@@ -174,7 +174,7 @@ class Demo:
                 receiver.action("checkpoint", {"cube": CUBE})
 
     def _answering(self) -> list[ReceiverClient]:
-        """Paused ones are among them: a warning is no silence."""
+        """Return the receivers that answer. Paused ones are among them: a warning is no silence."""
         return [
             self._receivers.at(f"{receiver.host}:{receiver.port}")
             for receiver in self._coordinator.receivers()
@@ -184,7 +184,7 @@ class Demo:
     def _caught_up(self, sender: Sender) -> bool:
         return self._screen.progress.queryable == sum(sender.sent.values())
 
-    def _ask_all(self, journal: Journal, recount: Recount, before: Situation, also: set[Moment]) -> None:
+    def _ask_all(self, journal: DemoJournal, recount: Recount, before: Situation, also: set[Moment]) -> None:
         """Ask every query once. A moment counts for an answer when it held before and after it."""
         for query in QUERIES:
             answer = self._answer(journal, query.sql)
@@ -202,10 +202,10 @@ class Demo:
             )
             before = after
 
-    def _answer(self, journal: Journal, sql: str) -> Answer:
+    def _answer(self, journal: DemoJournal, sql: str) -> DemoAnswer:
         return ask_again(journal, lambda: self._endpoint.ask(sql, CUBE))
 
-    def _look(self, journal: Journal) -> Situation:
+    def _look(self, journal: DemoJournal) -> Situation:
         stats = ask_again(journal, lambda: [receiver.stats() for receiver in self._answering()])
         shown = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
         journal.observe(shown.moments)
@@ -215,7 +215,7 @@ class Demo:
         return shown
 
 
-def ask_again(journal: Journal, question: Callable[[], T], within_s: float = _ANSWER_TIMEOUT_S) -> T:
+def ask_again(journal: DemoJournal, question: Callable[[], T], within_s: float = _ANSWER_TIMEOUT_S) -> T:
     """Return the answer, and repeat the question for `within_s`: a server of a busy machine may answer late.
 
     The journal counts the questions that got no answer, and the report names them.
@@ -236,7 +236,7 @@ def _wait_for(goal: str, timeout_s: float, holds: Callable[[], bool]) -> None:
     while not holds():
         if time.monotonic() > deadline:
             raise Unavailable(
-                f"waited {timeout_s:.0f} s for {goal}", action="`rtolap stack status` tells more"
+                f"waited {timeout_s:.0f} s for {goal}", action="`rtolap stack status` shows more"
             )
         time.sleep(_ROUND_S)
 
@@ -246,7 +246,7 @@ _ARROW = "application/vnd.apache.arrow.stream"
 _POSITIONS_KEY = b"rtolap.positions"
 
 
-class Answer(NamedTuple):
+class DemoAnswer(NamedTuple):
     """Rows, and the prefix that they hold. `positions`: partition → next offset."""
 
     rows: Rows
@@ -258,8 +258,8 @@ class SqlClient:
         headers = {"Authorization": f"Bearer {token}", "Accept": _ARROW}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S, verify=trust(None))
 
-    def ask(self, sql: str, cube: str) -> Answer:
-        """Raises the error that the query service names, or Unavailable."""
+    def ask(self, sql: str, cube: str) -> DemoAnswer:
+        """Ask the query service. Raises the error that it names, or Unavailable."""
         try:
             response = self._http.post("/api/v1/query", json={"sql": sql})
         except httpx.TransportError as error:
@@ -269,7 +269,7 @@ class SqlClient:
         table = pa.ipc.open_stream(response.content).read_all()
         stated = (table.schema.metadata or {})[_POSITIONS_KEY]
         positions = decode_json(stated, dict[str, dict[int, int]])
-        return Answer(normal([tuple(row.values()) for row in table.to_pylist()]), positions.get(cube, {}))
+        return DemoAnswer(normal([tuple(row.values()) for row in table.to_pylist()]), positions.get(cube, {}))
 
     def close(self) -> None:
         self._http.close()

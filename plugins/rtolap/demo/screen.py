@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rtolap.demo.journal import Entry, Journal
+from rtolap.demo.journal import DemoJournal, Entry
 from rtolap.demo.recount import Rows
 
 _CELL_CHARS = 46
@@ -36,7 +36,7 @@ class ReplayProgress:
 class Screen:
     """Live on a terminal; elsewhere a line now and then."""
 
-    def __init__(self, console: Console, journal: Journal) -> None:
+    def __init__(self, console: Console, journal: DemoJournal) -> None:
         self.progress = ReplayProgress()
         self._console = console
         self._journal = journal
@@ -58,7 +58,7 @@ class Screen:
             self._console.print(phase, highlight=False)
 
     def tick(self) -> None:
-        """Called in every round; prints a line now and then where nothing is live."""
+        """Update the screen in every round; print a line now and then where nothing is live."""
         if not self._console.is_terminal and time.monotonic() - self._printed_s > _LINE_S:
             self._printed_s = time.monotonic()
             self._console.print(
@@ -88,7 +88,8 @@ class Screen:
 
 
 def answers_table(shown: Sequence[Entry]) -> Table:
-    """Query × moment: the answer, the recount of the same prefix, and whether they are equal."""
+    """Return a table of queries and moments: the answer, the recount of the same prefix, and whether they are
+    equal."""
     table = Table(
         title="The same SQL at every moment, beside a recount of the source rows", title_justify="left"
     )

@@ -66,7 +66,7 @@ class EventTimeAxis:
     def line(
         self, instants_ms: Line, colour: str, *, width: float, style: str = "-", alpha: float = 1.0
     ) -> None:
-        """A watermark stands until the next is published, so it goes by steps."""
+        """Draw a line by steps, since a watermark stands until the next is published."""
         self._place.plot(
             self._at_ms / DAY_MS,
             self.value(instants_ms, self._at_ms),

@@ -47,7 +47,7 @@ def new_figure(width_inches: float, height_inches: float) -> Iterator[Figure]:
 
 
 def rendered(figure: Figure, form: Format, title: str) -> bytes:
-    """Within `new_figure`. Equal figures give equal bytes with the same matplotlib."""
+    """Render a figure within `new_figure`. Equal figures give equal bytes with the same matplotlib."""
     data = io.BytesIO()
     metadata: dict[str, Any] = {"Title": title}
     if form == "svg":

@@ -41,7 +41,8 @@ class StageLine:
 
 
 def draw_stages(lines: Sequence[StageLine], form: Format, *, threshold_ms: float | None = None) -> bytes:
-    """Raises DefinitionError without a line, for too many, and without matplotlib."""
+    """Draw the times of the stages. Raises DefinitionError without a line, for too many, and without
+    matplotlib."""
     if not lines:
         raise DefinitionError("no two looks have seen a broker", action="keep some by --record")
     if len(lines) > PANELS_MAX:

@@ -31,8 +31,8 @@ class DiskUse:
 
 
 def draw_fleet_utilisation(disks: DiskUse, *, title: str, limit: float, form: Format) -> bytes:
-    """limit: the share that a plan fills no disk beyond. Raises DefinitionError where no disk is known, and
-    without matplotlib."""
+    """Draw the use of each disk. `limit` is the share beyond which a plan fills no disk. Raises
+    DefinitionError where no disk is known, and without matplotlib."""
     known = ~np.isnan(disks.before)
     if not known.any():
         raise DefinitionError("no disk of this plan is of known size", action="take a snapshot that has them")

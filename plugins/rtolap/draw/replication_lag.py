@@ -32,7 +32,8 @@ class LagLine:
 
 
 def draw_replication_lag(lines: Sequence[LagLine], form: Format) -> bytes:
-    """Raises DefinitionError without a line, for too many, and without matplotlib."""
+    """Draw the replication lag. Raises DefinitionError without a line, for too many, and without
+    matplotlib."""
     if not lines:
         raise DefinitionError("no look has seen a peer", action="keep some by `rtolap sep status --record`")
     if len(lines) > PANELS_MAX:

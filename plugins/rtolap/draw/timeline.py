@@ -171,7 +171,9 @@ def _trace(
         last = behind_ms.size - 1 - int(np.argmax(behind_ms[::-1]))
         worst, behind_max_ms = int(seen[last]), int(behind_ms[last])
     spell = _spell(at[holds], worst)
-    lag_ms = at_ms - np.where(np.isnan(mark_ms), at_ms[0], mark_ms)  # unknown: so long it was waited for
+    lag_ms = at_ms - np.where(
+        np.isnan(mark_ms), at_ms[0], mark_ms
+    )  # unknown: the whole time counts as a wait
     return Trace(
         name=name,
         at=at,

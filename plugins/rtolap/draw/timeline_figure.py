@@ -30,7 +30,8 @@ _MARK, _GLOBAL, _HOST, _UNIT = "#0072b2", "#000000", "#d55e00", "#009e73"
 
 
 def draw_timeline(timeline: Timeline, form: Format, *, lag: bool = False) -> bytes:
-    """Raises DefinitionError where nothing is remembered yet, for too many levels, and without matplotlib."""
+    """Draw the timeline of an application. Raises DefinitionError where nothing is remembered yet, for too
+    many levels, and without matplotlib."""
     if not timeline.at_ms.size:
         raise DefinitionError(
             f"nothing is remembered of {timeline.application} in that time",

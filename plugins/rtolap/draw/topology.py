@@ -29,7 +29,7 @@ class Topology:
     edges: tuple[tuple[str, str], ...]
 
     def columns(self) -> list[list[Node]]:
-        """Nodes by the longest way from a source; nodes are given after all their upstreams."""
+        """Return the nodes by their longest way from a source. Nodes are given after all their upstreams."""
         depth: dict[str, int] = {}
         for node in self.nodes:
             above = [depth[start] for start, end in self.edges if end == node.name]

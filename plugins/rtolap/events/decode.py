@@ -94,8 +94,8 @@ class _ColumnMaker:
         return columns, keep
 
     def _parsed(self, leaf: Leaf, raw: pa.Array) -> pa.Array:
-        """Dates and timestamps from their strings, null where they are none; decimals rounded, null where
-        they then have too many digits; everything else as it is."""
+        """Parse strings as dates and timestamps, null where they are none. Round decimals, null where they
+        then have too many digits. Leave everything else as it is."""
         wanted = self._types[leaf.name]
         if raw.type == wanted:
             return raw
@@ -132,7 +132,7 @@ class _ColumnMaker:
 
 
 def _rounded(raw: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Decimals with one more digit behind the point → `wanted`, halves away from zero."""
+    """Round decimals with one more digit behind the point to `wanted`, halves away from zero."""
     wide = pa.decimal256(_WIDE_PRECISION, raw.type.scale)
     nearest = pc.round(raw.cast(wide), ndigits=wanted.scale, round_mode="half_towards_infinity")
     bound = pa.scalar(Decimal(10) ** (wanted.precision - wanted.scale), wide)
@@ -183,7 +183,7 @@ class EventDecoder:
         create_ms: NDArray[np.int64] | None = None,
         statements: Sequence[bytes | None] | None = None,
     ) -> Decoded:
-        """`values[i]` was read from `partitions[i]` at `offsets[i]`.
+        """Decode records. `values[i]` was read from `partitions[i]` at `offsets[i]`.
 
         An event time is in the future when it is beyond the record's own timestamp `create_ms[i]` by more
         than the table allows: replays and replicas judge alike. `now_ms` stands in where there is none

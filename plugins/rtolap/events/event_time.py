@@ -1,4 +1,4 @@
-"""Event times, vectorised: a column as read from JSON → microseconds since the epoch.
+"""Event times, vectorised: a column as read from JSON becomes microseconds since the epoch.
 
 | format | written as |
 |---|---|
@@ -130,7 +130,8 @@ def _iso_zoned(raw: pa.Array) -> pa.Array:
 
 
 def lenient(cast: Callable[[pa.Array], pa.Array], values: pa.Array) -> pa.Array:
-    """`cast`, with null where a value alone would fail. Halves around the failing ones."""
+    """Apply `cast`, with null where a value fails by itself. Batches that fail are halved until the value is
+    found."""
     try:
         return cast(values)
     except pa.ArrowInvalid:

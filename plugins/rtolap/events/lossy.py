@@ -106,7 +106,7 @@ class LossScreen:
 
 
 def _suffix(key: str) -> tuple[np.uint64, np.uint64]:
-    """Last 8 bytes of `"key"` as a little-endian word, and which of them count."""
+    """Return the last 8 bytes of `"key"` as a little-endian word, and the mask of those that count."""
     raw = f'"{key}"'.encode()[-8:]
     value = int.from_bytes(raw.rjust(8, b"\0"), "little")
     mask = int.from_bytes((b"\xff" * len(raw)).rjust(8, b"\0"), "little")

@@ -34,7 +34,7 @@ class Rejects:
 
 
 def rejects_of(problems: Mapping[int, Problem]) -> Rejects:
-    """`problems` by position in the input."""
+    """Return the rejects. `problems` go by position in the input."""
     order = sorted(problems)
     return Rejects(
         np.array(order, np.int64),

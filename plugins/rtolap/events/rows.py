@@ -180,7 +180,7 @@ _INT = {32: Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)], 64: int}
 
 
 def known_names(known: frozenset[str] | None) -> type[msgspec.Struct]:
-    """Strict JSON objects only, with names of `known` (None: any)."""
+    """Return a type that decodes strict JSON objects only, with names of `known` (None: any)."""
     fields = [
         (f"f{place}", msgspec.Raw, msgspec.field(name=name, default=msgspec.Raw()))
         for place, name in enumerate(sorted(known or ()))

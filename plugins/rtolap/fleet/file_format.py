@@ -39,14 +39,14 @@ class FileFormat:
     noun: str
 
     def write(self, path: Path, data: bytes) -> None:
-        """Raises RtolapError where no file can be written."""
+        """Write the file. Raises RtolapError where no file can be written."""
         try:
             write_atomic(path, data)
         except OSError as error:
             raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
 
     def read(self, path: Path) -> bytes:
-        """Raises NotFound, and RtolapError where it cannot be read."""
+        """Read the file. Raises NotFound, and RtolapError where it cannot be read."""
         try:
             return path.read_bytes()
         except FileNotFoundError as error:

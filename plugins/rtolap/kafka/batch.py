@@ -1,6 +1,6 @@
-"""librdkafka's messages → a `Batch`: columns, without a Python loop over records.
+"""librdkafka's messages become a `Batch` of columns, without a Python loop over records.
 
-Except for headers, of which the client gives out a list a record: they are read only if requested.
+Headers are the exception: the client returns a list for each record, so they are read only if requested.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _epochs(
 
 
 def _statement(headers: dict[str, _Header] | list[tuple[str, _Header]] | None) -> bytes | None:
-    """The last of the name counts, as a producer appends it."""
+    """Return the statement in the headers. The last of the name counts, since a producer appends it."""
     if not headers:
         return None
     pairs = headers if isinstance(headers, list) else list(headers.items())

@@ -218,7 +218,8 @@ class CatchUpConsumer:
         return (self._live,) if self._behind is None else (self._live, self._behind)
 
     def _raise_pending(self) -> None:
-        """An offset that is gone stays gone until `assign`; anything else may pass."""
+        """Raise a pending error. An offset that is gone stays gone until `assign`; any other error may
+        pass."""
         error = self._pending
         if error is not None:
             if not isinstance(error, OffsetsGone):
@@ -226,7 +227,8 @@ class CatchUpConsumer:
             raise error
 
     def _with_backlog(self, live: Batch, records_max: int, bytes_max: int) -> Batch:
-        """Live records are out already: where there are some, the backlog's error waits for the next poll."""
+        """Return live records with the backlog's. Live records are already taken: where there are some, the
+        backlog's error waits for the next poll."""
         assert self._behind is not None
         if records_max < 1:
             return live

@@ -95,7 +95,8 @@ class KafkaCluster:
 
     @classmethod
     def of(cls, cluster: KafkaCluster | str) -> KafkaCluster:
-        """Bootstrap servers alone stand for a cluster without any further setting."""
+        """Return the cluster of these settings. Bootstrap servers alone stand for a cluster without any other
+        setting."""
         if isinstance(cluster, KafkaCluster):
             return cluster
         return cls(DEFAULT_KAFKA_CLUSTER, {SERVERS: cluster})
@@ -174,7 +175,7 @@ class KafkaClusters:
         return cls(clusters)
 
     def get(self, name: str) -> KafkaCluster:
-        """Raises DefinitionError where this host has no cluster of that name."""
+        """Return the cluster of a name. Raises DefinitionError where this host has none."""
         try:
             return self.clusters[name]
         except KeyError:
@@ -187,7 +188,8 @@ class KafkaClusters:
 
 
 def cluster_of(name: str, settings: Mapping[str, str]) -> KafkaCluster:
-    """Raises DefinitionError for settings that are not the caller's to set, and where servers are missing."""
+    """Return the cluster that settings describe. Raises DefinitionError for settings that the caller must not
+    set, and where servers are missing."""
     for key in settings:
         reason = OWNED.get(key, LOADS_CODE if key.endswith("_cb") else None)
         if reason is not None:

@@ -16,9 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class KafkaConnections:
-    """Thread-safe. Each is opened when it is first used; `close` closes them all.
+    """The connections to clusters. They are thread-safe. Each one is opened when it is first used, and
+    `close` closes them all.
 
-    `statistics`: of the service's consumers, which are opened elsewhere and told of it.
+    `statistics`: of the service's consumers, which are opened elsewhere and report to it.
     """
 
     def __init__(self, clusters: KafkaClusters, client_id: str) -> None:
@@ -30,8 +31,8 @@ class KafkaConnections:
         self._lock = Lock()
 
     def producer(self, cluster: str) -> KafkaProducer:
-        """Raises DefinitionError where this host does not know the cluster, or cannot reach it as it is set;
-        the others do too."""
+        """Return a producer. This and the other methods raise DefinitionError where this host does not know
+        the cluster, or cannot reach it with its settings."""
         with self._lock:
             if cluster not in self._producers:
                 self._producers[cluster] = KafkaProducer(
@@ -46,7 +47,8 @@ class KafkaConnections:
             return self._admins[cluster]
 
     def check_rights(self, cluster: str, needs: Iterable[Need]) -> bool:
-        """Raises Forbidden, Unauthorized and DefinitionError: then a start would be in vain.
+        """Check the rights. Raises Forbidden, Unauthorized and DefinitionError: a start would then be in
+        vain.
 
         False where no broker answers: services start without Kafka, and wait for it, as they do for a topic
         that is missing.

@@ -27,7 +27,7 @@ _MISSES_MAX = 2  # a broker that has just started may not know all topics yet
 
 
 class KafkaConsumer:
-    """StreamConsumer on a real cluster. Joins no group: assignment is ours, and so are the positions.
+    """The StreamConsumer of a real cluster. It joins no group: assignment is ours, and so are the positions.
 
     `cluster` of this and the other clients: one with settings, or bootstrap servers that need none.
     """
@@ -163,7 +163,8 @@ class KafkaConsumer:
             left, size = left - len(group), size + value_bytes(group)
 
     def _raise_pending(self) -> None:
-        """An offset that is gone stays gone until `assign`; anything else may pass."""
+        """Raise a pending error. An offset that is gone stays gone until `assign`; any other error may
+        pass."""
         error = self._pending
         if error is not None:
             if not isinstance(error, OffsetsGone):
@@ -171,7 +172,7 @@ class KafkaConsumer:
             raise error
 
     def _check_topic(self) -> None:
-        """A quiet topic may be a deleted one, which librdkafka does not report: look now and then."""
+        """Look now and then whether a quiet topic was deleted, which librdkafka does not report."""
         now_s = time.monotonic()
         if not self._positions or now_s < self._next_check_s:
             return
@@ -239,7 +240,8 @@ class KafkaConsumer:
         return [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
 
     def _on_error(self, error: KafkaError) -> None:
-        """Connections come and go, librdkafka retries for ever; people get to see it."""
+        """Log an error of a connection. Connections come and go, and librdkafka retries for ever; people see
+        the log."""
         with self._trouble_lock:
             self._broker_error = error.str()
 

@@ -1,4 +1,5 @@
-"""Reading a dead-letter topic: refused records with where they came from and why. For people, not speed."""
+"""Reading a dead-letter topic, which has refused records with where they came from and why. It is for people,
+and not fast."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadL
 
 
 def _is_further_part(message: Message) -> bool:
-    """A letter that is larger than a record may be is several; the first one says all that is shown."""
+    """Return whether a message is a further part of a letter. A letter above the largest record size is
+    several records, and the first one holds everything that is shown."""
     part = _text(dict(message.headers() or ()).get("part")) or "1/1"
     return not part.startswith("1/")
 

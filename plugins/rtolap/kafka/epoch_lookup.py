@@ -137,5 +137,5 @@ class EpochLookup:
 
     def _unavailable(self, found: str) -> Unavailable:
         return Unavailable(
-            f"Kafka could not tell the leader epochs of topic {self._topic}", found=found, action="retry"
+            f"Kafka did not report the leader epochs of topic {self._topic}", found=found, action="retry"
         )

@@ -55,9 +55,9 @@ _PASSING = (
 def translated(
     verb: str, topic: str, error: KafkaException | KafkaError, cluster: KafkaCluster
 ) -> RtolapError:
-    """NotFound: no such topic; Forbidden: the principal may not; Unauthorized: it is not who it says it is;
-    Unavailable: worth a retry; Refused: it will not be taken as it is; TooLarge: a record is
-    larger than its topic takes."""
+    """Translate an error of Kafka. NotFound: no such topic; Forbidden: the principal may not; Unauthorized:
+    it is not who it says it is; Unavailable: worth a retry; Refused: it will not be taken as it is;
+    TooLarge: a record is larger than its topic takes."""
     reason = error.args[0] if isinstance(error, KafkaException) else error
     if reason.code() in GONE_TOPIC:
         return NotFound(f"cannot {verb} {topic}: there is no such topic")
@@ -102,8 +102,8 @@ def plain(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def close_client(name: str, *calls: Callable[[], Any]) -> None:
-    """Make the calls that end a client. What one of them raises is logged: nothing is left to be done about
-    it, and what the caller closes next is not to be kept from that.
+    """Make the calls that end a client. Errors are logged: nothing can be done about them, and the caller has
+    more to close.
     """
     for call in calls:
         try:

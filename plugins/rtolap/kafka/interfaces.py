@@ -196,8 +196,8 @@ class StreamConsumer(Protocol):
         """
 
     def known_ends(self) -> Offsets:
-        """Return the logs' ends as the last fetched records told them, without asking: of assigned partitions
-        from which something was fetched.
+        """Return the logs' ends that came with the last fetched records, without a request. Only assigned
+        partitions with fetched records are in it.
         """
 
     def log_range(self, partition: int, timeout_s: float = 5.0) -> LogRange:
@@ -248,7 +248,8 @@ Delivered = Callable[[OutRecord, RtolapError | None], None]
 
 
 class StreamProducer(Protocol):
-    """Idempotent, acks=all. Bounded by its own queue: `produce` waits when that is full."""
+    """A producer that is idempotent with acks=all. Its own queue bounds it: `produce` waits when the queue is
+    full."""
 
     def produce(
         self, topic: str, records: Sequence[OutRecord], *, delivered: Delivered | None = None
@@ -256,8 +257,8 @@ class StreamProducer(Protocol):
         """Queue the records. Unavailable when the queue stays full for a minute.
 
         `delivered` is called once for each record, with None when it is acknowledged or with why it never
-        will be, on whichever thread produces, polls or flushes: it must be quick and thread-safe. What is
-        reported there is not raised by `flush`.
+        will be, on whichever thread produces, polls or flushes: it must be quick and thread-safe. `flush`
+        does not raise the errors that are reported there.
         """
 
     def poll(self) -> None:

@@ -30,7 +30,8 @@ _UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError
 
 
 class KafkaProducer:
-    """StreamProducer: idempotent, acks=all, at most 200 000 records or 64 MiB waiting."""
+    """The StreamProducer of librdkafka: idempotent, acks=all, with at most 200 000 records or 64 MiB that
+    wait."""
 
     def __init__(self, cluster: KafkaCluster | str, *, client_id: str = "rtolap") -> None:
         self._failed: KafkaError | None = None
@@ -149,7 +150,7 @@ def _tell(
 
 
 def _retrying(passing: type[RtolapError]) -> Retrying:
-    """A topic that was made just now gets its leaders, and is known to all brokers, a moment later."""
+    """Return a policy that retries while a new topic gets its leaders and becomes known to all brokers."""
     return Retrying(
         retry=retry_if_exception_type(passing),
         stop=stop_after_delay(_LEADER_WAIT_S),
@@ -159,7 +160,7 @@ def _retrying(passing: type[RtolapError]) -> Retrying:
 
 
 class KafkaAdmin:
-    """TopicAdmin."""
+    """The TopicAdmin of a Kafka cluster."""
 
     def __init__(self, cluster: KafkaCluster | str) -> None:
         self._cluster = KafkaCluster.of(cluster)
@@ -218,7 +219,7 @@ class KafkaAdmin:
             self._wait(future, "trim", topic)
 
     def close(self) -> None:
-        """The client has nothing to close; its threads end with the object."""
+        """Do nothing: the client's threads end with the object."""
 
     def _wait(self, future: Future[Any], verb: str, topic: str) -> Any:
         try:

@@ -49,7 +49,7 @@ class Need:
 
 
 def check_rights(cluster: KafkaCluster, needs: Iterable[Need], timeout_s: float = TIMEOUT_S) -> None:
-    """Returns if all of it is allowed.
+    """Return if everything that `needs` names is allowed.
 
     Forbidden: names each right that is missing, its principal and its topic. Unauthorized: the credentials
     are wrong. NotFound: there is no topic, and it is not to be made. Unavailable: no broker answers;
@@ -101,7 +101,7 @@ def check_rights(cluster: KafkaCluster, needs: Iterable[Need], timeout_s: float 
 
 
 def check_reached(cluster: KafkaCluster, timeout_s: float = TIMEOUT_S) -> None:
-    """Returns if a broker answers. Unauthorized: the credentials are wrong. Unavailable: no broker answers;
+    """Return if a broker answers. Unauthorized: the credentials are wrong. Unavailable: no broker answers;
     DefinitionError: the settings themselves are wrong."""
     client_errors: list[KafkaError] = []
     admin = cluster.open(AdminClient, {"error_cb": client_errors.append})
@@ -132,7 +132,8 @@ def _answer(
     client_errors: list[KafkaError],
     deadline_s: float,
 ) -> Any:
-    """Raises what connecting meets as soon as it is final: librdkafka itself would try until the end."""
+    """Return the answer. An error of the connection is raised as soon as it is final: librdkafka itself would
+    try until the end."""
     while True:
         admin.poll(0)  # calls error_cb
         for client_error in client_errors:

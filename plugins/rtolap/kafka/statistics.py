@@ -146,7 +146,7 @@ class ClientStatistics:
             self._feeds = [other for other in self._feeds if other is not feed]
 
     def rows(self) -> dict[tuple[str, int], BrokerStatistics]:
-        """Return them by topic and broker, of consumers that have told anything."""
+        """Return the statistics by topic and broker, of consumers that have reported any."""
         rows: dict[tuple[str, int], BrokerStatistics] = {}
         for feed in self._open():
             if not feed.document:

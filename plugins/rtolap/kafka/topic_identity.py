@@ -31,8 +31,9 @@ CUBE_ACTION = (
 
 
 class TopicIdentity:
-    """Thread-safe. `ask`: `StreamConsumer.topic_id`; `action`: what a person can do about another topic.
-    `check_log`: compares what was read with the log, and raises LogTruncated."""
+    """The identity of a topic. It is thread-safe. `ask` is `StreamConsumer.topic_id`; `action` says what a
+    person can do about another topic; `check_log` compares the read offsets with the log, and raises
+    LogTruncated."""
 
     def __init__(
         self,
@@ -76,7 +77,8 @@ class TopicIdentity:
         self._reads += 1
 
     def expect(self, topic_id: str | None) -> None:
-        """Offsets are stored under this id elsewhere. Raises TopicRecreated if it is not the known one."""
+        """Expect a topic id, under which offsets are stored elsewhere. Raises TopicRecreated if it is not the
+        known one."""
         if topic_id:
             self._compare(topic_id)
 

@@ -24,16 +24,16 @@ def fetch_topic_id(admin: AdminClient, topic: str, timeout_s: float, cluster: Ka
     try:
         topic_id = str(futures[topic].result(timeout_s).topic_id)
     except KafkaException as error:
-        raise translated("tell the id of", topic, error, cluster) from error
+        raise translated("report the id of", topic, error, cluster) from error
     except TimeoutError as error:
         raise Unavailable(
-            f"cannot tell the id of {topic}", found="no answer in time", action="retry"
+            f"Kafka did not report the id of topic {topic}", found="no answer in time", action="retry"
         ) from error
     return "" if topic_id == _NO_ID else topic_id
 
 
 class TopicLookup:
-    """Thread-safe. The contract: `consumer.StreamConsumer`.
+    """A lookup of topics that keeps the contract of `consumer.StreamConsumer`. It is thread-safe.
 
     It has a client of its own, which reads nothing: a look-up waits for a client that another thread polls,
     and one that polls without a pause is never free.
@@ -57,26 +57,26 @@ class TopicLookup:
         except KafkaException as error:
             if error.args[0].code() in GONE_TOPIC:
                 raise self.gone() from error
-            raise self.unavailable("tell its offsets", error) from error
+            raise self.unavailable("report its offsets", error) from error
         except RuntimeError as error:  # closed by another thread meanwhile
-            raise self.unavailable("tell its offsets", error) from error
+            raise self.unavailable("report its offsets", error) from error
         if offsets is None:
-            raise self.unavailable("tell its offsets", "no answer in time")
+            raise self.unavailable("report its offsets", "no answer in time")
         return LogRange(*offsets)
 
     def partitions(self, timeout_s: float) -> list[int]:
         try:
             topics = self._consumer.list_topics(self._topic, timeout=timeout_s).topics
         except KafkaException as error:
-            raise self.unavailable("tell its partitions", error) from error
+            raise self.unavailable("report its partitions", error) from error
         except RuntimeError as error:  # closed by another thread meanwhile
-            raise self.unavailable("tell its partitions", error) from error
+            raise self.unavailable("report its partitions", error) from error
         described = topics.get(self._topic)
         if described is None or not described.partitions:
             reason = described.error if described is not None else None
             if reason is None or reason.code() in GONE_TOPIC:
                 raise self.gone()
-            raise self.unavailable("tell its partitions", reason)
+            raise self.unavailable("report its partitions", reason)
         return sorted(described.partitions)
 
     def topic_id(self, timeout_s: float) -> str:

@@ -1,7 +1,8 @@
 """Records of several topics written as one: all of them become readable, or none does.
 
-A transactional id belongs to whoever began with it last. `begin` ends what its predecessor left open and
-shuts that one out for good, however late it wakes up: this is what makes a leader's writes safe.
+A transactional id belongs to the producer that began with it last. `begin` ends the transaction that its
+predecessor left open and shuts the predecessor out for good, however late it wakes up. This makes a leader's
+writes safe.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class TransactionalProducer(Protocol):
     """A producer of transactions. Not thread-safe. Close it after CommitUnknown and NotLeader."""
 
     def begin(self, timeout_s: float) -> None:
-        """Begin, once, before anything is sent: shut out whoever had the id before. Its last transaction is
-        committed or aborted when this returns. Unavailable; Forbidden."""
+        """Begin, once, before anything is sent: shut out the producer that had the id before. Its last
+        transaction is committed or aborted when this returns. Unavailable; Forbidden."""
 
     def send(self, columns: Sequence[OutColumns], timeout_s: float) -> None:
         """Return when all records are committed, in their order within each partition.
@@ -58,7 +59,7 @@ class TransactionalProducer(Protocol):
 
 
 class KafkaTransactionalProducer:
-    """TransactionalProducer on a real cluster."""
+    """The TransactionalProducer of a real cluster."""
 
     def __init__(
         self, cluster: KafkaCluster | str, transactional_id: str, *, client_id: str = "rtolap"
@@ -117,7 +118,7 @@ class KafkaTransactionalProducer:
         self._commit(deadline_s)
 
     def close(self) -> None:
-        """Give up what is under way; whoever begins next with the id ends it at the broker."""
+        """Give up the open transaction; the next producer that begins with the id ends it at the broker."""
         producer = self._producer
         close_client(f"the producer of {self._id}", producer.purge, lambda: producer.flush(0.0))
 
@@ -175,7 +176,7 @@ class KafkaTransactionalProducer:
 
     def _unknown(self, reason: KafkaError) -> CommitUnknown:
         return CommitUnknown(
-            f"what became of a transaction of {self._id} is not known",
+            f"the outcome of a transaction of {self._id} is not known",
             found=self._cluster.redacted(reason.str()),
             action="begin again, and read what is there",
         )

@@ -28,7 +28,8 @@ _NO_POSITIONS: Mapping[int, int] = {}
 
 
 class TruncationCheck:
-    """Thread-safe. `ask`: `StreamConsumer.epoch_ends`; `action`: what a person can do about a cut."""
+    """A check for truncated logs. It is thread-safe. `ask` is `StreamConsumer.epoch_ends`; `action` says what
+    a person can do about a cut."""
 
     def __init__(self, topic: str, ask: AskEnds, *, action: str) -> None:
         self._topic = topic
@@ -118,7 +119,7 @@ class _Walk:
         return self.known.ranges[self.index].epoch
 
     def compare(self, end_of_epoch: EpochEnd | None) -> None:
-        """`end_of_epoch` is None where the cluster cannot be asked."""
+        """Compare an epoch's end. `end_of_epoch` is None where the cluster cannot be asked."""
         read = self.known.ranges[self.index]
         if end_of_epoch is not None and end_of_epoch.epoch == read.epoch:
             if end_of_epoch.end < read.end:
@@ -134,8 +135,8 @@ class _Walk:
 
 
 def _over(compared: tuple[EpochRange, ...], ranges: tuple[EpochRange, ...]) -> int:
-    """Return how many of `ranges`, from the first, were compared when they were over already: not the last
-    one, of which the log may have lost records since."""
+    """Return how many of `ranges`, from the first, were complete when they were compared. The last range is
+    not counted: the log may have lost records of it since."""
     count = 0
     for one, other in zip(compared[:-1], ranges, strict=False):
         if one != other:

@@ -48,8 +48,8 @@ class ListedHosts:
 
 
 def packed(hosts: ListedHosts, where: str) -> SourceHosts:
-    """Raises Refused if they are too many for one node. Where only the leaving ones are, it says nothing of
-    them: to a next leader they are listed, so it waits for longer."""
+    """Return the hosts as packed bytes. Raises Refused if they are too many for one node. If only the leaving
+    hosts are too many, it leaves their names out: a next leader sees them as listed, and waits for longer."""
     names = zlib.compress("\n".join(hosts.names).encode(), 6)
     if len(names) > BYTES_MAX:
         raise Refused(
@@ -117,8 +117,8 @@ class ApplicationRecords:
         retrying(attempt)
 
     def drop(self, name: str, note: Note | None = None) -> None:
-        """Remove it in one commit, with the `note`, so that nothing of it is met by an application of the
-        same name."""
+        """Remove an application in one commit, with the `note`, so that a later application of the name finds
+        nothing of it."""
         self.definition(name)
 
         def attempt() -> None:
@@ -140,7 +140,7 @@ class ApplicationRecords:
         retrying(attempt)
 
     def change(self, application: Application) -> None:
-        """Replace the definition of an application, and end the epoch of whoever runs the former one.
+        """Replace the definition of an application, and end the epoch of the leader that runs the former one.
 
         Published watermarks stay, so that none falls. A removed level takes its watermarks, hosts, units and
         generations with it. Raises Refused and NotFound. Repeating it changes nothing.
@@ -244,7 +244,8 @@ class ApplicationRecords:
         return () if record is None else record.approvals
 
     def approve(self, name: str, epoch: int, approval: Approval) -> tuple[Approval, ...]:
-        """NotOwner if an epoch after `epoch` has begun: its owner would not know of it."""
+        """Approve a window. Raises NotOwner if an epoch after `epoch` has begun: its owner would not know
+        of the approval."""
 
         def approved(record: Approvals | None) -> Approvals:
             return Approvals(with_approval(() if record is None else record.approvals, approval))
@@ -261,8 +262,9 @@ class ApplicationRecords:
         return unpacked(record, f"{name}/{level}")
 
     def keep_hosts(self, name: str, level: str, epoch: int, hosts: ListedHosts) -> None:
-        """Refused if they are too many for one node; the former ones stay then. NotOwner if an epoch
-        of the application after `epoch` has begun: another list may have been read since."""
+        """Store the hosts of a level. Raises Refused if they are too many for one node; the former ones then
+        stay. Raises NotOwner if an epoch of the application after `epoch` has begun: another list may
+        have been read since."""
         record = packed(hosts, f"{name}/{level}")
         path = paths.application_hosts(name, level)
         update(self.store, path, SourceHosts, lambda _: record, lambda: (self._in_epoch(name, epoch),))

@@ -72,7 +72,7 @@ class Definitions:
         return Schema(self.table(definition.table), definition)
 
     def create_cube(self, cube: Cube, *, generation_base: int = 0) -> None:
-        """Definition, control and change log in one commit, so that no reader meets a half-made cube.
+        """Create definition, control and change log in one commit, so that no reader meets a half-made cube.
 
         `generation_base`: see `records.CubeControl`.
         """
@@ -90,8 +90,9 @@ class Definitions:
         retrying(attempt)
 
     def drop_cube(self, name: str, cube_id: str, note: Note | None = None) -> None:
-        """The records go first and the definition last, with the `note`: a crash leaves a cube that can be
-        dropped again. Only of this creation: NotFound where it is gone, whoever has its name."""
+        """Drop this creation of a cube. The records go first and the definition last, with the `note`: a
+        crash leaves a cube that can be dropped again. Raises NotFound where the creation is gone, even if
+        another one has its name."""
         self.cube(name)
         control = read(self.store, paths.cube_control(name), CubeControl)
         if control is not None and control.enabled:

@@ -32,7 +32,7 @@ class SessionStore(Protocol):
     def connected(self) -> bool: ...
 
     def session_number(self) -> int:
-        """Grows by one with every lost session."""
+        """Return a number that grows by one with every lost session."""
         ...
 
     def create_sequential(self, prefix: str, data: bytes) -> None:
@@ -142,7 +142,7 @@ class Candidacy:
                     continue  # gone with its session already
 
     def _evaluate(self) -> None:
-        """Runs on the dispatcher: enrol if need be, see who leads, tell once about a change."""
+        """Enrol if need be, see who leads, and announce a change once. It runs on the dispatcher."""
         if self._closed:
             return
         if self._store.connected():

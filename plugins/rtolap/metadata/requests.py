@@ -44,7 +44,8 @@ class Note:
         self._store, self._path, self._data = store, path, codec.encode(record)
 
     def stands(self) -> bool:
-        """The change has been made: by an attempt whose answer was lost, or by another request of the id."""
+        """Return whether the change has been made: by an attempt whose answer was lost, or by another request
+        of the id."""
         return self._store.get(self._path) is not None
 
     def operations(self) -> tuple[Operation, ...]:
@@ -52,7 +53,7 @@ class Note:
 
 
 class Requests:
-    """Thread-safe."""
+    """Requests that carry an id. They are thread-safe."""
 
     def __init__(self, store: MetadataStore, clock: Clock) -> None:
         self._store = store
@@ -109,7 +110,8 @@ class Requests:
         retrying(attempt)
 
     def _answered(self, request_id: str, fingerprint: str) -> bool:
-        """Raises what it was refused with, and Refused for another request's id."""
+        """Return whether the request was answered. Raises the error that refused it, and Refused for another
+        request's id."""
         record = read(self._store, paths.request(request_id), RequestRecord)
         if record is None:
             return False

@@ -200,7 +200,8 @@ def fail_build(record: SegmentRecord, build_id: str, error: str) -> SegmentRecor
 
 
 def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -> SegmentRecord:
-    """Version and vector change together. Promoting the version that is already READY changes nothing."""
+    """Promote a build: version and vector change together. Promoting the version that is already READY
+    changes nothing."""
     if record.state is SegmentState.READY and record.build is not None and record.build.build_id == build_id:
         return record
     if record.build is None or record.build.build_id != build_id:
@@ -241,9 +242,10 @@ def _begins(record: SegmentRecord) -> Offsets:
 
 
 def lose_parts(record: SegmentRecord, lost: Mapping[str, str], *, now_ms: int, by: str) -> SegmentRecord:
-    """Staged parts are missing or damaged (`lost`: path → why): those of the version are uploaded again.
+    """Note that staged parts are missing or damaged (`lost`: path → why). Those of the version are uploaded
+    again.
 
-    All of them: a receiver keeps whole versions, and what it has of one partition only it would have to read
+    All parts are uploaded, since a receiver keeps whole versions: it would have to read a single partition
     again from Kafka. Attempts that build the lost ones are not promoted. Nothing changes where the record has
     none of these parts any more.
     """
@@ -280,7 +282,8 @@ def lose_base(record: SegmentRecord, why: str, *, now_ms: int, by: str) -> Segme
 def restore_base(
     record: SegmentRecord, *, partitions: Iterable[int], first: Offsets, now_ms: int, by: str
 ) -> SegmentRecord:
-    """The files are there again: the next version goes on from them and needs the late delta's parts only."""
+    """Note that the files are there again. The next version goes on from them and needs the late delta's
+    parts only."""
     if not record.base_lost:
         return record
     changed = _take(record, SegmentEvent.BASE_RESTORED, now_ms, by)

@@ -81,7 +81,7 @@ class SignedStore(ForwardingStore):
         self.refused_records = 0
 
     def get(self, path: str) -> Versioned | None:
-        """Raises Forged, besides what the seam names."""
+        """Return a node whose signature holds. Raises Forged, and what the seam names."""
         node = self._store.get(path)
         if node is None:
             return None

@@ -46,7 +46,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A requirement: the node exists with that version (-1: with any)."""
+    """A requirement that a node exists with that version (-1: with any)."""
 
     path: str
     version: int
@@ -60,14 +60,15 @@ class Watch(Protocol):
 
 
 class Election(Protocol):
-    """A candidacy. Ends with the session; `close` withdraws it."""
+    """A candidacy, which ends with the session. `close` withdraws it."""
 
     def is_leader(self) -> bool:
         """Return True only while the session is known to live."""
         ...
 
     def fence(self) -> str | None:
-        """Path of the node that exists as long as this candidate leads; None where it does not.
+        """Return the path of the node that exists as long as this candidate leads; None where it does not
+        lead.
 
         A commit that requires it (`Check`) is refused once the session is over, whatever the candidate
         still believes: the first in line stays so until its node is gone.
@@ -89,7 +90,7 @@ class Election(Protocol):
         ...
 
     def leader(self) -> str | None:
-        """The identity of the present leader, if there is one."""
+        """Return the identity of the present leader, if there is one."""
         ...
 
     def step_back(self) -> bool:
@@ -107,7 +108,7 @@ class MetadataStore(Protocol):
     chroot."""
 
     def get(self, path: str) -> Versioned | None:
-        """Waits out a broken connection for a while, then raises Unavailable."""
+        """Return a node. A broken connection is waited out for a while; then it raises Unavailable."""
         ...
 
     def children(self, path: str) -> tuple[str, ...]:
@@ -133,7 +134,7 @@ class MetadataStore(Protocol):
     def elect(self, path: str, identity: str, changed: Callable[[], None]) -> Election: ...
 
     def on_session_lost(self, callback: Callable[[], None]) -> None:
-        """Called from a thread of the store once a new session stands in the place of a lost one.
+        """Call back from a thread of the store once a new session stands in the place of a lost one.
 
         Ephemeral nodes went with the old session and have to be made again; candidates of `elect` enrol
         again by themselves.
@@ -150,7 +151,8 @@ class MetadataStore(Protocol):
 
 
 def check_size(operations: Sequence[Operation]) -> None:
-    """Raises Refused. Signatures do not count, so that a record is as large with one as without."""
+    """Raise Refused for too much data. Signatures do not count, so that a record is as large with one as
+    without."""
     signed = sum(isinstance(op, Create | Put) and _is_signed(op.data) for op in operations)
     sizes = {
         operation.path: len(operation.data) for operation in operations if isinstance(operation, Create | Put)

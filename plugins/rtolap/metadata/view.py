@@ -14,7 +14,7 @@ from rtolap.metadata.updates import read
 
 
 class SegmentView(Closeable):
-    """Thread-safe. Raises NotFound if the cube does not exist when the view is made.
+    """A view of the segments. It is thread-safe. Making one raises NotFound if the cube does not exist.
 
     The change log is read before the records, so a change that commits meanwhile is seen the next time.
     `records()` is a dict that is never changed afterwards: readers keep it as a snapshot. `snapshot()` gives
@@ -23,7 +23,7 @@ class SegmentView(Closeable):
     """
 
     def __init__(self, metadata: ClusterMetadata, cube: str, cube_id: str | None = None) -> None:
-        """Follow the segments of one creation, `cube_id`; None: of whichever there is."""
+        """Follow the segments of one creation, `cube_id`; None follows the present one."""
         self.cube = cube
         self._cube_id = cube_id
         self._metadata = metadata

@@ -175,7 +175,7 @@ class ZooKeeperSession:
             )
 
     def _state_changed(self, state: str) -> None:
-        """Called by kazoo's connection thread: flags only, the work is the dispatcher's."""
+        """Set flags only: kazoo's connection thread calls this, and the work is the dispatcher's."""
         if state == KazooState.CONNECTED:
             self._connected.set()
             log.info("ZooKeeper session is connected")

@@ -1,4 +1,4 @@
-"""Definitions: what a data engineer declares, and the arithmetic that follows from it alone.
+"""Definitions hold what a data engineer declares, and the arithmetic that follows from it alone.
 
 Nouns: a **table** is a Kafka topic with typed columns and an event time; a **cube** is a roll-up of a
 table (dimensions, measures, segment window, policies); a **cuboid** is a subset of its dimensions; a

@@ -1,4 +1,4 @@
-"""An application: a stream topology whose levels have watermarks.
+"""An application, which is a stream topology whose levels have watermarks.
 
 A **level** is a source, an operator or a sink; **edges** join them without a cycle. A **unit** of a level is
 one (processor, key group). A level has two watermarks:
@@ -165,7 +165,7 @@ class Application(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 def refuse_unsafe_change(before: Application, after: Application) -> None:
-    """Raises Refused for the first change that would give a published watermark another meaning."""
+    """Raise Refused for the first change that would give a published watermark another meaning."""
     for level in after.levels:
         former = next((one for one in before.levels if one.name == level.name), None)
         if former is None:

@@ -18,7 +18,7 @@ from rtolap.model.table import Table
 
 
 class BuildPart(msgspec.Struct, frozen=True):
-    """A staged part: a folder whose StagedManifest states the same ranges, rows and events."""
+    """A staged part, which is a folder whose StagedManifest states the same ranges, rows and events."""
 
     replica_set: str
     path: str

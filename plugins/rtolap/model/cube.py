@@ -1,4 +1,5 @@
-"""A cube: which dimensions and measures of a table are kept, for how long, in which segments and cuboids.
+"""A cube declares which dimensions and measures of a table are kept, for how long, in which segments and
+cuboids.
 
 Physical columns, the same in a receiver's memory, in fragments, staged parts and history:
 

@@ -1,4 +1,4 @@
-"""A loader: rows of a topic into a table, through Stream Load, each exactly once."""
+"""A loader brings rows of a topic into a table, through Stream Load, each exactly once."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ class Problem(msgspec.Struct, frozen=True):
     line: int | None = None
 
     def text(self, where: str = "") -> str:
-        """`include/cubes/flights.yaml:12: measures[2].column: …; expected …; found …; did you mean …?`"""
+        """Return the problem as text: `include/cubes/flights.yaml:12: measures[2].column: …; expected …;
+        found …; did you mean …?`"""
         parts = [self.message]
         if self.expected:
             parts.append(f"expected {self.expected}")

@@ -40,7 +40,8 @@ def add_column(schema: StoredSchema, column: StoredColumn) -> StoredSchema:
 
 
 def drop_column(schema: StoredSchema, name: str) -> StoredSchema:
-    """Raises DefinitionError for a key, sequence, partition or bucket column, ColumnNotFound for none."""
+    """Return the schema without a column. Raises DefinitionError for a key, sequence, partition or bucket
+    column, ColumnNotFound for an unknown one."""
     column = schema.named(name)
     if column.id in schema.keys or column.id == schema.sequence or column.id in schema.pinned:
         raise DefinitionError(

@@ -46,7 +46,8 @@ class SegmentRange(msgspec.Struct, frozen=True, order=True):
 
     @property
     def name(self) -> str:
-        """`20130101000000_20130102000000`: sorts by time, safe as a path and as a znode."""
+        """Return the name, `20130101000000_20130102000000`, which sorts by time and is safe as a path and as
+        a znode."""
         return f"{_stamp(self.start_ms)}_{_stamp(self.end_ms)}"
 
 

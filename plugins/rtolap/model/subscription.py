@@ -1,4 +1,4 @@
-"""A subscription: edits of an HBase cluster's tables as events, to one listener."""
+"""A subscription sends edits of an HBase cluster's tables as events to one listener."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Definition files: `kind: table | cube | lookup | application | stored_table | loader | subscription |
-kafka_fleet`, one or many documents a file, in folders.
+"""Definition files declare `kind: table | cube | lookup | application | stored_table | loader | subscription
+| kafka_fleet`. A file has one or many documents, and may stand in folders.
 
 `read_definitions` reads them strictly, validates them against each other and raises one DefinitionError
 that lists every problem as `file:line: key: what; expected …; found …; did you mean …?`.
@@ -139,7 +139,7 @@ def read_fleets(*paths: Path) -> dict[str, KafkaFleet]:
 
 
 def definition_files(path: Path) -> tuple[Path, ...]:
-    """Raises DefinitionError if there is nothing to read."""
+    """Return the files of definitions. Raises DefinitionError if there is nothing to read."""
     if path.is_dir():
         files = _yaml_files(path)
         if not files:
@@ -165,7 +165,8 @@ def _of_broken(document: _Document, problem: Problem, broken: set[str]) -> bool:
 def _read_file(
     file: Path, complaints: list[str], broken: set[str], only: str | None = None
 ) -> list[_Document]:
-    """`broken`: takes the names of tables that cannot be read. `only`: documents of this kind."""
+    """Read the documents of a file. `broken` takes the names of tables that cannot be read. `only` selects
+    documents of a kind."""
     documents: list[_Document] = []
     try:
         if file.stat().st_size > _FILE_BYTES_MAX:

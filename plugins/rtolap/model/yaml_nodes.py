@@ -29,7 +29,8 @@ Positions = dict[Key, int]
 
 
 class NodeReader:
-    """Reads one document. Afterwards `problems` holds what is wrong and `positions` line by key.
+    """A reader of one document. Afterwards `problems` holds its problems, and `positions` the line of each
+    key.
 
     Keys are those of the structs, `window_ms`; `as_written` gives them back as they stand in the document.
     """

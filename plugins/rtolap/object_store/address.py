@@ -89,7 +89,8 @@ def s3a_settings(bucket: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _s3_query(options: Mapping[str, str]) -> str:
-    """A small file then is a single PUT; without it even one byte is an upload in parts."""
+    """Return the options of S3. With them a small file is a single PUT; without them even one byte is an
+    upload in parts."""
     return urlencode({"allow_delayed_open": "true", **options})
 
 

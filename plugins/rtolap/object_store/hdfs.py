@@ -159,7 +159,8 @@ class _Writer(io.RawIOBase):
             return self._inner.write(data)
 
     def close(self) -> None:
-        """Durable on the data nodes, then complete at the NameNode; without the sync a power cut loses it."""
+        """Make the file durable on the data nodes, then complete it at the NameNode. Without the sync a power
+        cut loses it."""
         if self.closed:
             return
         try:
@@ -175,7 +176,8 @@ class _Writer(io.RawIOBase):
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """The client's own errors are RuntimeErrors; the first line says which, Java's trace follows."""
+    """Translate the client's errors, which are RuntimeErrors: the first line names the error, Java's trace
+    follows."""
     try:
         yield
     except RuntimeError as error:

@@ -258,7 +258,8 @@ class ObjectStore:
             raise self._unavailable("look at", path, error) from error
 
     def _not_had(self, verb: str, path: str, error: Exception) -> NotFound | Unavailable:
-        """Stores tell a missing file in different ways; a look at the path is sure."""
+        """Return the error of a file that could not be read. Stores report a missing file in different ways;
+        a look at the path is sure."""
         if isinstance(error, FileNotFoundError) or not self.exists(path):
             return self._missing(path)
         return self._unavailable(verb, path, error)

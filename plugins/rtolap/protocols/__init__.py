@@ -1,4 +1,4 @@
-"""A module per protocol: its messages and its client. Services meet only through these.
+"""Each protocol has a module with its messages and its client. Services meet only through these.
 
 agent, coordinator, loader, query, receiver, storage, watermark   between services and those who ask them
 stored_tables     definitions and reads of stored tables; stream_load loads them, ours or a Doris

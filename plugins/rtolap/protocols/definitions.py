@@ -46,7 +46,8 @@ def wants_endpoints(definitions: Definitions) -> bool:
 
 
 def create_all(takers: Takers, definitions: Definitions, *, enable: bool, change: bool = False) -> Created:
-    """Everything, or DefinitionError before anything where somebody is missing who takes a kind.
+    """Create all definitions. Raises DefinitionError, before anything is created, where no taker of a kind is
+    there.
 
     `change`: applications that exist with another definition get this one. Stored tables that are there with
     the same definition stay, with another one they are refused; loaders follow their definition.

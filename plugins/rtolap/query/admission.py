@@ -13,7 +13,8 @@ from rtolap.query.engine_session import EngineSession, EngineSessions, LazyEngin
 
 
 class AdmissionControl:
-    """Thread-safe. Who waits gets a turn before those whose user has more of them already; else in order.
+    """The admission of statements. It is thread-safe. Waiters get their turn in order, except that a user
+    with fewer admitted statements goes first.
 
     Each waits for an event of its own: a turn that is given back wakes the one that gets it, and no other.
     """

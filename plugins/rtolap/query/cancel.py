@@ -22,7 +22,7 @@ _PAST_MIN = 64  # time-outs taken back stay in the heap until they are this many
 class Timeouts:
     """Calls functions back at their time, all on one thread: a thread a query costs as much as a small query.
 
-    Thread-safe. What is called must be short.
+    Thread-safe. Callbacks must be short.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -46,7 +46,7 @@ class Timeouts:
             return self._next
 
     def remove(self, number: int) -> None:
-        """Harmless when it has been called already."""
+        """Remove a timeout. It is harmless when it has been called already."""
         with self._changed:
             self._calls.pop(number, None)
             if len(self._due) > _PAST_MIN + 2 * len(self._calls):
@@ -140,13 +140,13 @@ class Cancellation:
             return self._error
 
     def check(self) -> None:
-        """Raises the reason if the query was ended."""
+        """Raise the reason if the query was ended."""
         error = self.error()
         if error is not None:
             raise error
 
     def close(self) -> None:
-        """The query is over: no callback runs any more."""
+        """End the query: no callback runs any more."""
         self._timeouts.remove(self._timeout)
         with self._insisting, self._lock:
             self._callbacks.clear()

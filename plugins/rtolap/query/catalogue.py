@@ -111,7 +111,7 @@ class QueryCatalogue:
             raise QueryError(
                 f"lookup {relation} has no rows to read",
                 expected=f"the stored table {lookup.stored_table}",
-                found="no such table, or no front end that tells of it",
+                found="no such table, or no front end that knows it",
             )
         problems = stored_lookup_problems(lookup, table.schema)
         if problems:

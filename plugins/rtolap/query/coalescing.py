@@ -250,7 +250,7 @@ class _Batch(Generic[T]):
 
 
 class _Lane(Generic[T]):
-    """Equal work: how much of it is under way, and who waits for the next."""
+    """Equal work, of which a part is under way while the rest waits for the next run."""
 
     def __init__(self, key: Hashable) -> None:
         self.key = key

@@ -1,4 +1,4 @@
-"""The embedded engine: what stands above the partial aggregates runs here, in memory, with no way out.
+"""The embedded engine runs everything above the partial aggregates, in memory, with no way out.
 
 No files, no network, no extensions, no Python objects by name, a locked configuration, a limit on memory. The
 database that all statements share holds the macros and is opened read-only: nothing that one of them does is
@@ -201,7 +201,7 @@ class EmbeddedResult:
 
 
 def made_database(path: Path) -> None:
-    """A database of the macros, which is opened read-only."""
+    """Return a database of the macros, which is opened read-only."""
     path.write_bytes(_macros_database())
 
 
@@ -216,7 +216,8 @@ def _macros_database() -> bytes:
 
 
 def _open_read_only(config: Config) -> Any:
-    """Its file has no name any more once it is open; nothing writes to it."""
+    """Open the database read-only. Its file has no name any more once it is open, and nothing writes to
+    it."""
     with tempfile.TemporaryDirectory(prefix="rtolap-engine-") as folder:
         path = Path(folder) / "macros.db"
         made_database(path)
@@ -228,7 +229,7 @@ def _opened(path: str, config: Config) -> Any:
 
 
 def _check_moments(batch: pa.RecordBatch) -> None:
-    """Raises OutOfRange for a moment that no client can read, wherever it comes from."""
+    """Raise OutOfRange for a moment that no client can read, wherever it comes from."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         units_a_day = 1 if pa.types.is_date32(field.type) else None
         if pa.types.is_timestamp(field.type):

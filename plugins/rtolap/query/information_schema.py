@@ -1,7 +1,7 @@
 """information_schema as Arrow tables made of the catalogue: what ordinary clients look around with.
 
-Each table has the columns that MySQL 8 gives it. What has no meaning here is NULL; tables of what does not
-exist here (routines, triggers, foreign keys, …) are empty.
+Each table has the columns that MySQL 8 gives it. Columns without a meaning here are NULL; tables of things
+that do not exist here (routines, triggers, foreign keys, …) are empty.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _keywords(catalogue: QueryCatalogue) -> Iterable[_Row]:
 
 
 def _relations(catalogue: QueryCatalogue) -> list[tuple[str, _Row]]:
-    """Each relation with where it is: catalogue, database and name in it."""
+    """Return each relation with its place: catalogue, database and name in it."""
     return [
         (relation, {"TABLE_CATALOG": "def", "TABLE_SCHEMA": database, "TABLE_NAME": name})
         for database in catalogue.databases()
@@ -276,12 +276,12 @@ INFORMATION_TABLES = frozenset(_TABLES)
 
 
 def information_columns(name: str) -> tuple[str, ...]:
-    """`name` is one of INFORMATION_TABLES."""
+    """Return the columns of a table, whose name is one of INFORMATION_TABLES."""
     return tuple(column.rstrip("#") for column in _TABLES[name][1].split())
 
 
 def information_table(name: str, catalogue: QueryCatalogue) -> pa.Table:
-    """`name` is one of INFORMATION_TABLES."""
+    """Return a table, whose name is one of INFORMATION_TABLES."""
     build, columns = _TABLES[name]
     rows = list(build(catalogue))
     arrays = [

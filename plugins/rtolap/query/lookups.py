@@ -26,7 +26,8 @@ BYTES_MAX = 256 << 20  # "small": it is in memory, and every query that names it
 
 
 class Lookups:
-    """Thread-safe. Relative file names stand below `folder`. Empty strings in CSV are strings, not NULL."""
+    """Lookups that are files. It is thread-safe. Relative file names stand below `folder`. Empty strings in
+    CSV are strings, not NULL."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,7 +35,8 @@ class Lookups:
         self._loaded: dict[str, tuple[tuple[str, int, int], Lookup, pa.Table]] = {}
 
     def read(self, lookup: Lookup) -> pa.Table:
-        """Raises QueryError if the file is missing, Corrupted if it does not fit its definition."""
+        """Read a lookup. Raises QueryError if the file is missing, Corrupted if it does not fit its
+        definition."""
         assert lookup.file is not None, "a lookup over a stored table is read as that"
         try:
             path = self._resolved(lookup.name, lookup.file)

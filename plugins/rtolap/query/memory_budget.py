@@ -59,7 +59,7 @@ def read_limits(memory_bytes: int) -> BudgetLimits:
 
 
 class MemoryBudget:
-    """Thread-safe."""
+    """The memory that statements share. It is thread-safe."""
 
     def __init__(self, limits: BudgetLimits = BudgetLimits()) -> None:
         self.limits = limits

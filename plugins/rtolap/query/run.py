@@ -179,7 +179,7 @@ def open_cache(settings: Settings, store: ObjectStore) -> HistoryCache | None:
 def open_keeper(
     settings: Settings, cache: HistoryCache, store: ObjectStore, cluster: Cluster, clock: Clock
 ) -> HistoryKeeper:
-    """It does nothing before it is started."""
+    """Open a keeper, which does nothing before it is started."""
     return HistoryKeeper(
         cache,
         store,

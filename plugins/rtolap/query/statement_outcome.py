@@ -1,4 +1,5 @@
-"""A running result: batches that come as they are read, and what is given back when they end."""
+"""A running result yields batches as they are read, and gives back its memory and connections when they
+end."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ NESTED_CELLS = 3  # that a value in a struct counts as: it has its name beside i
 
 @dataclass
 class StatementOutcome:
-    """A running result. The caller iterates over `batches` once, or calls `close`.
+    """A result that is running. The caller iterates over `batches` once, or calls `close`.
 
     Attributes:
         warnings: warnings that are known before the first batch.

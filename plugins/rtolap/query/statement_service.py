@@ -53,7 +53,7 @@ Complete = Callable[[SqlStatement], SqlStatement]
 
 
 def as_it_is(statement: SqlStatement) -> SqlStatement:
-    """`Complete` where no session gives values."""
+    """Return the statement as it is: a `Complete` where no session gives values."""
     return statement
 
 

@@ -47,7 +47,8 @@ class GroupScan:
         predicate: Predicate | None,
         dictionaries: Mapping[str, DimensionCodes],
     ) -> None:
-        """`dictionaries`: of all columns that are grouped or filtered by; codes that come later are unknown.
+        """Take the columns. `dictionaries` are those of all columns by which rows are grouped or filtered;
+        codes that come later are unknown.
 
         Raises NotCoded where the groups may need more than 64 bits.
         """

@@ -81,7 +81,7 @@ def _by_sorting(combined: Ids) -> Groups:
 
 
 def _by_address(combined: Ids, radix: int) -> Groups:
-    """Group numbers in the order of the combined numbers, all of which are below `radix`."""
+    """Group numbers in the order of the combined numbers, which are all below `radix`."""
     row_at = np.full(radix, -1, np.int64)
     row_at[combined] = np.arange(len(combined))
     present = np.flatnonzero(row_at >= 0)

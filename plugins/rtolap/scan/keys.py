@@ -41,7 +41,7 @@ def code(column: pa.Array) -> Coded:
 
 
 def _code_of_runs(column: pa.Array) -> Coded | None:
-    """Code a column whose equal values stand together, as times of rolled-up rows do; None for others."""
+    """Code a column whose equal values stand together, as those of rolled-up rows do; None for others."""
     kind = column.type
     if column.null_count or len(column) < _RUN_ROWS or not (_is_whole(kind) or pa.types.is_temporal(kind)):
         return None
@@ -60,8 +60,8 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def compact(column: pa.Array) -> pa.Array:
-    """Return the same column without a dictionary that is much longer than itself: whoever unites it with
-    others, or keeps it, would pay for every value of the table that it came from.
+    """Return the same column without a dictionary that is much longer than the column. A caller that unites
+    or keeps it would otherwise pay for every value of the table that it came from.
     """
     if not pa.types.is_dictionary(column.type):
         return column

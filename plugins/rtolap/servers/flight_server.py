@@ -120,7 +120,8 @@ class _PrivateFolder:
 
 
 def _remove_left(parent: Path) -> None:
-    """Folders of processes that live no more. One that is being made, and is not locked yet, is left."""
+    """Remove folders of processes that have ended. A folder that is being made, and is not locked yet, is
+    left alone."""
     for left in parent.glob(f"{_FOLDERS}*"):
         with contextlib.suppress(OSError):
             about = left.lstat()
@@ -186,7 +187,7 @@ def body_of(data: bytes, kind: type[T]) -> T:
 
 
 def guarded(call: Callable[[], T]) -> T:
-    """Errors cross the wire as the JSON that `base.errors.from_dict` reads."""
+    """Make the call. Errors cross the wire as the JSON that `base.errors.from_dict` reads."""
     try:
         return call()
     except RtolapError as error:

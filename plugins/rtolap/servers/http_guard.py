@@ -45,7 +45,7 @@ BODY_BYTES_MAX = 8 << 20
 RETRY_AFTER_S = 1
 DRAIN_BYTES_MAX = 1 << 20
 DRAIN_S = 2.0
-PROBLEMS_MAX = 20  # that are told of one request
+PROBLEMS_MAX = 20  # that the answer names of one request
 
 _CALLER = "rtolap.caller"
 
@@ -206,7 +206,8 @@ class _Body:
         self._over = False
 
     async def receive(self) -> Message:
-        """Raises TooLarge and TooSlow, which the guard answers unless the application does."""
+        """Receive a message. Raises TooLarge and TooSlow, which the guard answers unless the application
+        does."""
         if self._over:
             return await self._receive()
         if self.error is not None:
@@ -241,7 +242,8 @@ class _Credentials:
         self._users = users
 
     async def verify(self, request: Request) -> Caller:
-        """Raises Unauthorized, and TooManyAtOnce for a password beside too many wrong ones."""
+        """Verify the credentials. Raises Unauthorized, and TooManyAtOnce for a password beside too many wrong
+        ones."""
         sent = request.headers.get("authorization", "").encode("latin-1")
         if self._sessions is not None and sent.startswith(HELLO):
             raise SessionOffered(self._sessions.offer(sent))

@@ -1,4 +1,4 @@
-"""An HTTP connection, bounded: what uvicorn's protocol leaves open is closed here.
+"""An HTTP connection with bounds: what uvicorn's protocol leaves open is closed here.
 
 the head of a request      at most `head_bytes_max`, trailers and chunks' extensions too: 431; whole within
                            `head_timeout_s` of the connection's beginning or of its first byte: 408
@@ -18,7 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from rtolap.servers.limits import HttpLimits, Place
+from rtolap.servers.limits import ConnectionPlace, HttpLimits
 
 PROGRESS_BYTES = 16 << 10  # of an answer within `write_timeout_s`: who reads a byte at a time does not read
 
@@ -38,7 +38,7 @@ class BoundedProtocol(HttpToolsProtocol):
         loop: asyncio.AbstractEventLoop,
         *,
         limits: HttpLimits,
-        place: Place,
+        place: ConnectionPlace,
         note: Callable[[str], None],
     ) -> None:
         super().__init__(config, server_state, app_state, loop)

@@ -86,9 +86,9 @@ class FlightLimits:
 class Connections:
     """A server's open connections, bounded: in all, and from one address.
 
-    A connection is idle while nothing has been asked on it, or nothing any more. Where a limit is reached,
-    the one that has been idle for longest is closed for the new one: silent connections, however many, keep
-    nobody out. One is refused only where all of them are at work.
+    A connection is idle before its first request, and after its last one was answered. Where a limit is
+    reached, the one that has been idle for longest is closed for the new one: silent connections, however
+    many, keep nobody out. One is refused only where all of them are at work.
 
     Thread-safe. Of an address that is one of many in `admit`, the one with the most gives way."""
 
@@ -97,20 +97,20 @@ class Connections:
         self._per_address_max = per_address_max
         self._lock = threading.Lock()
         self._open: dict[str, int] = {}
-        self._idle: dict[str, dict[Place, None]] = {}  # of each address, the longest idle first
+        self._idle: dict[str, dict[ConnectionPlace, None]] = {}  # of each address, the longest idle first
 
     def __len__(self) -> int:
         with self._lock:
             return sum(self._open.values())
 
-    def admit(self, address: str, close: Callable[[], object]) -> Place | None:
+    def admit(self, address: str, close: Callable[[], object]) -> ConnectionPlace | None:
         """Return a place, idle at first; None where all are at work.
 
         `close` is called, from any thread, when it has to give way, and may not wait.
         """
-        place = Place(self, address, close)
+        place = ConnectionPlace(self, address, close)
         with self._lock:
-            victim: Place | None = None
+            victim: ConnectionPlace | None = None
             if self._open.get(address, 0) >= self._per_address_max:
                 victim = self._longest_idle(address)
                 if victim is None:
@@ -127,10 +127,10 @@ class Connections:
             victim.close()
         return place
 
-    def _longest_idle(self, address: str) -> Place | None:
+    def _longest_idle(self, address: str) -> ConnectionPlace | None:
         return next(iter(self._idle.get(address, ())), None)
 
-    def set_idle(self, place: Place, idle: bool) -> None:
+    def set_idle(self, place: ConnectionPlace, idle: bool) -> None:
         with self._lock:
             if not place.is_open:
                 return
@@ -139,19 +139,19 @@ class Connections:
             else:
                 self._forget_idle(place)
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: ConnectionPlace) -> None:
         with self._lock:
             if place.is_open:
                 self._remove(place)
 
-    def _remove(self, place: Place) -> None:
+    def _remove(self, place: ConnectionPlace) -> None:
         place.is_open = False
         self._forget_idle(place)
         self._open[place.address] -= 1
         if not self._open[place.address]:
             del self._open[place.address]
 
-    def _forget_idle(self, place: Place) -> None:
+    def _forget_idle(self, place: ConnectionPlace) -> None:
         idle = self._idle.get(place.address)
         if idle is not None:
             idle.pop(place, None)
@@ -159,7 +159,7 @@ class Connections:
                 del self._idle[place.address]
 
 
-class Place:
+class ConnectionPlace:
     """The place of a connection. `close` may be changed to what closes it by now; `leave` may be repeated."""
 
     def __init__(self, connections: Connections, address: str, close: Callable[[], object]) -> None:

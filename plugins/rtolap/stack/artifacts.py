@@ -144,7 +144,7 @@ def java_artifacts(cache: Path | None = None) -> JavaArtifacts:
 
 
 def hbase_jars(cache: Path | None = None) -> tuple[Path, ...]:
-    """HBase's class path, fetched first when the cache lacks it (122 MB, once)."""
+    """Return HBase's class path, fetched first when the cache lacks it (122 MB, once)."""
     folder = fetch_jars(_HBASE_IVY, ("hbase",), "HBase", cache, checksums=listed(HBASE))
     return tuple(sorted((folder / "hbase").glob("*.jar")))
 
@@ -265,7 +265,7 @@ def _folder_bytes(folder: Path) -> int:
 
 @contextmanager
 def fetches_reported(report: Report) -> Iterator[None]:
-    """Report what is fetched meanwhile: of which part, its phase, and how much has come."""
+    """Report the fetches meanwhile: the part, its phase, and how much has come."""
     token = _REPORT.set(report)
     try:
         yield

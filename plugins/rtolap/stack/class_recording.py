@@ -47,7 +47,7 @@ def make_archives(tell: Callable[[str], None] = lambda text: None) -> None:
 
 
 def _record(archive: Path, run: Callable[[str], None]) -> None:
-    """Written under another name: an archive that is there is whole."""
+    """Record an archive under another name first, so that an archive that exists is whole."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix="recording-") as name:
         made = Path(name) / archive.name
@@ -68,7 +68,7 @@ def _run_server(spec: ProcessSpec, flag: str) -> None:
 
 
 def run_build(folder: Path, flags: str) -> None:
-    """A small build, as a process: below `folder`, with these flags of java beside the usual ones."""
+    """Run a small build as a process, below `folder`, with these flags of java beside the usual ones."""
     found = importlib.util.find_spec(_REHEARSAL)
     if found is None or found.origin is None:
         raise NotFound("the rehearsal of builds is not installed", expected=_REHEARSAL)

@@ -96,7 +96,7 @@ def _hbase(around: Surroundings) -> ProcessSpec:
 
 
 def _marked(spec: ProcessSpec, around: Surroundings) -> ProcessSpec:
-    """The services carry the mark in their environment anyway."""
+    """Mark the processes. The services carry the mark in their environment anyway."""
     return replace(spec, env={**spec.env, STACK_MARK: str(around.layout.root)})
 
 

@@ -84,7 +84,8 @@ def service_env(layout: StackLayout, settings: Mapping[str, str]) -> dict[str, s
 
 
 def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping[str, int]) -> dict[str, str]:
-    """Variables of Airflow's processes. Whatever they start inherits them, so they name files of secrets."""
+    """Return the variables of Airflow's processes. Everything that they start inherits them, so they name
+    files of secrets."""
     home = layout.airflow_home
     url = airflow_url(ports)
     root = checkout()
@@ -152,7 +153,8 @@ def airflow_connections(layout: StackLayout, ports: Mapping[str, int]) -> dict[s
 
 
 def mysql_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
-    """Ready to paste; the shell reads the password from its file, the line itself holds none."""
+    """Return a line that is ready to paste. The shell reads the password from its file; the line itself holds
+    none."""
     password = shlex.quote(str(layout.secret("sql-password")))
     return f'MYSQL_PWD="$(cat {password})" mysql -h {HOST} -P {ports["query-mysql"]} -u {SQL_USER}'
 

@@ -1,6 +1,6 @@
 """Checksums of the jars of the stack's own set-up: files beside this one, as `sha256sum` writes them.
 
-Whoever stands between this machine and Maven Central could serve others. After a change of
+Somebody between this machine and Maven Central could serve other jars. After a change of
 `artifacts._DEPENDENCIES`, `python -m rtolap.stack.jar_checksums FOLDER` prints those of a fetched folder.
 """
 
@@ -24,7 +24,7 @@ def listed(file: Path) -> dict[str, str]:
 
 
 def verify(folder: Path, expected: Mapping[str, str]) -> None:
-    """Raises Corrupted, naming a jar that is another one, that is missing or that nobody expects."""
+    """Raise Corrupted, naming a jar that differs, is missing or is not expected."""
     found = measured(folder)
     for path in sorted(found.keys() | expected.keys()):
         if found.get(path) != expected.get(path):

@@ -45,7 +45,7 @@ def class_path(jars: Iterable[Path]) -> str:
 
 
 def properties(values: dict[str, object]) -> str:
-    """A Java properties file; values hold neither backslashes nor line ends."""
+    """Return a Java properties file. The values hold neither backslashes nor line ends."""
     return "".join(f"{key}={value}\n" for key, value in values.items())
 
 
@@ -59,7 +59,7 @@ def archive_path(program: str, java: str, class_path: Sequence[Path]) -> Path:
 
 
 def archive_flags(program: str, java: str, class_path: Sequence[Path]) -> tuple[str, ...]:
-    """Flags with which java uses the archive; none where there is no archive."""
+    """Return the flags with which java uses the archive; none where there is no archive."""
     archive = archive_path(program, java, class_path)
     return (f"-XX:SharedArchiveFile={archive}", _QUIETLY) if archive.is_file() else ()
 
@@ -70,6 +70,6 @@ def spark_class_path() -> tuple[Path, ...]:
 
 
 def spark_submit_options() -> str:
-    """`SPARK_SUBMIT_OPTS` of builds on one machine: a few thousand events are over before the optimising
-    compiler has paid for itself."""
+    """Return `SPARK_SUBMIT_OPTS` of builds on one machine: a few thousand events are over before the
+    optimising compiler has paid for itself."""
     return " ".join((*LEAN_FLAGS, *archive_flags("spark", find_java(), spark_class_path())))

@@ -195,7 +195,8 @@ class Stack:
         return StackState(ports, ordered, settings)
 
     def _stop_agent_children(self, processes: Mapping[str, ManagedProcess], state: StackState) -> None:
-        """Ask the agent, so that it remembers them as stopped. One that does not answer is swept later."""
+        """Ask the agent, so that it remembers them as stopped. If it does not answer, they are swept
+        later."""
         agent = processes.get("agent")
         if agent is None or agent.missing() is not None:
             return

@@ -23,7 +23,7 @@ class BoundedLog:
         self._file: int | None = None
 
     def write(self, chunk: bytes) -> None:
-        """Raises OSError when the disk refuses; the next call tries again."""
+        """Write a chunk. Raises OSError when the disk refuses it; the next call tries again."""
         file = self._opened()
         if self._bytes and self._bytes + len(chunk) > self._bytes_max:
             self._file = None

@@ -57,7 +57,7 @@ def is_same_process(pid: int, started_s: float) -> bool:
 
 
 def session_members(record: PidRecord) -> list[int]:
-    """Living processes of the session that the recorded process leads or led.
+    """Return the living processes of the session that the recorded process leads or led.
 
     The kernel gives a pid away again only when neither a process nor a session has it. So if the pid now
     belongs to another process, the old session is gone and nothing is returned.

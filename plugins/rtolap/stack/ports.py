@@ -98,7 +98,7 @@ class PortClaims:
     def choose(
         self, layout: StackLayout, choose: Callable[[Collection[int]], Mapping[str, int]]
     ) -> dict[str, int]:
-        """`choose` is given the ports of other stacks; what it returns, by name, is claimed for this one."""
+        """Claim the ports that `choose` returns by name. It is given the ports of other stacks."""
         with self._locked():
             others = [claim for claim in self._load() if claim.root != str(layout.root) and _holds(claim)]
             ports = dict(choose({port for claim in others for port in claim.ports}))
@@ -153,7 +153,7 @@ def foreign_listener(ports: Collection[int], record: PidRecord | None) -> str | 
 
 
 def require_free(ports: Collection[int], name: str) -> None:
-    """Raises ProcessFailed with the holder of a port that stays taken.
+    """Raise ProcessFailed with the holder of a port that stays taken.
 
     It may have been taken since it was chosen, and the other's answers must not pass for ours.
     """

@@ -42,8 +42,8 @@ def mysql_missing(host: str, port: int) -> str | None:
 
 
 def mysql_socket_missing(path: Path) -> str | None:
-    """Do as `mysql_missing`, on a socket file, where a server greets whoever may reach it: over TCP it greets
-    nobody before it has users for the address."""
+    """Do as `mysql_missing`, on a socket file, where a server greets everybody who may reach it: over TCP it
+    greets nobody before it has users for the address."""
     where = f"MySQL protocol on {path}"
     try:
         with socket.socket(socket.AF_UNIX) as connection:

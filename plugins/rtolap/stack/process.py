@@ -74,7 +74,7 @@ class ManagedProcess:
         return self.spec.folder / f"{self.name}.pid"
 
     def pid(self) -> int | None:
-        """Pid of the living process."""
+        """Return the pid of the living process."""
         record = self._record()
         return record.pid if record and self._lives(record) else None
 
@@ -188,7 +188,7 @@ class ManagedProcess:
         self.pid_path.unlink(missing_ok=True)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would be; the pid file stays, so that `state()` is CRASHED."""
+        """Send SIGKILL, as a crash would be. The pid file stays, so that `state()` is CRASHED."""
         self._end_session()
 
     def log_tail(self, lines: int = 20) -> str:

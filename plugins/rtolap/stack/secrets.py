@@ -18,8 +18,9 @@ _ENDPOINTS = "127.0.0.1"  # where all endpoints of a stack listen
 
 
 def ensure_secrets(layout: StackLayout) -> None:
-    """Make what is missing. What servers and curl read is made from the passwords: so one that was changed by
-    hand takes effect when `users`, `netrc` or `airflow-passwords.json` was deleted."""
+    """Make the missing secrets. The files that servers and curl read are made from the passwords, so a
+    password that was changed by hand takes effect when `users`, `netrc` or `airflow-passwords.json` was
+    deleted."""
     layout.secrets.mkdir(parents=True, exist_ok=True)
     layout.secrets.chmod(0o700)
     _ensure(layout, "token", secrets.token_urlsafe(32))

@@ -83,7 +83,8 @@ def stop_all(processes: Mapping[str, ManagedProcess], names: Collection[str], pr
 
 
 def marked_processes(layout: StackLayout, spare: Collection[int] = ()) -> list[psutil.Process]:
-    """Living processes that descend from the stack's parts, except those of the sessions to spare."""
+    """Return the living processes that descend from the stack's parts, except those of the sessions to
+    spare."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -95,7 +96,7 @@ def marked_processes(layout: StackLayout, spare: Collection[int] = ()) -> list[p
 
 
 def sweep(layout: StackLayout, spare: Collection[int], timeout_s: float = 20.0) -> int:
-    """SIGTERM, a grace time, SIGKILL; returns how many there were."""
+    """Send SIGTERM, a grace time later SIGKILL, and return the number of processes."""
     processes = marked_processes(layout, spare)
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in processes:

@@ -1,4 +1,4 @@
-"""Windows of which more was missing than declared: found as the events that were missing come in.
+"""Windows that missed more than declared, which is found as the missing events come in.
 
 A bound on missing events rests on estimated rates. A host that begins to log, or logs more, at the moment at
 which it falls silent is beyond any estimate. Its events come in later, and show how many were missing:

@@ -61,7 +61,7 @@ class Chain:
         self._statements.pop(producer, None)
 
     def assign(self, partitions: Iterable[int]) -> None:
-        """Reads these from now on; of those it gives away nothing is kept."""
+        """Read these partitions from now on, and forget those that are given away."""
         self._partitions = frozenset(partitions)
         for statements in self._statements.values():
             for partition in statements.keys() - self._partitions:

@@ -66,7 +66,8 @@ class Hosts:
         return self._gone.copy()
 
     def replace(self, names: Iterable[str], now_ms: int, grace_ms: int) -> ListChange:
-        """The list of a file, an address or a node. Who is no longer in it leaves within the grace time."""
+        """Replace the hosts by the list of a file, an address or a node. A host that is no longer in it
+        leaves within the grace time."""
         wanted = dict.fromkeys(names)
         known = np.zeros(len(self.names), np.bool_)
         known[[self.index[name] for name in wanted if name in self.index]] = True
@@ -93,8 +94,8 @@ class Hosts:
         return ListChange(tuple(fresh), ())
 
     def drain(self, name: str, end_ms: int | None, now_ms: int, grace_ms: int) -> None:
-        """The host logs nothing at or after `end_ms` any more; it leaves when it has been read so far, at the
-        latest after the grace time. Raises NotFound."""
+        """Drain a host, which logs nothing at or after `end_ms` any more. It leaves when it has been read so
+        far, at the latest after the grace time. Raises NotFound."""
         at = self._at(name)
         self._let_go(at, NO_LIMIT_MS if end_ms is None else end_ms, now_ms + grace_ms)
         self.epoch += 1
@@ -117,7 +118,8 @@ class Hosts:
         self._until_ms[at] = until_ms
 
     def remove(self, name: str) -> None:
-        """Remove a host at once, when the caller knows that nothing of it will be missed. Raises NotFound."""
+        """Remove a host at once, when the caller knows that none of its events will be missing. Raises
+        NotFound."""
         at = self._at(name)
         self._listed[at] = False
         if not self._gone[at]:

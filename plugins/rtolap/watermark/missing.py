@@ -81,7 +81,8 @@ def _summed(count: int) -> float:
 
 
 def above(count: int, mean: float) -> float:
-    """P(a Poisson variable of this mean > count), summed from its largest term on: mean ≤ count + 1."""
+    """Return P(a Poisson variable of this mean > count), summed from its largest term on; mean ≤ count +
+    1."""
     if mean <= 0:
         return 0.0
     at = count + 1
@@ -135,13 +136,13 @@ class Totals:
 
 
 def totals(rates: Rates, errors: Rates) -> Totals:
-    """Errors of hosts are independent, so they add as squares."""
+    """Return totals. Errors of hosts are independent, so they add as squares."""
     spread = rates * errors
     squares = float(np.dot(spread, spread))
     expected = float(np.add.reduce(rates))
     if isfinite(squares):
         return Totals(expected, max(expected - sqrt(squares), 0.0), expected + float(np.dot(rates, errors)))
-    known = np.isfinite(errors)  # hosts of which nothing is known may well have no events
+    known = np.isfinite(errors)  # hosts without a known rate may well have no events
     return Totals(expected, totals(rates[known], errors[known]).least, inf)
 
 

@@ -43,7 +43,8 @@ class _Rereading:
         return sum(column.nbytes for column in self._former_ms.values())
 
     def replaced(self, partition: int, read_ms: Instants) -> None:
-        """A consumer takes over; its predecessor had read so far, NEVER for hosts it had not."""
+        """Note that a consumer takes over. Its predecessor had read up to `read_ms`, which is NEVER for hosts
+        that it had not read."""
         before_ms = self._former_ms.get(partition, read_ms)
         self._former_ms[partition] = np.maximum(before_ms, read_ms)
 
@@ -79,7 +80,7 @@ class _Rereading:
 
 @dataclass(slots=True)
 class ProgressCounters:
-    """Counters since the start. What is counted here has changed nothing, but for replaced generations.
+    """Counters since the start. The counted reports have changed nothing, except for replaced generations.
 
     Attributes:
         wrong_zone: of those `in_future`, whole hours ahead.
@@ -192,8 +193,8 @@ class SourceProgress:
         return latest_ms
 
     def latest_in(self, partition: int, hosts: NDArray[np.integer]) -> Instants:
-        """Return how far its reader has read these hosts there; NEVER where it has not. Of a host that is not
-        known it is anything."""
+        """Return how far its reader has read these hosts there; NEVER where it has not. The result of an
+        unknown host has no meaning."""
         row = self._rows.get(partition)
         if row is None or not self.hosts:
             return np.full(hosts.size, NEVER)
@@ -294,7 +295,8 @@ class SourceProgress:
         return ~(unknown | negative | future)
 
     def _recombine(self, hosts: NDArray[np.integer], latest_ms: Instants | None) -> None:
-        """The usual host logs to one partition, and what was reported there is its progress."""
+        """Combine the progress of hosts. The usual host logs to one partition, and the report of it is its
+        progress."""
         if latest_ms is not None:
             single = self._active_on[hosts] == 1
             if single.all():

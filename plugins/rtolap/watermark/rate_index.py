@@ -34,7 +34,7 @@ class RateIndex:
 
     @property
     def from_ms(self) -> int:
-        """The first instant of which something is known; NEVER before `begin`."""
+        """The first instant with a known rate; NEVER before `begin`."""
         return NEVER if self._last == NEVER else self._first * self.slot_ms
 
     @property
@@ -52,7 +52,7 @@ class RateIndex:
         self._values[:] = 1.0
 
     def advance(self, front_ms: int, grown: float) -> None:
-        """Rates have grown by this factor since the front, in common; evenly up to the new one."""
+        """Advance the front. Rates have grown by this common factor since the last front, evenly."""
         last = max(front_ms // self.slot_ms, self._last)
         value = self.latest * grown
         size = self._values.size

@@ -22,4 +22,5 @@ class ProgressReports(Protocol):
         *,
         partitions: int = 0,
     ) -> None:
-        """The consumer of that generation has read each of these hosts so far; see `WatermarkSession`."""
+        """Report that the consumer of that generation has read each of these hosts so far; see
+        `WatermarkSession`."""

@@ -1,4 +1,5 @@
-"""Rules: what the watermark of a source is, given a snapshot. Pure, vectorised, one interface.
+"""Rules compute the watermark of a source from a snapshot. They are pure and vectorised, and have one
+interface.
 
 `HostPrecise` and `Deficit` are for use; `PartitionBounded` and `GlobalMax` are what others do, to compare
 with. Raw decisions may fall when a host joins: who publishes them keeps the largest.
@@ -119,7 +120,7 @@ class PartitionBounded:
 
 @dataclass(frozen=True, slots=True)
 class GlobalMax:
-    """The largest event time seen anywhere, less a bound."""
+    """The rule that takes the largest event time seen anywhere, less a bound."""
 
     bound_ms: int
     window_ms: int = WINDOW_MS

@@ -87,7 +87,7 @@ def _reach(latest_ms: Instants, allowed_ms: float, window_ms: int) -> int:
 
 
 def about(latest_ms: Instants, position: int) -> int:
-    """Roughly the value at that position in order: which one exactly only decides how many hosts are
+    """Return roughly the value at that position in order. The exact position only decides how many hosts are
     looked at."""
     sample = np.sort(latest_ms[::_SAMPLE])
     return int(sample[min(position // _SAMPLE + 1, sample.size - 1)])
@@ -147,8 +147,8 @@ def _convex(latest_ms: Instants, shares: NDArray[np.int64], budget: int, high: i
 
 
 def _last_within(instants: Instants, steps: NDArray[np.int64], budget: int) -> int:
-    """F is 0 before all instants, and its slope changes by a step at each of them, never below 0. The last
-    instant at which F is within the budget (0 or more); BEYOND if it is so for ever."""
+    """Return the last instant at which F is within the budget (0 or more); BEYOND if F always is. F is 0
+    before all instants, and its slope changes by a step at each of them, never below 0."""
     if not instants.size:
         return BEYOND
     order = instants.argsort()

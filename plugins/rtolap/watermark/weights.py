@@ -245,7 +245,8 @@ class HostRates:
 def _once_each(
     hosts: NDArray[np.integer], events: NDArray[np.integer], latest_ms: Instants, goes_on: Mask | None
 ) -> tuple[NDArray[np.integer], NDArray[np.integer], Instants, Mask | None]:
-    """A host that stands in a report more than once logged all of it, up to its largest instant."""
+    """Merge repetitions: a host that stands in a report more than once logged all of it, up to its largest
+    instant."""
     if hosts.size < 2 or int(np.bincount(hosts).max()) == 1:
         return hosts, events, latest_ms, goes_on
     once, place = np.unique(hosts, return_inverse=True)

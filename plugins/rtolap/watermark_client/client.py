@@ -54,8 +54,9 @@ _ANSWER = msgspec.msgpack.Decoder(ReportAnswer)
 
 
 class WatermarkClient(WatermarkSession, Closeable):
-    """Thread-safe. `urls`: base URLs of all coordinators. `problem` is what the last batch met; None if
-    nothing. `learnt`: the URLs were read in ZooKeeper, so that the token is proven and not sent."""
+    """A client of watermarks. It is thread-safe. `urls` are the base URLs of all coordinators. `problem` is
+    the error of the last batch; None if it had none. `learnt` says that the URLs were read in ZooKeeper,
+    so that the token is proven and not sent."""
 
     def __init__(
         self,
@@ -93,8 +94,8 @@ class WatermarkClient(WatermarkSession, Closeable):
     # -- waiting -----------------------------------------------------------------------------------------
 
     def may_close(self, window_end_ms: int, timeout_s: float = 0.0) -> bool:
-        """Return True if the global low watermark is at the window's end, or a person approved it. Waits so
-        long for it."""
+        """Return True if the global low watermark is at the window's end, or a person approved it. It waits
+        for that as long as given."""
         deadline_s = time.monotonic() + timeout_s
         with self._answered:
             while not self._closable(window_end_ms):
@@ -118,7 +119,7 @@ class WatermarkClient(WatermarkSession, Closeable):
                 self._answered.wait(0.05)
 
     def close(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Send what is still to be sent, at most for so long, and end. What was not taken is logged."""
+        """Send the pending reports within this time, and end. Reports that were not taken are logged."""
         with self._answered:
             self._closing = True
             self._answered.notify_all()
@@ -208,12 +209,12 @@ def unfinished(
     generation: int = 0,
     timeout_s: float = TIMEOUT_S,
 ) -> Iterator[None]:
-    """The body runs once the server holds the level's output at the oldest event that is worked on.
+    """Run the body once the server holds the level's output at the oldest event that is worked on.
 
-    Whoever hands the events over keeps them until then. Afterwards the unit has nothing to do and stays; call
-    `client.leave` when no more is to come. If the body fails the work counts as unfinished: another try says
-    it again, else the unit's lease ends it with the client. Raises Unavailable when the server does not take
-    it within `timeout_s`, Refused when it refuses it; then nothing was done.
+    The caller that hands the events over keeps them until then. Afterwards the unit has nothing to do and
+    stays; call `client.leave` when no more is to come. If the body fails the work counts as unfinished:
+    another try says it again, else the unit's lease ends it with the client. Raises Unavailable when the
+    server does not take it within `timeout_s`, Refused when it refuses it; then nothing was done.
     """
     client.set_oldest_work(level, processor, key_group, oldest_work_ms, generation=generation)
     client.flush(timeout_s)

@@ -56,7 +56,7 @@ class _Level:
     partitions: dict[int, _Partition] = field(default_factory=dict)
 
     def indices(self, hosts: Sequence[str]) -> NDArray[np.int64]:
-        """Raises DefinitionError for a name that is none; then nothing was taken."""
+        """Return the indices of hosts. Raises DefinitionError for a wrong name, with nothing taken."""
         index = self.index
         indices = np.fromiter((index.get(name, -1) for name in hosts), np.int64, len(hosts))
         fresh = np.flatnonzero(indices < 0).tolist()  # each host once per level
@@ -105,7 +105,8 @@ class Pending:
         events: NDArray[np.int64] | None,
         partitions: int = 0,
     ) -> None:
-        """Keeps the largest per host; a later generation forgets what the one before has read."""
+        """Take progress, and keep the largest per host. A later generation forgets what the one before has
+        read."""
         names = self._levels.setdefault(level, _Level())
         at = names.indices(hosts)
         state = names.partitions.get(partition)

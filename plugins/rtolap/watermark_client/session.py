@@ -62,8 +62,8 @@ class WatermarkSession:
         *,
         partitions: int = 0,
     ) -> None:
-        """The consumer of that generation has read each of these hosts so far; `counts` events since last
-        time.
+        """Report that the consumer of that generation has read each of these hosts so far, with `counts`
+        events since last time.
 
         `hosts` are names, a host may stand there more than once; empty for a source without a host list,
         whose `latest_ms` is one instant then. Raises DefinitionError where lengths differ.
@@ -100,7 +100,7 @@ class WatermarkSession:
             self._pending.work(UnitReport(level, processor, key_group, oldest_work_ms, generation=generation))
 
     def leave(self, level: str, processor: str, key_group: int = 0, *, generation: int = 0) -> None:
-        """The unit ends; what it had not finished no longer counts."""
+        """End the unit. Its unfinished work no longer counts."""
         with self._lock:
             self._pending.work(UnitReport(level, processor, key_group, left=True, generation=generation))
 

@@ -179,7 +179,7 @@ def test_what_stands_at_a_broker_that_is_away_is_named(used: Used) -> None:
     used.group("kept", committed={LATE[0]: 40, LATE[1]: 40}, coordinator=1)
     used.cluster.stop_broker(2)
     found = used.collected()
-    assert found.missing == ("producers and lag of late:1 (nobody leads them)",)
+    assert found.missing == ("producers and lag of late:1 (they have no leader)",)
     (use,) = found.users["late"].groups or ()
     assert (use.committed, use.lag_records) == ((0, 1), None)
 

@@ -13,11 +13,11 @@ from rtolap.fleet.monitoring.readings import BrokerGauges
 from rtolap.fleet.monitoring.slow import (
     TRANSITIONS,
     BrokerRequests,
+    BrokerStanding,
     Key,
     SlowEvent,
     SlowRule,
     SlowState,
-    Standing,
     judge,
     transition,
 )
@@ -37,7 +37,7 @@ class Watched:
         self.gauges: dict[int, BrokerGauges] = {}
         self.missing: list[MissingSource] = []
         self.rule = rule
-        self.standings: dict[Key, Standing] = {}
+        self.standings: dict[Key, BrokerStanding] = {}
         for broker in self.brokers.values():
             for request in RequestType:
                 broker.serve(request, local=1)

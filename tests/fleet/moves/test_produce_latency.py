@@ -16,7 +16,7 @@ from rtolap.fleet.moves.produce_latency import (
     after_reading,
 )
 from rtolap.fleet.moves.settings import MoverSettings
-from rtolap.fleet.moves.standing import Standing
+from rtolap.fleet.moves.standing import PlanStanding
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.status import PlanStatus, plan_status
 from rtolap.fleet.moves.window import PlanMoves
@@ -28,7 +28,7 @@ LIMIT_MS = 300.0
 MOVES_MAX = 5
 SETTINGS = MoverSettings(produce_p99_ms_max=LIMIT_MS, give_up_ms=60_000)
 
-SERVED = Standing("mover", "", 1_700_000_000_000, 0, (), ())
+SERVED = PlanStanding("mover", "", 1_700_000_000_000, 0, (), ())
 
 
 class Told:

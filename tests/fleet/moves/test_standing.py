@@ -9,7 +9,7 @@ from rtolap.base.errors import CommitUnknown, Unanswered
 from rtolap.cli.fleet.moves_text import print_status, status_document
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.settings import MoverSettings
-from rtolap.fleet.moves.standing import LOOK_AGE_MS_MAX, Standing, standing
+from rtolap.fleet.moves.standing import LOOK_AGE_MS_MAX, PlanStanding, standing
 from rtolap.fleet.moves.status import plan_status
 from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
@@ -133,7 +133,7 @@ def test_a_request_of_which_it_is_not_known_whether_it_was_kept_ends_with_its_se
     assert world.fleet_store.current() is None
 
 
-def _standing(world: MoverWorld) -> Standing:
+def _standing(world: MoverWorld) -> PlanStanding:
     record = world.record()
     plan = PlanMoves.of(world.fleet_store.read_moves("plan", record.moves_digest))
     return standing(world.fleet_store, world.administration, record, plan, world.clock.now_ms())
@@ -169,7 +169,7 @@ def test_a_status_says_how_old_it_is_once_its_mover_is_dead(
     text = _text(world, capsys)
     assert "no mover serves" in text
     assert "3600 s ago" in text
-    assert "expected end: not in sight" in text
+    assert "expected end: unknown" in text
     plan = PlanMoves.of(moves)
     document = status_document(
         plan_status(world.record(), plan, world.clock.now_ms(), MoverSettings()), stands
@@ -179,9 +179,9 @@ def test_a_status_says_how_old_it_is_once_its_mover_is_dead(
 
 
 def test_a_mover_that_has_the_lease_and_does_not_look_is_noticed(world: MoverWorld) -> None:
-    stands = Standing("host:1", "", 1, LOOK_AGE_MS_MAX + 1, (), ())
+    stands = PlanStanding("host:1", "", 1, LOOK_AGE_MS_MAX + 1, (), ())
     assert stands.is_stale
-    assert not Standing("host:1", "", 1, LOOK_AGE_MS_MAX, (), ()).is_stale
+    assert not PlanStanding("host:1", "", 1, LOOK_AGE_MS_MAX, (), ()).is_stale
     assert MoverSettings().report_every_ms * 2 < LOOK_AGE_MS_MAX
 
 

@@ -1,7 +1,7 @@
 import time
 
 import numpy as np
-from rtolap.fleet.moves.look import Disk, Look
+from rtolap.fleet.moves.look import BrokerDisk, Look
 from rtolap.fleet.moves.planned import PlannedMove
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.settings import MoverSettings
@@ -16,7 +16,7 @@ def move_of(number: int, before: tuple[int, ...], after: tuple[int, ...], size_b
 
 
 def look_of(brokers: int, usable_bytes: int = 10**15) -> Look:
-    disks = {(b, "/d"): Disk(usable_bytes, usable_bytes, False, False) for b in range(brokers)}
+    disks = {(b, "/d"): BrokerDisk(usable_bytes, usable_bytes, False, False) for b in range(brokers)}
     return Look(dict.fromkeys(range(brokers)), {}, {}, disks=disks, reporting=frozenset(range(brokers)))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rtolap.base.errors import IncompleteSnapshot
 from rtolap.fleet.planning.leaders_by_load import led_load, plan_leaders_by_load, sent_bytes_per_s
-from rtolap.fleet.planning.plan import Kind, Plan
+from rtolap.fleet.planning.plan import Plan, PlanKind
 from rtolap.fleet.planning.plan_file import plan_from, plan_json
 from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.model import FleetSnapshot
@@ -96,7 +96,7 @@ def test_two_brokers_exchange_what_is_too_large_to_be_given() -> None:
 def test_nothing_changes_without_gain() -> None:
     fleet = with_rates(hand_made(RACKS, {"t": [[1, 2], [2, 3], [3, 1]]}), [0.0] * 3, [5.0] * 3)
     plan = plan_leaders_by_load(fleet)
-    assert (len(plan), plan.kind) == (0, Kind.LEADERS_BY_LOAD)
+    assert (len(plan), plan.kind) == (0, PlanKind.LEADERS_BY_LOAD)
 
 
 def test_rates_that_are_not_known_are_refused() -> None:

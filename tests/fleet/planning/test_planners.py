@@ -15,7 +15,7 @@ from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
 from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.leaders import plan_leaders
 from rtolap.fleet.planning.levels import band_of, levels
-from rtolap.fleet.planning.plan import Kind, Limits, Plan
+from rtolap.fleet.planning.plan import Limits, Plan, PlanKind
 from rtolap.fleet.planning.plan_file import kafka_json
 from rtolap.fleet.planning.repairs import plan_racks
 from rtolap.fleet.planning.transfers import largest_first
@@ -177,7 +177,7 @@ def test_what_could_not_be_read_forbids_the_plans_that_need_it() -> None:
     for refused in (lambda: plan_disks(fleet), lambda: plan_drain(fleet, [1])):
         with pytest.raises(IncompleteSnapshot, match="no right to describe"):
             refused()
-    assert plan_leaders(fleet).kind == Kind.LEADERS
+    assert plan_leaders(fleet).kind == PlanKind.LEADERS
     unknown = replace(fleet, missing=(), replicas=replace(fleet.replicas, size_bytes=np.array([-1, -1])))
     with pytest.raises(IncompleteSnapshot, match=r"sizes are not known; found t-0"):
         plan_drain(unknown, [1])

@@ -10,7 +10,7 @@ from rtolap.base.errors import ImpossiblePlan, IncompleteSnapshot, NotYet, PlanC
 from rtolap.fleet.isolation.registry import RegisteredCluster
 from rtolap.fleet.operations.plans import check_approved, make_plan
 from rtolap.fleet.planning.disks import DiskPlanner
-from rtolap.fleet.planning.plan import Kind, Limits, Plan
+from rtolap.fleet.planning.plan import Limits, Plan, PlanKind
 from rtolap.fleet.planning.plan_file import plan_digest
 from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.planning.planners import PLANNERS
@@ -30,31 +30,31 @@ def _fleet(seed: int) -> FleetSnapshot:
     return hand_made(RACKS, {"t": [drawn.sample(list(RACKS), 2) for _ in range(12)], "u": [[1], [2]]})
 
 
-def _arguments(kind: Kind, fleet: FleetSnapshot) -> dict[str, Any]:
+def _arguments(kind: PlanKind, fleet: FleetSnapshot) -> dict[str, Any]:
     """Return what the planner of this kind needs to know beside the fleet."""
     first = int(fleet.log_dirs.brokers[0])
     broker = int(fleet.brokers.ids[first])
-    arguments: dict[Kind, dict[str, Any]] = {
-        Kind.DRAIN: {"brokers": (broker,)},
-        Kind.ADD: {"brokers": (broker,)},
-        Kind.REMOVE_DISK: {"broker": broker, "path": fleet.log_dirs.paths[0]},
-        Kind.FACTOR: {"topics": ("u",), "replicas": 2},
+    arguments: dict[PlanKind, dict[str, Any]] = {
+        PlanKind.DRAIN: {"brokers": (broker,)},
+        PlanKind.ADD: {"brokers": (broker,)},
+        PlanKind.REMOVE_DISK: {"broker": broker, "path": fleet.log_dirs.paths[0]},
+        PlanKind.FACTOR: {"topics": ("u",), "replicas": 2},
     }
     return arguments.get(kind, {})
 
 
-def _planner(kind: Kind, fleet: FleetSnapshot) -> Planner:
+def _planner(kind: PlanKind, fleet: FleetSnapshot) -> Planner:
     return PLANNERS[kind](**_arguments(kind, fleet))
 
 
 def test_every_decision_has_a_planner_that_names_it() -> None:
-    assert set(PLANNERS) == set(Kind)
-    assert {kind: planner.kind for kind, planner in PLANNERS.items()} == {kind: kind for kind in Kind}
+    assert set(PLANNERS) == set(PlanKind)
+    assert {kind: planner.kind for kind, planner in PLANNERS.items()} == {kind: kind for kind in PlanKind}
 
 
 @pytest.mark.seeded
-@pytest.mark.parametrize("kind", list(Kind))
-def test_a_plan_is_a_function_of_the_snapshot_and_says_which_decision_it_is(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(PlanKind))
+def test_a_plan_is_a_function_of_the_snapshot_and_says_which_decision_it_is(kind: PlanKind) -> None:
     planned: list[Plan] = []
     for seed in range(FLEETS):
         fleet = _fleet(seed)
@@ -65,7 +65,7 @@ def test_a_plan_is_a_function_of_the_snapshot_and_says_which_decision_it_is(kind
         assert plan.kind is kind
         assert plan_digest(plan) == plan_digest(_planner(kind, fleet).plan(fleet, Limits()))
         planned.append(plan)
-    assert bool(planned) is (kind is not Kind.LEADERS_BY_LOAD), "these fleets say nothing of loads"
+    assert bool(planned) is (kind is not PlanKind.LEADERS_BY_LOAD), "these fleets say nothing of loads"
 
 
 def test_placement_rules_are_asked_for_by_planners_that_move_replicas_alone() -> None:
@@ -80,7 +80,7 @@ def test_placement_rules_are_asked_for_by_planners_that_move_replicas_alone() ->
             with pytest.raises(Refused, match="the rules were read"):
                 make_plan(_planner(kind, fleet), fleet, registered)
     still = {kind for kind, planner in PLANNERS.items() if not planner.moves_replicas}
-    assert still == {Kind.LEADERS, Kind.LEADERS_BY_LOAD}
+    assert still == {PlanKind.LEADERS, PlanKind.LEADERS_BY_LOAD}
 
 
 def test_a_plan_is_approved_by_its_digest_or_a_beginning_that_is_long_enough() -> None:

@@ -35,7 +35,7 @@ def test_sensors_fire_when_it_comes_true_and_say_what_they_waited_for_when_not(
     late = ended("never_complete")
     assert (late["state"], late["try_number"]) == ("failed", 1)
     reason = airflow.log(late)
-    assert f"waited 6 s in vain: the low watermark of {stream.name} is unknown" in reason
+    assert f"waited 6 s without success: the low watermark of {stream.name} is unknown" in reason
     assert "expected 2100-01-01T00:00:00+00:00 or later" in reason
 
     missing = ended("no_segment")

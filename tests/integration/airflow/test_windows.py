@@ -119,7 +119,7 @@ def test_a_sensor_waits_with_the_reason_and_over_a_killed_triggerer(airflow: Any
     in_vain = ended("in_vain")
     assert (in_vain["state"], in_vain["try_number"]) == ("failed", 1)
     log = airflow.log(in_vain)
-    assert "waited 6 s in vain: the window of" in log
+    assert "waited 6 s without success: the window of" in log
     assert reason in log
     assert "web0000, web0001, web0002" in log
     assert ended("skipped")["state"] == "skipped"

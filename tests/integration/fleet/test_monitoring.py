@@ -27,7 +27,7 @@ from rtolap.fleet.monitoring.clients import parse_client_page
 from rtolap.fleet.monitoring.collect import StageLook, StageReader
 from rtolap.fleet.monitoring.log_findings import LogCounts
 from rtolap.fleet.monitoring.log_watch import LogWatch
-from rtolap.fleet.monitoring.slow import BrokerRequests, Key, SlowRule, SlowState, Standing, judge
+from rtolap.fleet.monitoring.slow import BrokerRequests, BrokerStanding, Key, SlowRule, SlowState, judge
 from rtolap.fleet.monitoring.sources import FleetSources, read_sources
 from rtolap.fleet.monitoring.stages import PARTS, RequestType, Stage, StageWindow, between
 from rtolap.fleet.monitoring.topic_rates import COUNTED_S, SourceRates
@@ -180,8 +180,8 @@ def under_way(work: Callable[[threading.Event], None]) -> Iterator[None]:
 
 
 def judged(
-    standings: dict[Key, Standing], before: StageLook, now: StageLook, rule: SlowRule = _RULE
-) -> tuple[dict[Key, Standing], dict[Key, BrokerRequests], StageWindow]:
+    standings: dict[Key, BrokerStanding], before: StageLook, now: StageLook, rule: SlowRule = _RULE
+) -> tuple[dict[Key, BrokerStanding], dict[Key, BrokerRequests], StageWindow]:
     window = between(before.stages, before.at_ms, now.stages, now.at_ms)
     after, rows = judge(standings, window, rule)
     return after, {(row.broker, row.request): row for row in rows}, window
@@ -377,7 +377,7 @@ def test_an_idle_broker_with_long_polls_is_not_called_slow(fleet: Fleet) -> None
             consumer.poll(0.1)
         consumer.close()
 
-    standings: dict[Key, Standing] = {}
+    standings: dict[Key, BrokerStanding] = {}
     key = (3, RequestType.FETCH_CONSUMER)
     polled = 0
     with under_way(poll):
@@ -416,7 +416,7 @@ def wait_requests(fleet: Fleet, before: StageLook, key: Key) -> None:
 def test_a_stopped_follower_makes_writes_slow_at_the_leader_in_the_remote_stage(fleet: Fleet) -> None:
     topic = fleet.create(2, 3)
     key = (2, RequestType.PRODUCE)
-    standings: dict[Key, Standing] = {}
+    standings: dict[Key, BrokerStanding] = {}
     before = fleet.look()
 
     def write_on(ended: threading.Event) -> None:

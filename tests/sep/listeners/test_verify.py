@@ -14,7 +14,7 @@ from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.sep.hbase.regions import Region, ScannedRows
 from rtolap.sep.hbase.rows_pb2 import Column
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
-from rtolap.sep.listeners.verify import Difference, Mirrored, TableVerifier, _same
+from rtolap.sep.listeners.verify import Mirrored, RowDifference, TableVerifier, _same
 
 from tests.sep.rows.test_reader import ROWS, Clock, Regions, Values, reader_of
 from tests.support.sep.cell_blocks import cell_block
@@ -87,16 +87,16 @@ def test_each_difference_is_found_and_no_other(seed: int) -> None:
         match random.choice(("missing", "extra", "different", "unreadable")):
             case "missing":
                 del stored[key]
-                expected.append(Difference("t", row, "missing"))
+                expected.append(RowDifference("t", row, "missing"))
             case "extra":
                 del rows[row]
-                expected.append(Difference("t", row, "extra"))
+                expected.append(RowDifference("t", row, "extra"))
             case "different":
                 stored[key] = (-1, "other")
-                expected.append(Difference("t", row, "different"))
+                expected.append(RowDifference("t", row, "different"))
             case _:
                 rows[row][b"cf", b"a"] = b"no number"
-                expected.append(Difference("t", row, "unreadable"))
+                expected.append(RowDifference("t", row, "unreadable"))
     verifier = verifier_of(rows, stored)
     compared: list[int] = []
     assert sorted(verifier.differences(on_rows=compared.append)) == sorted(expected)
@@ -109,7 +109,7 @@ def test_each_difference_is_found_and_no_other(seed: int) -> None:
 def test_rows_beside_the_prefixes_and_rows_that_stay_are_no_difference() -> None:
     rows: dict[bytes, Values] = {b"other": {(b"cf", b"a"): struct.pack(">q", 1)}}
     verifier = verifier_of(rows, {"row-1": (1, None), "also": (2, None)}, prefixes=(b"row",))
-    assert list(verifier.differences()) == [Difference("t", b"row-1", "extra")]
+    assert list(verifier.differences()) == [RowDifference("t", b"row-1", "extra")]
     keeping = verifier_of({}, {"row-1": (1, None)}, keeps_extra=True)
     assert list(keeping.differences()) == []
     assert keeping.check([("t", b"row-1")]) == []

@@ -11,7 +11,7 @@ from rtolap.sep.hbase.regions import Region, RegionClient, RowCells
 from rtolap.sep.hbase.rows_pb2 import Column
 from rtolap.sep.hbase.znodes import ServerName
 from rtolap.sep.rows import reader
-from rtolap.sep.rows.reader import READ_POINT_WAIT_S, RowReader
+from rtolap.sep.rows.reader import READ_POINT_WAIT_S, HBaseRowReader
 
 from tests.support.sep.cell_blocks import cell_block
 
@@ -98,8 +98,8 @@ class Clock:
         self.slept += 1
 
 
-def reader_of(regions: Regions, clock: Clock, followed: Sequence[bytes] = ()) -> RowReader:
-    return RowReader(
+def reader_of(regions: Regions, clock: Clock, followed: Sequence[bytes] = ()) -> HBaseRowReader:
+    return HBaseRowReader(
         regions,
         lambda table: frozenset(regions.families) if table == "t" else None,
         COLUMNS,
@@ -120,7 +120,7 @@ def drawn(random: Random) -> dict[bytes, Values]:
     }
 
 
-def read(source: RowReader, rows: list[bytes]) -> dict[bytes, Values | None]:
+def read(source: HBaseRowReader, rows: list[bytes]) -> dict[bytes, Values | None]:
     found: dict[bytes, Values | None] = {}
     for part in source.read("t", rows, {}):
         cells = part.cells.to_pylist()

@@ -9,7 +9,7 @@ import pytest
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
 from rtolap.base.metrics import Metrics
 from rtolap.sep.status import tables
-from rtolap.sep.status.history import Look, append_look, lag_by_peer, read_looks
+from rtolap.sep.status.history import ReplicationLook, append_look, lag_by_peer, read_looks
 from rtolap.sep.status.metrics import ReplicationMetrics
 from rtolap.sep.status.model import NO_SINKS, NOTHING, PeerStatus, QueueStatus, ReplicationStatus
 from rtolap.sep.status.summary import Spread, summarize
@@ -144,7 +144,7 @@ def test_looks_are_kept_in_a_file_and_read_as_lines_of_a_picture(tmp_path: Path)
     path = tmp_path / "looks"
     for at_ms, lag_ms in ((1000, 5), (2000, None), (3000, 7)):
         status = _status(at_ms, _queue("a", lag_ms, 1), _queue("b", lag_ms and 1, 1))
-        append_look(path, Look(at_ms, status.cluster, tuple(summarize(status))))
+        append_look(path, ReplicationLook(at_ms, status.cluster, tuple(summarize(status))))
     with path.open("ab") as file:
         file.write(b'{"at_ms": 40')  # is being written
     (line,) = lag_by_peer(read_looks(path))

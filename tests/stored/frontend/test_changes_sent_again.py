@@ -233,7 +233,7 @@ def test_a_change_that_no_endpoint_answered_is_in_doubt_and_one_that_none_was_se
     lose_again()
     with (
         StoredTablesClient([world.wire.url], TOKEN, retry_s=0.1) as asking,
-        pytest.raises(CommitUnknown, match="what has become of POST /stored-tables/web/days/truncate"),
+        pytest.raises(CommitUnknown, match="the outcome of POST /stored-tables/web/days/truncate"),
     ):
         asking.truncate(DAYS)
     assert world.wire.lost >= 2

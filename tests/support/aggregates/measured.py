@@ -89,7 +89,8 @@ SCHEMA = made_schema((Measure("count"), *(each.measure for each in MEASURED)))
 
 
 def measured_events(rng: random.Random, rows: int, *, limits: bool) -> pa.Table:
-    """Decoded events with many nulls. `limits`: with negative numbers, up to the ends of their types."""
+    """Return decoded events with many nulls. With `limits` they have negative numbers, up to the ends of
+    their types."""
 
     def whole(bits: int) -> int:
         if not limits:

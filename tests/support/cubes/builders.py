@@ -20,12 +20,13 @@ PARTIALS = ("__rows", "amount__sum", "amount__count", "amount__min", "amount__ma
 
 
 def spec_losses(spec: BuildSpecMessage) -> tuple[EventLoss, ...]:
-    """As a build takes them over into its manifest."""
+    """Return the losses as a build takes them over into its manifest."""
     return tuple(msgspec.convert(loss.model_dump(), EventLoss) for loss in spec.losses)
 
 
 def small_schema(**cube_changes: object) -> Schema:
-    """One-minute segments; SUM, AVG, MIN, MAX over a nullable bigint, SUM over a decimal."""
+    """Return a schema with one-minute segments; SUM, AVG, MIN, MAX over a nullable bigint, SUM over a
+    decimal."""
     table = Table(
         name="sales",
         topic="sales",
@@ -89,7 +90,8 @@ _MALFORMED = (
 
 
 def random_event(random_: random.Random, around_ms: int) -> tuple[bytes | None, Event | None]:
-    """Mostly near `around_ms`, sometimes minutes late; one in forty is malformed, None is a tombstone."""
+    """Return an event that is mostly near `around_ms`, sometimes minutes late. One in forty is malformed, and
+    None is a tombstone."""
     if random_.random() < 0.025:
         return (None if random_.random() < 0.2 else random_.choice(_MALFORMED)), None
     late_ms = random_.randrange(6 * WINDOW_MS) if random_.random() < 0.08 else random_.randrange(8_000)

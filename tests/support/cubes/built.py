@@ -28,7 +28,7 @@ def assert_recount(staging: Staging, spec: BuildSpec, raw: pa.Table) -> HistoryM
 
 
 def assert_nothing_else(staging: Staging, manifests: dict[str, HistoryManifest]) -> None:
-    """The history holds the files of these versions, by location, and no other."""
+    """Assert that the history holds the files of these versions, by location, and no other."""
     expected = {history.manifest_path(location) for location in manifests}
     for location, manifest in manifests.items():
         expected |= {f"{location}/{file.name}" for entry in manifest.cuboids for file in entry.files}
@@ -36,7 +36,7 @@ def assert_nothing_else(staging: Staging, manifests: dict[str, HistoryManifest])
 
 
 def _comparable(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Rows in a stable order, nulls included, sketches as their estimates."""
+    """Return rows in a stable order, nulls included, sketches as their estimates."""
     rows = table.to_pylist()
     plain = [tuple(estimate(v) if k.endswith("__hll") else v for k, v in row.items()) for row in rows]
     return sorted(plain, key=repr)

@@ -103,12 +103,13 @@ class Cluster:
         self.log[partition].append(event)
 
     def cut(self, partition: int, end: int) -> None:
-        """The partition's log loses what lies at or beyond the offset."""
+        """Cut the partition's log at the offset."""
         self.broker.cut(self.schema.table.topic, partition, end)
         del self.log[partition][end:]
 
     def low_watermark_ms(self) -> int | None:
-        """As the coordinator has it: the least, over partitions, of what anybody has seen; never falling."""
+        """Return the low watermark as the coordinator has it: the least, over partitions, of what anybody has
+        seen, which never falls."""
         marks: list[int] = []
         for part in self.log:
             seen = [

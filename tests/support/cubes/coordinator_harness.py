@@ -160,7 +160,7 @@ class Cluster:
     def stage(
         self, segment: str, version: int, ranges: tuple[PartRange, ...], events: int, attempt: str = "a"
     ) -> StagedPart:
-        """What receivers upload: the manifest of a part that has no files."""
+        """Stage what receivers upload: the manifest of a part that has no files."""
         path = f"staged/{NAME}/{self.metadata.cube_id(NAME)}/{segment}/v{version}/rs1-{attempt}"
         manifest = StagedManifest(
             cube=NAME,

@@ -68,7 +68,7 @@ class DayStream:
         drop_cube(self._coordinator, self.name, self.name)
 
     def send(self, *days: int, events: int = 100) -> None:
-        """So many events a day, spread over the partitions, the last of each at noon."""
+        """Send so many events a day, spread over the partitions, the last of each at noon."""
         producer = Producer({"bootstrap.servers": self._kafka})
         for day in days:
             start_ms = self.start_ms(day)
@@ -90,14 +90,14 @@ class DayStream:
         return round(start.timestamp() * 1000)
 
     def start(self, day: int) -> str:
-        """ISO 8601, in UTC."""
+        """Return the start of a day as ISO 8601, in UTC."""
         return datetime.fromtimestamp(self.start_ms(day) / 1000, UTC).isoformat()
 
     def segment(self, day: int) -> str:
         return SegmentRange(self.start_ms(day), self.start_ms(day + 1)).name
 
     def segments(self) -> dict[int, SegmentInfo]:
-        """Day → its record, as far as there is one."""
+        """Return the record of each day, as far as there is one."""
         return {
             (info.start_ms - self.start_ms(1)) // DAY_MS + 1: info
             for info in self._coordinator.segments(self.name)

@@ -53,7 +53,7 @@ def flight_table(zone: str = "UTC") -> Table:
 
 
 def flights_schema(zone: str = "UTC") -> Schema:
-    """Six-hour segments, two cuboids beside the base."""
+    """Return a schema with six-hour segments, and two cuboids beside the base."""
     cube = Cube(
         name="flights",
         table="flight_events",
@@ -83,7 +83,7 @@ def flights_schema(zone: str = "UTC") -> Schema:
 
 
 def routes_schema(zone: str = "UTC") -> Schema:
-    """Another cube over the same events, with segments of another length."""
+    """Return the schema of another cube over the same events, with segments of another length."""
     cube = Cube(
         name="routes",
         table="flight_events",
@@ -96,7 +96,8 @@ def routes_schema(zone: str = "UTC") -> Schema:
 
 
 def random_flights(rng: random.Random, rows: int, start: datetime = START, days: float = 3) -> pa.Table:
-    """Whole seconds in UTC from `start` on; nulls in every other column; offsets dense per partition."""
+    """Return flights at whole seconds in UTC from `start` on, with nulls in every other column and offsets
+    that are dense per partition."""
 
     def some(value: object) -> object:
         return None if rng.random() < 0.15 else value
@@ -131,7 +132,7 @@ def random_flights(rng: random.Random, rows: int, start: datetime = START, days:
 def flights_world(
     seed: int, rows: int, *, zone: str = "UTC", start: datetime = START, days: float = 3
 ) -> QueryWorld:
-    """Both cubes, each with about half of its segments in history. The caller closes it."""
+    """Return both cubes, each with about half of its segments in history. The caller closes the world."""
     rng = random.Random(seed)
     events = random_flights(rng, rows, start, days)
     world = QueryWorld(

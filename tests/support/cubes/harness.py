@@ -169,7 +169,7 @@ class Run:
             self.counts[f"passing {type(error).__name__}"] += 1
 
     def drain(self) -> None:
-        """No more events: everything becomes history, and history equals the recount."""
+        """Send no more events: everything becomes history, and history equals the recount."""
         cluster = self.cluster
         self.actions.fault_rate = self.actions.kill_rate = 0.0
         for receiver in cluster.receivers:
@@ -213,7 +213,7 @@ class Run:
         self._equal(engine_estimates(history), self.askers[0].expected(whole), "final history")
 
     def _close_rest(self) -> None:
-        """Replica sets without data of a segment close it by the coordinator's forced closing."""
+        """Close segments for replica sets without data of them, by the coordinator's forced closing."""
         before_ms = self.cluster.clock.now_ms() + WINDOW_MS
 
         def closing(control: CubeControl) -> CubeControl:

@@ -56,7 +56,7 @@ class Actions:
             self.cluster.produce(self.random.randrange(len(self.cluster.log)), value, event)
 
     def cut_log(self) -> None:
-        """A log loses its tail, as far as no vector counts it, and mostly grows again before receivers look,
+        """Cut the tail of a log, as far as no vector counts it. Mostly it grows again before receivers look,
         which all do within a second."""
         part = self.random.randrange(len(self.cluster.log))
         counted = max(
@@ -113,7 +113,7 @@ class Actions:
         self._any().checkpoint()
 
     def write_out(self) -> None:
-        """A checkpoint that is under way is written, but not taken over yet."""
+        """Write out the checkpoint that is under way, without taking it over."""
         self._any().write_out()
 
     def crash(self) -> None:
@@ -125,7 +125,7 @@ class Actions:
         self._any().lose_disk()
 
     def elect(self) -> None:
-        """Anybody, nobody or both: correctness does not depend on there being one leader."""
+        """Elect anybody, nobody or both: correctness does not depend on there being one leader."""
         receiver = self._any()
         receiver.leading = not receiver.leading
 
@@ -136,8 +136,8 @@ class Actions:
     # -- requests to the coordinator --------------------------------------------------------------------
 
     def command(self, what: Callable[[MortalCoordinator], T]) -> T | None:
-        """The leader may be killed at any commit of a request, before or after it; the sender, who gets
-        no response then, mostly retries at the next leader. None: it did not."""
+        """Send a request. The leader may be killed at any commit of it, before or after it; the sender, who
+        then gets no response, mostly retries at the next leader. Returns None where it does not."""
         while True:
             if self.random.random() < self.kill_rate:
                 self.cluster.coordinator.session.die(
@@ -193,7 +193,7 @@ class Actions:
             self.command(lambda leader: leader.builds.requeue(self.cluster.cube, name))
 
     def lose_part(self) -> None:
-        """A staged part goes missing, or a file of it is damaged; a person may request a build, or not."""
+        """Lose a staged part, or damage a file of it; a person may request a build, or not."""
         staged = [record for record in self.cluster.records().values() if record.parts]
         if not staged:
             return
@@ -208,8 +208,8 @@ class Actions:
             self.command(lambda leader: leader.builds.requeue(self.cluster.cube, record.name))
 
     def lose_base(self) -> None:
-        """The base cuboid of a version goes missing, or is damaged with its length kept, which only a build
-        sees; a person may request a build, or not."""
+        """Lose the base cuboid of a version, or damage it with its length kept, which only a build sees; a
+        person may request a build, or not."""
         built = [
             record
             for record in self.cluster.records().values()
@@ -236,7 +236,7 @@ class Actions:
         self.command(lambda leader: leader.purge.cleanup(self.cluster.cube))
 
     def reassign(self) -> None:
-        """A level plan over some replica sets, or any assignment at all."""
+        """Reassign by a level plan over some replica sets, or by any assignment at all."""
         names = self.random.sample(sorted(REPLICA_SETS), self.random.randrange(1, len(REPLICA_SETS) + 1))
         request = ReassignRequest(replica_sets=tuple(names))
         if self.random.random() < 0.5:

@@ -60,7 +60,7 @@ class MetadataStoreContract:
     def test_a_node_goes_and_one_of_a_parent_that_is_missing_comes_in_one_commit(
         self, store: MetadataStore
     ) -> None:
-        """As something is dropped, and the request noted that asked for it."""
+        """Delete and create in one commit, as when something is dropped and its request is noted."""
         store.commit([Create("/dropped/one", b"1")])
         store.commit([Delete("/dropped/one"), Create("/noted/first", b"a")])
         assert store.children("/dropped") == ()

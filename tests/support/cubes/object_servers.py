@@ -59,7 +59,7 @@ class S3Keys(NamedTuple):
     secret: str
 
     def profile(self, path: Path) -> Path:
-        """An AWS credentials file at `path`, readable by its owner only."""
+        """Write an AWS credentials file at `path`, readable by its owner only."""
         path.touch(mode=0o600)
         path.write_text(
             f"[default]\naws_access_key_id = {self.access}\naws_secret_access_key = {self.secret}\n"
@@ -81,7 +81,7 @@ def s3_uri(port: int, prefix: str) -> str:
 
 
 def s3_spec(folder: Path, port: int, keys: S3Keys) -> ProcessSpec:
-    """An S3 server with one bucket, BUCKET, that only `keys` open."""
+    """Return an S3 server with one bucket, BUCKET, that only `keys` open."""
     folder = folder.absolute()
 
     def prepare() -> None:
@@ -128,7 +128,8 @@ class HdfsPorts(NamedTuple):
 
 
 def namenode_spec(folder: Path, ports: HdfsPorts) -> ProcessSpec:
-    """Ready when it answers; it is writable only once a data node has come. HTTP is at the last port."""
+    """Return a NameNode, which is ready when it answers; it is writable only once a data node has come. HTTP
+    is at the last port."""
     folder = folder.absolute()
     java = _hadoop_java(folder)
     name = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -151,7 +152,7 @@ def namenode_spec(folder: Path, ports: HdfsPorts) -> ProcessSpec:
 
 
 def datanode_spec(folder: Path, ports: HdfsPorts) -> ProcessSpec:
-    """Ready when the NameNode knows it and lets write."""
+    """Return a data node, which is ready when the NameNode knows it and permits writes."""
     folder = folder.absolute()
     return ProcessSpec(
         name="datanode",
@@ -217,6 +218,6 @@ def _connects(port: int) -> Callable[[float], str | None]:
 
 
 def object_server_jars(conf: str) -> tuple[Path, ...]:
-    """The class path of `s3proxy`, `s3a` or `hdfs`, fetched first when the cache lacks it."""
+    """Return the class path of `s3proxy`, `s3a` or `hdfs`, fetched first when the cache lacks it."""
     folder = fetch_jars(_IVY, ("s3proxy", "s3a", "hdfs"), "the object stores", None)
     return tuple(sorted((folder / conf).glob("*.jar")))

@@ -190,7 +190,7 @@ class ObjectStoreContract:
     def test_what_one_creation_of_a_cube_has_left_goes_and_what_another_has_made_stays(
         self, store: ObjectStore
     ) -> None:
-        """Folders are listed while the first stands, and deleted when the second has written."""
+        """List folders while the first creation stands, and delete them when the second has written."""
         metadata = ClusterMetadata(MemoryStore(MemoryEnsemble()), ManualClock(1))
         schema = small_schema()
         name, segment = schema.cube.name, "20130101000000_20130102000000"

@@ -18,7 +18,7 @@ VISITORS = "visitor__hll"
 
 
 def _or(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """As SQL's aggregates treat nulls."""
+    """Treat nulls as SQL's aggregates do."""
 
     def combined(left: Any, right: Any) -> Any:
         if left is None or right is None:
@@ -56,7 +56,7 @@ def merge_into(found: Answer, more: Mapping[Key, Row]) -> None:
 
 
 def from_table(table: pa.Table) -> Answer:
-    """A plain table with DIMENSIONS and PARTIALS → an answer; finer rows are merged.
+    """Return the answer of a plain table with DIMENSIONS and PARTIALS; finer rows are merged.
 
     Sketches, where there are any, are kept as the set of their images.
     """

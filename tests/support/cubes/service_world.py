@@ -123,11 +123,11 @@ class World:
         return recount(self.prefix(positions))
 
     def prefix(self, positions: Mapping[int, int]) -> Iterator[Event]:
-        """The events below these positions: partition → next offset."""
+        """Yield the events below these positions: partition → next offset."""
         return (e for p, es in self.log.items() for e in es[: positions.get(p, 0)] if e is not None)
 
     def assert_varied(self) -> None:
-        """In every partition: nulls, malformed records, late events and others out of order."""
+        """Assert that every partition has nulls, malformed records, late events and others out of order."""
         for events in self.log.values():
             sent = [event for event in events if event is not None]
             assert len(sent) < len(events), "a malformed record in each partition"

@@ -113,7 +113,7 @@ class Services:
         wait_for("the query service answers", lambda: self._answers(self._url("query-http")))
 
     def start_further_query(self, name: str, *options: str) -> str:
-        """Another query service of the same cluster; the URL of its HTTP endpoint."""
+        """Start another query service of the same cluster; return the URL of its HTTP endpoint."""
         for kind in ("http", "mysql"):
             taken = set(self._ports.values())
             self._ports.setdefault(f"{name}-{kind}", free_port(taken))
@@ -130,7 +130,7 @@ class Services:
         return self._url("query-http")
 
     def start(self, name: str, *arguments: str, env: dict[str, str] | None = None) -> None:
-        """`rtolap` with these arguments."""
+        """Start `rtolap` with these arguments."""
         self._arguments[name] = arguments
         self._extra[name] = env or {}
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -143,13 +143,13 @@ class Services:
             )
 
     def kill(self, name: str) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until it is gone."""
         process = self._processes.pop(name)
         process.kill()
         process.wait(patience_s(30))
 
     def stop(self, name: str, within_s: float = 60.0) -> None:
-        """SIGTERM, and wait until it is gone. Raises subprocess.TimeoutExpired, and kills it."""
+        """Send SIGTERM, and wait until it is gone. Raises subprocess.TimeoutExpired, and kills it."""
         process = self._processes.pop(name)
         process.terminate()
         try:
@@ -202,7 +202,7 @@ class Services:
         return None
 
     def sql(self, text: str) -> dict[str, Any]:
-        """The HTTP endpoint's JSON. Raises httpx.HTTPStatusError with the body's message."""
+        """Return the HTTP endpoint's JSON. Raises httpx.HTTPStatusError with the body's message."""
         response = self._http.post(f"{self._url('query-http')}/api/v1/query", json={"sql": text})
         if response.status_code != httpx.codes.OK:
             raise httpx.HTTPStatusError(response.text, request=response.request, response=response)
@@ -210,7 +210,7 @@ class Services:
         return answer
 
     def arrow(self, text: str, parameters: Sequence[object] = ()) -> pa.Table:
-        """The HTTP server's Arrow stream, in the types that it is answered in. Raises as `sql` does."""
+        """Return the HTTP server's Arrow stream, in its own types. Raises as `sql` does."""
         url = f"{self._url('query-http')}/api/v1/query"
         body = {"sql": text, "parameters": list(parameters)}
         response = self._http.post(url, json=body, headers={"Accept": ARROW_STREAM})
@@ -219,7 +219,7 @@ class Services:
         return pa.ipc.open_stream(response.content).read_all()
 
     def mysql(self, name: str = "query") -> pymysql.connections.Connection:
-        """A connection to the MySQL endpoint of that query service."""
+        """Return a connection to the MySQL endpoint of that query service."""
         connection: pymysql.connections.Connection = pymysql.connections.Connection(
             host="127.0.0.1",
             port=self._ports[f"{name}-mysql"],
@@ -233,7 +233,7 @@ class Services:
     # -- building ---------------------------------------------------------------------------------------
 
     def submit(self, specs: Iterable[BuildSpecMessage], jobs: Path) -> subprocess.Popen[str]:
-        """spark-submit of `build_segment.py`, its progress on stdout."""
+        """Start spark-submit of `build_segment.py`, which prints its progress on stdout."""
         path = self.folder / f"specs-{time.monotonic_ns()}.json"
         path.write_text(json.dumps([spec.model_dump(mode="json") for spec in specs]))
         home = Path(pyspark.__file__).parent

@@ -39,7 +39,7 @@ def spark_session() -> SparkSession:
 
 
 def write(rows: Iterable[Row], *, bootstrap: str, topic: str, go: Path) -> None:
-    """A task: returns when its rows are in the log."""
+    """Write rows, as a task that returns when they are in the log."""
     deadline_s = time.monotonic() + patience_s(GO_TIMEOUT_S)
     while not go.exists():
         if time.monotonic() > deadline_s:
@@ -52,8 +52,8 @@ def write(rows: Iterable[Row], *, bootstrap: str, topic: str, go: Path) -> None:
 
 
 def batches(consumer: KafkaConsumer, end: Path) -> Iterator[tuple[list[dict[str, int]], int]]:
-    """Events, and the offset behind them. The first one holds all that the job's predecessor may have read,
-    so it may be empty; the others are not."""
+    """Yield events, and the offset behind them. The first batch holds all that the job's predecessor may have
+    read, so it may be empty; the others are not."""
     upto, is_first = consumer.log_range(0).end, True
     events: list[dict[str, int]] = []
     while is_first or not end.exists() or consumer.position()[0] < consumer.log_range(0).end:

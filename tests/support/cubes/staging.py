@@ -83,7 +83,8 @@ MEASURES = """count(*) AS __rows, sum(items)::BIGINT AS items__sum, count(items)
 
 
 def raw_events(seed: int, partition: int, start: int, end: int, segment: str = SEGMENT) -> pa.Table:
-    """Events with nulls everywhere, negative numbers and sums beyond 64 bits; weights add up exactly."""
+    """Return events with nulls everywhere, negative numbers and sums beyond 64 bits; weights add up
+    exactly."""
     rng = random.Random(f"{seed}/{partition}/{start}")
     base_ms = parse_segment_name(segment).start_ms
 
@@ -119,7 +120,7 @@ def _engine() -> duckdb.DuckDBPyConnection:
 
 
 def roll_up(raw: pa.Table, dimensions: Sequence[str]) -> pa.Table:
-    """An independent roll-up in the physical columns of the cube."""
+    """Return an independent roll-up in the physical columns of the cube."""
     keys = ", ".join(dimensions)
     selected = f"{keys}, " if keys else ""
     tail = f"GROUP BY {keys}" if keys else "HAVING count(*) > 0"
@@ -143,7 +144,7 @@ def sketch(values: Sequence[str]) -> bytes:
 
 
 def estimate(data: bytes | None) -> float | None:
-    """The estimate that any order of updates and merges gives."""
+    """Return the estimate that any order of updates and merges gives."""
     if data is None:
         return None
     union = datasketches.hll_union(10)
@@ -164,13 +165,13 @@ class Staging(NamedTuple):
         return self._replace(segment=segment)
 
     def part(self, version: int, replica_set: str, raw: pa.Table, *ranges: PartRange) -> BuildPart:
-        """A staged part that holds the roll-up of raw events."""
+        """Return a staged part that holds the roll-up of raw events."""
         return self.part_of(version, replica_set, roll_up(raw, CUBE.all_dimensions), raw.num_rows, *ranges)
 
     def part_of(
         self, version: int, replica_set: str, table: pa.Table, events: int, *ranges: PartRange
     ) -> BuildPart:
-        """A staged part that holds these rows of the base cuboid."""
+        """Return a staged part that holds these rows of the base cuboid."""
         path = f"staged/sales_cube/{self.segment}/v{version}/{replica_set}"
         files: tuple[FileEntry, ...] = ()
         if table.num_rows:

@@ -86,7 +86,8 @@ class Receiver:
         )
 
     def _results(self) -> ResultCache:
-        """Every table is worth a result here, so that all of them are used, however small."""
+        """Return a cache for which every table is worth a result, so that all of them are used, however
+        small."""
         return ResultCache(self.cluster.schema, self.settings.result_bytes_max, table_rows_min=1)
 
     def crash(self) -> None:
@@ -154,7 +155,7 @@ class Receiver:
         return True
 
     def merge(self) -> None:
-        """What the worker does for answers: fewer fragments, cuboids beside them, however small they are."""
+        """Do the worker's part: fewer fragments, cuboids beside them, however small they are."""
         job = fragments.merge_job(self.core.state.segments, self.settings)
         if job is not None:
             merged = fragments.merge(self.cluster.schema, self.core.file.fragments, job)
@@ -167,7 +168,7 @@ class Receiver:
             )
 
     def write_out(self) -> None:
-        """The checkpoint that is under way gets to the disk; the core takes it over with its next step."""
+        """Write the checkpoint that is under way to the disk; the core takes it over with its next step."""
         self.beside.run_all()
 
     def checkpoint(self) -> None:
@@ -184,7 +185,8 @@ class Receiver:
 
 
 def assert_apart(receiver: Receiver, run: str) -> None:
-    """No offset is claimed by two tables of a segment: the one of them that is read again would double it."""
+    """Assert that no offset is claimed by two tables of a segment: the table that is read again would double
+    it."""
     for start_ms, segment in receiver.core.state.segments.items():
         by_partition: dict[int, list[tuple[int, int]]] = {}
         for table in segment.tables:

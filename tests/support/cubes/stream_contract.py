@@ -46,7 +46,7 @@ class World:
 
 
 def read(consumer: StreamConsumer, count: int) -> dict[int, list[tuple[int, bytes | None]]]:
-    """Exactly `count` records, by partition: (offset, value)."""
+    """Read exactly `count` records, by partition: (offset, value)."""
     found: dict[int, list[tuple[int, bytes | None]]] = {}
     seen, deadline = 0, time.monotonic() + DEADLINE_S
     while seen < count and time.monotonic() < deadline:
@@ -59,7 +59,7 @@ def read(consumer: StreamConsumer, count: int) -> dict[int, list[tuple[int, byte
 
 
 def poll_for(consumer: StreamConsumer, records_max: int, count: int) -> list[Batch]:
-    """Batches until there are at least `count` records."""
+    """Poll batches until there are at least `count` records."""
     batches: list[Batch] = []
     deadline = time.monotonic() + DEADLINE_S
     while sum(map(len, batches)) < count:

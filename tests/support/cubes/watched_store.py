@@ -16,7 +16,8 @@ from rtolap.object_store.store import ObjectStore
 
 
 def watched_store(root: Path, on_request: Callable[[str], None]) -> ObjectStore:
-    """The store below `root` for reading. `on_request` gets the path; an OSError of it is the store's."""
+    """Return the store below `root` for reading. `on_request` gets the path; its OSError becomes the
+    store's."""
     filesystem = fs.PyFileSystem(_WatchedHandler(on_request))
     return ObjectStore(filesystem, str(root), root.as_uri())
 

@@ -108,7 +108,7 @@ class BrokerLives:
 
 @contextmanager
 def mover_of(lives: BrokerLives) -> Iterator[None]:
-    """A mover that answers while the cluster's time goes on."""
+    """Run a mover that answers while the cluster's time goes on."""
     lives.store.commit([Create(_FENCE, b"")])
     fleet_store = FleetStore(lives.store, CLUSTER_ID)
     mover = Mover(

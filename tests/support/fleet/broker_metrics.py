@@ -30,7 +30,7 @@ class MemoryBroker:
         self._times: dict[tuple[RequestType, Stage], list[int]] = defaultdict(list)
 
     def serve(self, request: RequestType, requests: int = 1, **stages_ms: float) -> None:
-        """`stages_ms`: by the stage's name in small letters, 0 where it is not named."""
+        """Serve requests. `stages_ms` is by the stage's name in small letters, 0 where it is not named."""
         times = {stage: stages_ms.get(stage.name.lower(), 0.0) for stage in Stage}
         times[Stage.TOTAL] = sum(times[stage] for stage in PARTS)
         for stage, time_ms in times.items():
@@ -60,7 +60,7 @@ def look_at(
 def jolokia_answer(
     broker: MemoryBroker, broker_id: int = 1, *, lag: float = 0.0, offline: Iterable[str] = (), dirs: int = 2
 ) -> bytes:
-    """What an agent answers to the bulk read: beans that the broker lacks are status 404."""
+    """Return what an agent answers to the bulk read: beans that the broker lacks are status 404."""
     by_request: dict[RequestType, dict[str, dict[str, object]]] = defaultdict(dict)
     for (request, stage), found in broker.stage_times().items():
         name = (

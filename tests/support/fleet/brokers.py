@@ -119,7 +119,8 @@ class Brokers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """At once: who stops in order waits for a controller, which may have stopped before."""
+        """Kill the brokers at once: a broker that stops in order waits for a controller, which may have
+        stopped before."""
         with ThreadPoolExecutor(len(self.ids)) as pool:
             list(pool.map(ManagedProcess.kill, self.servers.values()))
             list(pool.map(ManagedProcess.stop, self.servers.values()))
@@ -146,8 +147,8 @@ class Brokers:
             administration.close()
 
     def _format(self) -> None:
-        """Once by Kafka's tool for all of this process: what it writes differs in its ids alone, and each run
-        of it costs a second of processor time."""
+        """Format once by Kafka's tool for all of this process. The files differ in their ids alone, and each
+        run costs a second of processor time."""
         first = self.ids[0]
         if not _BOOTSTRAP:
             self.servers[first].spec.prepare()

@@ -96,7 +96,7 @@ class RunningConsumer:
 
 @contextmanager
 def recounted(cluster: KafkaCluster, topic: str, partitions: int, value_bytes: int = 200) -> Iterator[None]:
-    """Records are written and read meanwhile; in the end each that was acknowledged is there once."""
+    """Write and read records meanwhile; in the end each that was acknowledged is there once."""
     consumer = RunningConsumer(cluster, topic, partitions)
     with consumer:
         with RunningProducer(cluster, topic, partitions, value_bytes) as producer:

@@ -22,9 +22,9 @@ GAP = 0.01
 
 
 def fewest_bytes(placement: Placement, band: Band, *, leaving_is_room: bool = False) -> int | None:
-    """leaving_is_room: a disk must only have room in the end, in whatever order. Return a bound at most `GAP`
-    below the optimum; None where no placement is within the band. Raises TimeoutError where the solver does
-    not finish."""
+    """Return a bound at most `GAP` below the optimum; None where no placement is within the band. With
+    `leaving_is_room`, a disk must only have room in the end, in whatever order. Raises TimeoutError where
+    the solver does not finish."""
     dirs = np.flatnonzero(placement.takes)
     brokers = placement.snapshot.log_dirs.brokers[dirs]
     flat = placement.log_dirs_before.ravel()
@@ -102,7 +102,7 @@ def fewest_bytes(placement: Placement, band: Band, *, leaving_is_room: bool = Fa
 
 
 def _barred(placement: Placement, partitions: Int64s, brokers: Int32s, home: Int64s) -> Flags:
-    """By replica and disk: those of other brokers that held the partition before."""
+    """Return, by replica and disk, those of other brokers that held the partition before."""
     before = placement.brokers_before[partitions]
     held = (before[:, :, None] == brokers).any(axis=1)
     barred: Flags = held & (brokers != brokers[home][:, None])

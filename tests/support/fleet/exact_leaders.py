@@ -13,8 +13,8 @@ from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, FleetSnapshot, Rep
 
 
 def fewest_most_leading(snapshot: FleetSnapshot) -> int:
-    """Among brokers that serve. Partitions of which no replica can lead, and those under a running move, keep
-    the preferred replica that they have."""
+    """Return the optimum among brokers that serve. Partitions of which no replica can lead, and those under a
+    running move, keep the preferred replica that they have."""
     replicas, first = snapshot.replicas, snapshot.partitions.first_replicas.tolist()
     alive = {row for row, state in enumerate(snapshot.brokers.states) if state == BrokerState.ALIVE}
     kept: Counter[int] = Counter()

@@ -41,8 +41,8 @@ def hand_made(
     controller: int = UNKNOWN,
     cluster_id: str = "c",
 ) -> FleetSnapshot:
-    """`out_of_sync`, `removing`: replicas as (topic, partition, broker). Every broker has one disk of
-    `DISK_BYTES`, whose directory is /d."""
+    """Return a small fleet. `out_of_sync` and `removing` are replicas as (topic, partition, broker). Every
+    broker has one disk of `DISK_BYTES`, whose directory is /d."""
     ids = sorted(racks)
     rows = {broker: row for row, broker in enumerate(ids)}
     names = tuple(sorted(topics))

@@ -33,7 +33,7 @@ def verify_plan(java: JavaArtifacts, cluster: KafkaCluster, plan: Path) -> str:
 
 
 def offsets_by_tool(java: JavaArtifacts, cluster: KafkaCluster, topic: str, time: int) -> dict[int, int]:
-    """What `kafka-get-offsets` prints, by partition; those without such an offset are not in it."""
+    """Return what `kafka-get-offsets` prints, by partition; those without such an offset are not in it."""
     printed = _run(
         java,
         "org.apache.kafka.tools.GetOffsetShell",
@@ -64,5 +64,5 @@ def _run(java: JavaArtifacts, *command: str) -> str:
 
 
 def kafka_tools() -> Path:
-    """The folder of their jars, fetched first when the cache lacks it."""
+    """Return the folder of their jars, fetched first when the cache lacks it."""
     return fetch_jars(_IVY, ("tools",), "Kafka's tools", checksums=_CHECKSUMS)

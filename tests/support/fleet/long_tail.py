@@ -45,7 +45,7 @@ def long_tailed_world(seed: int) -> tuple[MoverWorld, list[PlannedMove]]:
 
 
 def by_window(seed: int) -> LongTail:
-    """Under a throttle, which batches do without."""
+    """Move under a throttle, which batches do without."""
     world, moves = long_tailed_world(seed)
     world.submit(moves, rate=RATE_BYTES_PER_S)
     found = _watched(world, lambda: world.run(_LOOK_S), lambda _: None)
@@ -55,7 +55,7 @@ def by_window(seed: int) -> LongTail:
 
 
 def by_batches(seed: int) -> LongTail:
-    """The way of Kafka's own tool, without a throttle: the next eight when the last eight are done."""
+    """Move as Kafka's own tool does, without a throttle: the next eight when the last eight are done."""
     world, moves = long_tailed_world(seed)
     left = list(moves)
 

@@ -42,7 +42,7 @@ SESSION_TIMEOUT_S = 2
 
 @dataclass
 class MovedFleet:
-    """`env`: of commands and movers of this fleet. `folder`: of its logs."""
+    """A fleet whose replicas move. `env` is that of its commands and movers, `folder` has its logs."""
 
     brokers: Brokers
     world: World
@@ -55,7 +55,8 @@ class MovedFleet:
     folder: Path
 
     def snapshot(self) -> FleetSnapshot:
-        """As if each log directory were a small disk of its own: here all of them share one."""
+        """Return a snapshot as if each log directory were a small disk of its own: here all of them share
+        one."""
         taken = self.whole_snapshot()
         replicas, log_dirs = taken.replicas, taken.log_dirs
         used = np.bincount(replicas.log_dirs, replicas.size_bytes, minlength=len(log_dirs)).astype(np.int64)
@@ -64,7 +65,7 @@ class MovedFleet:
         return replace(taken, log_dirs=disks)
 
     def whole_snapshot(self) -> FleetSnapshot:
-        """Brokers that have just made a replica may not tell of it yet."""
+        """Return a snapshot without gaps. Brokers that have just made a replica may not report it yet."""
         taken: list[FleetSnapshot] = []
 
         def is_whole() -> bool:
@@ -75,7 +76,7 @@ class MovedFleet:
         return taken[-1]
 
     def submit(self, rate: int | None, plan: Plan | None = None) -> tuple[str, Plan]:
-        """By default the plan that balances."""
+        """Submit a plan, by default the plan that balances."""
         submitted = plan or plan_disks(self.snapshot())
         assert len(submitted) > 2, submitted.why
         return self.requests.submit(submitted, rate_bytes_per_s=rate), submitted
@@ -127,12 +128,12 @@ class MovedFleet:
         ]
 
     def replicas(self) -> list[tuple[int, ...]]:
-        """Brokers by partition of the topic."""
+        """Return the brokers of each partition of the topic."""
         described = self.world.administration.describe_topics([self.topic])[self.topic]
         return [tuple(partition.replicas) for partition in described.partitions]
 
     def used_bytes(self) -> dict[str, int]:
-        """By broker and disk, of the topic."""
+        """Return the topic's used bytes by broker and disk."""
         partitions = [Partition(self.topic, number) for number in range(self.partitions)]
         told = self.world.administration.describe_log_dirs(self.brokers.ids, partitions)
         return {
@@ -163,7 +164,7 @@ def moved_fleet(
     replicas: list[list[int]],
     sizes_bytes: Sequence[int] | None = None,
 ) -> Iterator[MovedFleet]:
-    """A topic of these replicas, filled, and a mover that works; both are gone at the end."""
+    """Yield a topic of these replicas, filled, and a mover that works; both are gone at the end."""
     topic = world.create(replicas)
     for number, size_bytes in enumerate(sizes_bytes or [SIZE_BYTES] * len(replicas)):
         world.fill(Partition(topic, number), size_bytes)

@@ -136,7 +136,7 @@ class MoverWorld:
         return name
 
     def answer(self, request_id: str) -> str:
-        """The code of its answer, "" where it was taken."""
+        """Return the code of its answer, "" where it was taken."""
         request = self.fleet_store.request(request_id)
         assert request is not None
         assert request.answer is not None
@@ -166,7 +166,7 @@ class MoverWorld:
         raise AssertionError(f"not ended: {self.record(plan_id)}")
 
     def leftovers(self) -> list[str]:
-        """Throttles, reassignments and moves between disks that are there."""
+        """Return the throttles, reassignments and moves between disks that are there."""
         found = [f"{resource}: {values}" for resource, values in self.cluster.configs.items() if values]
         found += [f"{known}: reassigned" for known, at in self.cluster.partitions.items() if at.target]
         found += [f"{known}: moved" for known, held in self.cluster.replicas.items() if held.future_path]
@@ -174,7 +174,7 @@ class MoverWorld:
 
 
 def random_world(seed: int, partitions: int = 30) -> tuple[MoverWorld, list[PlannedMove], random.Random]:
-    """Partitions of two replicas in two racks, of which most are to move; some between disks, some just in
+    """Return partitions of two replicas in two racks. Most are to move; some between disks, some just in
     another order."""
     source = random.Random(seed)
     world = MoverWorld(6, MoverSettings(give_up_ms=600_000))

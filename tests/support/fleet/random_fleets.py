@@ -112,7 +112,8 @@ def random_fleet(
 def _chosen(
     rng: np.random.Generator, likely: NDArray[np.float64], factor: int, racks: tuple[str | None, ...] | None
 ) -> list[int]:
-    """Brokers in random order, the likely ones first; each in another rack while there is one, if asked."""
+    """Return brokers in random order, the likely ones first; each in another rack while there is one, if
+    asked."""
     order = [int(b) for b in rng.choice(likely.size, likely.size, replace=False, p=likely / likely.sum())]
     if racks is None:
         return order[:factor]
@@ -212,7 +213,7 @@ def _assembled(
 
 
 def _numbers_within(groups: NDArray[np.int32]) -> NDArray[np.int64]:
-    """0, 1, … within each run of equal values."""
+    """Return 0, 1, … within each run of equal values."""
     starts = np.flatnonzero(np.concatenate(([True], np.diff(groups) != 0)))
     return np.arange(groups.size) - np.repeat(starts, np.diff(np.append(starts, groups.size)))
 
@@ -228,8 +229,8 @@ def huge_fleet(
     empty_brokers: int = 0,
     seed: int = 1,
 ) -> FleetSnapshot:
-    """A fleet that placed its partitions across racks and has since grown apart: disks of two sizes, sizes
-    over four orders of magnitude, topics that lie on some of the brokers only."""
+    """Return a fleet that placed its partitions across racks and has since grown apart: disks of two sizes,
+    sizes over four orders of magnitude, topics that lie on some of the brokers only."""
     rng = np.random.default_rng(seed)
     count = replicas // factor
     broker_racks = np.arange(brokers) % racks

@@ -29,7 +29,7 @@ def random_rules(seed: int, snapshot: FleetSnapshot) -> FleetCluster:
 
 
 def may_stand(cluster: FleetCluster, snapshot: FleetSnapshot) -> dict[str, set[int]]:
-    """Brokers by topic, found topic by topic."""
+    """Return brokers by topic, found topic by topic."""
     every = set(snapshot.brokers.ids.tolist())
     exclusive = {broker for pool in cluster.pools.values() if pool.exclusive for broker in pool.brokers}
     found: dict[str, set[int]] = {}

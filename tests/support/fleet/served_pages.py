@@ -19,7 +19,7 @@ Answer = tuple[int, bytes]
 
 @contextmanager
 def agent(answer: Callable[[Any], Answer], tls: Certificates | None = None) -> Iterator[str]:
-    """Serves what `answer` returns for a request; yields its URL."""
+    """Serve what `answer` returns for a request; yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -35,7 +35,7 @@ def agent(answer: Callable[[Any], Answer], tls: Certificates | None = None) -> I
         do_GET = do_POST
 
         def log_message(self, *unused: object) -> None:
-            """Nothing, so that the tests' own output is to be read."""
+            """Log nothing, so that the tests' own output can be read."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     if tls is not None:

@@ -38,7 +38,7 @@ class SlowCluster:
     def __init__(
         self, snapshot: FleetSnapshot, *, disk_limit: float, may_stand: Mapping[str, set[int]] | None = None
     ) -> None:
-        """may_stand: brokers that each topic may come to, by default all."""
+        """Take the snapshot. `may_stand` has the brokers that each topic may come to, by default all."""
         self.limit = disk_limit
         self.may_stand = may_stand
         self.racks: dict[int, object] = {}
@@ -149,5 +149,5 @@ class SlowCluster:
         return Counter(replicas[0].broker for replicas in self.replicas.values() if replicas)
 
     def shares(self) -> dict[tuple[int, str], float]:
-        """How full the disks are that take replicas."""
+        """Return how full the disks are that take replicas."""
         return {where: disk.used / disk.total for where, disk in self.disks.items() if disk.takes}

@@ -34,7 +34,7 @@ class SlowDisk:
 
     @contextmanager
     def slow(self, disk: Path, wait_ms: int) -> Iterator[None]:
-        """Each read of a file below `disk` waits so long meanwhile."""
+        """Let each read of a file below `disk` wait so long meanwhile."""
         write_atomic(self._control, f"{wait_ms} {disk}/".encode())
         try:
             yield

@@ -14,7 +14,8 @@ _PIECE = bytes(64 * 1024)
 
 
 class SmallDisk:
-    """`missing`: why it is none, where this host lets nobody mount; then it is a folder like any other."""
+    """A small disk. `missing` says why it is none, where this host lets nobody mount; then it is a folder
+    like any other."""
 
     def __init__(self, path: Path, missing: str | None) -> None:
         self.path = path

@@ -26,7 +26,7 @@ _CHECKSUMS = {
 def tiered_brokers(
     folder: Path, java: JavaArtifacts, jvm_options: Callable[[int], Sequence[str]]
 ) -> Iterator[Brokers]:
-    """They copy closed segments, and look for what local retention removes, twice a second."""
+    """Yield brokers that copy closed segments, and look for what local retention removes, twice a second."""
     jar = tiered_storage_jar()
     overrides = {
         "remote.log.storage.system.enable": "true",
@@ -53,7 +53,7 @@ def remote_folder(folder: Path) -> Path:
 
 
 def tiered_storage_jar() -> Path:
-    """Kafka's remote storage in a folder, fetched first when the cache lacks it."""
+    """Return Kafka's remote storage in a folder, fetched first when the cache lacks it."""
     jars = fetch_jars(_IVY, ("tiers",), "Kafka's tiered storage", checksums=_CHECKSUMS)
     (jar,) = (jars / "tiers").glob("*.jar")
     return jar

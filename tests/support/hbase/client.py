@@ -110,7 +110,7 @@ class HBaseClient(Closeable):
         self._change("CreateNamespace", client_pb2.CreateNamespaceRequest(namespaceDescriptor=descriptor))
 
     def regions(self, table: str) -> list[Region]:
-        """By start key, as hbase:meta has them now; waits for that where it moves."""
+        """Return the regions by start key, as hbase:meta has them now; wait for it where it moves."""
         text = table_text(table_name(table)).encode()
         regions = []
         found = self._retrying(
@@ -196,7 +196,8 @@ class HBaseClient(Closeable):
     def write_all(
         self, table: str, mutations: Iterable[client_pb2.MutationProto], *, atomic: bool = False
     ) -> None:
-        """Many in one call a region: one WAL edit of many rows. `atomic`: a region's all or none."""
+        """Write many in one call a region: one WAL edit of many rows. With `atomic`, a region takes all or
+        none."""
         left = list(mutations)
         while left:
             first = left[0].row
@@ -295,7 +296,7 @@ class HBaseClient(Closeable):
 
 
 def _region_name(info: client_pb2.RegionInfo) -> bytes:
-    """`table,start,id.` and the MD5 of all before in hex, and a dot."""
+    """Return `table,start,id.` and the MD5 of all before in hex, and a dot."""
     name = b"%s,%s,%d" % (table_text(info.table_name).encode(), info.start_key, info.region_id)
     return name + b"." + hashlib.md5(name).hexdigest().encode() + b"."
 

@@ -74,7 +74,7 @@ class DistributedHBase:
         self.zookeeper.stop()
 
     def kill(self) -> None:
-        """SIGKILL, all at once."""
+        """Send SIGKILL, all at once."""
         for process in (*self.region_servers, self.master, self.zookeeper):
             process.kill()
 

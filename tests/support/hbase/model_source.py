@@ -98,7 +98,8 @@ class ModelSource:
         return self._opened(self.store, self.master, lambda change: change())
 
     def crash_at(self, number: int, *, after: bool) -> SourceCluster:
-        """A cluster whose `number`-th change, counted from 0, raises Crash: before it is made, or after."""
+        """Return a cluster whose `number`-th change, counted from 0, raises Crash: before it is made, or
+        after."""
         counter = itertools.count()
 
         def guarded(change: Callable[[], None]) -> None:

@@ -25,7 +25,8 @@ def put(
     tags: bytes | None = None,
     skip_wal: bool = False,
 ) -> MutationProto:
-    """`tags`: as they lie in a cell, uint16 length, type, bytes, and again; of every cell."""
+    """Return a put. `tags` are as they lie in a cell, uint16 length, type, bytes, and again; every cell has
+    them."""
     mutation = MutationProto(row=row, mutate_type=Types.PUT)
     for column, value in cells.items():
         qualifier_value = _of(mutation, column, Value(value=value, tags=tags))
@@ -41,7 +42,7 @@ def put(
 
 
 def increment(row: bytes, column: str, amount: int) -> MutationProto:
-    """The cell holds a Bytes long."""
+    """Return an increment of a cell that holds a Bytes long."""
     mutation = MutationProto(row=row, mutate_type=Types.INCREMENT)
     _of(mutation, column, Value(value=_LONG.pack(amount)))
     return mutation
@@ -54,7 +55,7 @@ def append(row: bytes, column: str, value: bytes) -> MutationProto:
 
 
 def delete_row(row: bytes, timestamp_ms: int | None = None) -> MutationProto:
-    """Deletes without a timestamp take the region server's clock."""
+    """Return a delete of a row. Deletes without a timestamp take the region server's clock."""
     mutation = MutationProto(row=row, mutate_type=Types.DELETE)
     if timestamp_ms is not None:
         mutation.timestamp = timestamp_ms
@@ -75,7 +76,7 @@ def delete_column(row: bytes, column: str, timestamp_ms: int | None = None) -> M
 
 
 def delete_version(row: bytes, column: str, timestamp_ms: int | None = None) -> MutationProto:
-    """This version, or the latest."""
+    """Return a delete of this version, or of the latest."""
     return _delete(row, column, DeleteTypes.DELETE_ONE_VERSION, timestamp_ms)
 
 

@@ -18,7 +18,8 @@ Answer = Callable[[RequestHeader, bytes], bytes | None]
 
 
 class ScriptedServer:
-    """`calls`: (method, bytes of the request) in the order of arrival. `connections`: their headers."""
+    """A server that answers by a script. `calls` are (method, bytes of the request) in the order of arrival;
+    `connections` are their headers."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -104,7 +105,7 @@ def _answer(header: ResponseHeader, message: Message | None, cells: bytes) -> by
 
 
 def _frame(stream: io.BufferedReader) -> bytes:
-    """Empty at the end of the stream."""
+    """Return a frame, which is empty at the end of the stream."""
     try:
         size = stream.read(4)
         return stream.read(struct.unpack(">i", size)[0]) if len(size) == 4 else b""

@@ -64,7 +64,7 @@ class RawFlight:
         return found
 
     def next_frame(self) -> Frame | None:
-        """None at the connection's end."""
+        """Return the next frame, None at the connection's end."""
         while True:
             if len(self._came) >= frames.HEADER_BYTES:
                 size, kind, flags, stream = frames.parse_header(self._came)
@@ -81,7 +81,7 @@ class RawFlight:
             return None
 
     def status(self, stream: int) -> tuple[str, str]:
-        """gRPC's status of a call and its text, when it has ended."""
+        """Return gRPC's status of a call and its text, when it has ended."""
         while (one := self.next_frame()) is not None:
             if one.kind != frames.HEADERS:
                 continue
@@ -112,7 +112,7 @@ class RawFlight:
         return self.encoder.encode(fields + (more or []), huffman=False)
 
     def head(self, stream: int, method: str = "DoGet", token: str | None = "") -> bytes:
-        """With the right token unless another is given; None: without."""
+        """Return the head of a call, with the right token unless another is given; None means no token."""
         block = self.block(method, self.token if token == "" else token)
         return frames.frame(frames.HEADERS, frames.END_HEADERS, stream, block)
 
@@ -122,5 +122,5 @@ class RawFlight:
 
 
 def ticket(name: bytes) -> bytes:
-    """A Ticket, as protobuf writes it; shorter than 128 bytes."""
+    """Return a Ticket, as protobuf writes it; shorter than 128 bytes."""
     return b"\x0a" + bytes([len(name)]) + name

@@ -27,7 +27,7 @@ class HostileFlight:
     large_bytes: int = 0
 
     def call(self, rng: random.Random, calls: int) -> int:
-        """So many, over one channel. Returns how many were refused: all of them.
+        """Make so many calls over one channel. Returns how many were refused: all of them.
 
         Raises AssertionError for one that is answered, or not even refused in time.
         """
@@ -44,7 +44,7 @@ class HostileFlight:
         return calls
 
     def send(self, rng: random.Random) -> int:
-        """Bytes that are no gRPC, or only begin as it; the server ends that or this side does."""
+        """Send bytes that are no gRPC, or only begin as it; the server ends that or this side does."""
         frames = b"".join(
             rng.randrange(100).to_bytes(3, "big")
             + bytes((rng.randrange(12), rng.randrange(256)))

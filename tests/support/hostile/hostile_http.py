@@ -109,7 +109,8 @@ Body = Callable[[random.Random], tuple[list[bytes], bytes]]  # further headers, 
 
 @dataclass(frozen=True)
 class HostileHttp:
-    """`pages`: method and path of those that take bodies. Raises AssertionError if none answers."""
+    """A hostile client of HTTP. `pages` are method and path of those that take bodies. Raises AssertionError
+    if none answers."""
 
     host: str
     port: int
@@ -118,7 +119,8 @@ class HostileHttp:
     body_share: float = 0.5  # of requests that have one
 
     def ask(self, rng: random.Random, credentials: bytes | None, requests: int) -> int:
-        """So many in one connection, or fewer if the server ends it. Returns how many it answered.
+        """Make so many requests in one connection, or fewer if the server ends it. Returns how many it
+        answered.
 
         `credentials`: of the Authorization header; None: other ones each time, never right, never twice.
         """
@@ -133,9 +135,8 @@ class HostileHttp:
     def ask_until(
         self, rng: random.Random, credentials: bytes | None, requests: int, *, answers: int, cpu_s_max: float
     ) -> None:
-        """Connection after connection until so many were answered. Raises AssertionError where one costs more
-        than `cpu_s_max`, or something in this process was raised and not handled.
-        """
+        """Ask in connection after connection until so many were answered. Raises AssertionError where one
+        costs more than `cpu_s_max`, or something in this process was raised and not handled."""
         answered = 0
         with unhandled_errors() as unhandled:
             while answered < answers:

@@ -102,7 +102,7 @@ _PAGES = (b"_stream_load",)
 
 @cache
 def _bodies() -> dict[str, bytes]:
-    """By their format; small, whole."""
+    """Return small, whole bodies by their format."""
     parquet, orc, arrow = io.BytesIO(), io.BytesIO(), io.BytesIO()
     pa.parquet.write_table(_ROWS, parquet)
     pa.orc.write_table(_ROWS, orc)
@@ -121,7 +121,8 @@ def _bodies() -> dict[str, bytes]:
 
 
 def load_body(*, orc_share: float = 0.0) -> Body:
-    """`orc_share`: of loads; each takes a process of its own."""
+    """Return a function that makes bodies. `orc_share` of loads are ORC, each of which takes a process of its
+    own."""
 
     def body(rng: random.Random) -> tuple[list[bytes], bytes]:
         names = [name for name in _bodies() if name != "orc"]

@@ -102,7 +102,8 @@ class HostileMySql:
         return 1
 
     def after_login(self, rng: random.Random, account: Account, commands: int) -> int:
-        """So many commands in one connection, or fewer if the server ends it. Returns how many it took."""
+        """Send so many commands in one connection, or fewer if the server ends it. Returns how many it
+        took."""
         with self._connected() as connection:
             connection.sendall(_frame(_response(_nonce(_packet(connection)), account), 1))
             assert _packet(connection) == b"\x01\x03", "a right password was refused"
@@ -184,7 +185,7 @@ def _response(nonce: bytes, account: Account, capabilities: int = _CAPABILITIES 
 
 
 def _login_attempt(rng: random.Random, nonce: bytes) -> bytes:
-    """Never a right password, and never the same user twice: wrong ones wait."""
+    """Return an attempt with a wrong password, never of the same user twice: wrong ones wait."""
     account = Account(f"u{rng.getrandbits(64):x}", "wrong")
     capabilities = rng.choice((_CAPABILITIES, rng.getrandbits(32), 0, 2**32 - 1, _CAPABILITIES | _TLS))
     whole = _response(nonce, account, capabilities)

@@ -13,7 +13,7 @@ _ANSWER_BYTES_MAX = 256 << 20
 
 
 def sent_and_answered(connection: socket.socket, data: bytes) -> bytes:
-    """All that is answered, until the server ends the connection. Reads while it sends.
+    """Return all that is answered, until the server ends the connection. It reads while it sends.
 
     Where nothing comes any more, because the server waits for the rest of what was cut, this side is ended.
     Raises AssertionError where the server neither reads nor answers nor ends it.

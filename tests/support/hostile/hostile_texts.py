@@ -159,7 +159,8 @@ _PIECES = (
 
 
 def statement(rng: random.Random, table: str, *, bombs: bool = False) -> str:
-    """`bombs`: also those that ask for gigabytes, which only a server whose memory is bounded may be sent."""
+    """Return a statement. `bombs` are also those that ask for gigabytes, which only a server whose memory is
+    bounded may be sent."""
     choice = rng.random()
     if bombs and choice < 0.01:
         return rng.choice(tuple(GREEDY.values()) if choice < 0.005 else ENDLESS)
@@ -174,7 +175,7 @@ def statement(rng: random.Random, table: str, *, bombs: bool = False) -> str:
 
 
 def _damaged(rng: random.Random, text: str) -> str:
-    """Some characters gone, doubled, or in the place of others."""
+    """Return the text with some characters gone, doubled, or in the place of others."""
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(text) + 1)
         match rng.randrange(5):

@@ -58,7 +58,7 @@ class HostileUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(user: HostileUser) -> Counter[str]:
-    """By server: how many inputs it took."""
+    """Run a user, and return how many inputs each server took."""
     rng = random.Random(user.seed)
     steps = [(task, _step(task)) for task in user.tasks]
     taken: Counter[int] = Counter()

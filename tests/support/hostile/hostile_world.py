@@ -63,7 +63,8 @@ class HostileWorld(Closeable):
         create_topic: object,
         query_options: Sequence[str] = ("--memory-mb", str(MEMORY_MB)),
     ) -> None:
-        """`query_options`: of `rtolap query serve`; none for its default settings."""
+        """Start the servers. `query_options` are those of `rtolap query serve`; none for its default
+        settings."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._query_options = tuple(query_options)
@@ -152,7 +153,7 @@ class HostileWorld(Closeable):
     # -- hostility ------------------------------------------------------------------------------------
 
     def hostile_users(self, inputs: int, seed: int) -> list[HostileUser]:
-        """Five, from whom each server takes at least `inputs` together."""
+        """Return five users, from whom each server takes at least `inputs` together."""
         return [
             HostileUser(name=name, seed=seed + number, tasks=tuple(tasks))
             for number, (name, tasks) in enumerate(self._tasks(inputs).items())

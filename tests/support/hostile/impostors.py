@@ -124,7 +124,7 @@ class HttpPretender(Closeable):
             do_GET = do_POST = do_PUT = do_DELETE = answer
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing: the requests are kept."""
+                """Log nothing: the requests are kept."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.port: int = self._server.server_address[1]

@@ -18,11 +18,11 @@ class Watched(NamedTuple):
     resident_bytes: int
 
     def growth_bytes(self) -> int:
-        """The highest since then, above what it was then. Raises AssertionError where the process is gone."""
+        """Return the highest growth since then. Raises AssertionError where the process is gone."""
         return self.peak_bytes() - self.resident_bytes
 
     def peak_bytes(self) -> int:
-        """The highest since then. Raises AssertionError where the process is gone."""
+        """Return the highest memory since then. Raises AssertionError where the process is gone."""
         assert self.lives(), f"process {self.pid} has ended"
         return _status(self.pid, "VmHWM")
 
@@ -35,7 +35,7 @@ class Watched(NamedTuple):
 
 
 def watched(pid: int) -> Watched:
-    """From now on."""
+    """Watch a process from now on."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
     return Watched(pid, psutil.Process(pid).create_time(), _status(pid, "VmRSS"))
 

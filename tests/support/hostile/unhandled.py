@@ -20,7 +20,7 @@ class _Handler(logging.Handler):
 
 @contextmanager
 def unhandled_errors() -> Iterator[list[str]]:
-    """Grows while they come."""
+    """Yield a list that grows with each unhandled error."""
     handler, hook = _Handler(), threading.excepthook
     loggers = [logging.getLogger(name) for name in ("", "uvicorn", "uvicorn.error")]
     threading.excepthook = lambda found: handler.said.append(f"{found.thread}: {found.exc_value!r}")

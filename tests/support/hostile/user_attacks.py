@@ -121,7 +121,7 @@ def parameter_bodies(targets: Targets, rng: random.Random, came: Counter[str]) -
 
 
 def nested_set(targets: Targets, rng: random.Random, came: Counter[str]) -> None:
-    """SET of values that are nested deeply, or are many, in the time of one second; ten connections."""
+    """Send SET of values that are nested deeply, or are many, in the time of one second; ten connections."""
 
     def nest(connection: pymysql.connections.Connection) -> None:
         _asked(connection, "set max_execution_time = 1000", came)
@@ -134,7 +134,7 @@ def nested_set(targets: Targets, rng: random.Random, came: Counter[str]) -> None
 
 
 def heavy_texts(targets: Targets, rng: random.Random, came: Counter[str]) -> None:
-    """Texts of 58 KB on sixty connections at a time, each for as long as it is given."""
+    """Send texts of 58 KB on sixty connections at a time, each for as long as it is given."""
 
     def ask(connection: pymysql.connections.Connection) -> None:
         _asked(connection, f"set max_execution_time = {STATEMENT_MS}", came)
@@ -241,7 +241,7 @@ def _asked(connection: pymysql.connections.Connection, text: str, came: Counter[
 
 
 def _counted(ask: Callable[[], object], came: Counter[str]) -> None:
-    """Raises what is no answer: the connection is gone."""
+    """Count an answer. Raises for what is none: the connection is gone."""
     try:
         ask()
         came["answered"] += 1
@@ -274,7 +274,7 @@ def _posted(targets: Targets, body: bytes | dict[str, object], came: Counter[str
 def _on_connections(
     targets: Targets, count: int, work: Callable[[pymysql.connections.Connection], None]
 ) -> None:
-    """All are open before the first of them begins, and stay open until the last has ended."""
+    """Work on connections that are all open before the first begins, and until the last has ended."""
     with ExitStack() as opened:
         connections = [opened.enter_context(contextlib.closing(_connected(targets))) for _ in range(count)]
         _at_once(count, [partial(work, each) for each in connections])

@@ -65,7 +65,7 @@ class WellBehaved(Closeable):
         return found[int(len(found) * 0.99)] if found else 0.0
 
     def forget(self) -> None:
-        """The latencies so far."""
+        """Forget the latencies so far."""
         for found in self.latencies_s.values():
             found.clear()
 

@@ -69,7 +69,8 @@ class ApplicationRun(Run):
         self.reader = SteppedClient("reader", self.random, self._deliver)
 
     def acts(self) -> tuple[tuple[Callable[[], object], int], ...]:
-        """Little comes in between, so that loaders catch up between faults and not only after them."""
+        """Return the acts. Little comes in between, so that loaders catch up between faults and not only
+        after them."""
         often: dict[Callable[[], object], int] = dict(super().acts())
         often |= {self.produce: 2, self.settle: 20}
         return (
@@ -92,7 +93,7 @@ class ApplicationRun(Run):
         return OperatorProcess(process, SteppedClient(f"p{self.starts}", self.random, self._deliver))
 
     def pass_time(self) -> None:
-        """No loader is away for longer than its unit's lease: that is what the lease says."""
+        """Pass time. No loader is away for longer than its unit's lease: that is what the lease says."""
         longest_ms = 2 * self.loader.sink.label_kept_ms
         if self.world.clock.now_ms() + longest_ms < self.heard_ms + LEASE_MS:
             super().pass_time()
@@ -137,7 +138,7 @@ class ApplicationRun(Run):
         self.counts["coordinators"] += 1
 
     def judge(self) -> None:
-        """All that is loaded counts in the end: the loader holds nothing back for ever."""
+        """Judge that all that is loaded counts in the end: the loader holds nothing back for ever."""
         process = self.processes[0]
         assert isinstance(process, OperatorProcess)
         self.said_ms = self.world.clock.now_ms()

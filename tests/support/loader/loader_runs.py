@@ -59,7 +59,8 @@ MODELS = ("duplicate", "aggregate", "replace", "unique", "sequence")
 
 
 def table_schema(model: str, extra: int = 0) -> TableSchema:
-    """k: the key, v: a number, n: counts up over the whole topic, src: where the record stands."""
+    """Return a schema with k: the key, v: a number, n: counts up over the whole topic, src: where the record
+    stands."""
     merged = {"aggregate": ("SUM", "MAX", "MAX"), "replace": ("SUM", "REPLACE", "REPLACE")}
     v, n, src = merged.get(model, ("", "", ""))
     kinds = {"duplicate": "DUP_KEYS", "unique": "UNIQUE_KEYS", "sequence": "UNIQUE_KEYS"}
@@ -237,7 +238,7 @@ class Run:
         self.sink.tables["d", self.job] = table_schema(self.model)
 
     def open_sink(self) -> Sink:
-        """As a process has it."""
+        """Open the sink as a process has it."""
         return FaultySink(self, self.sink)
 
     def failed_load(
@@ -252,24 +253,24 @@ class Run:
     def load_under_way(
         self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool
     ) -> None:
-        """It goes on later."""
+        """Note a load that goes on later."""
         begun = self.sink.begin(db, table, label, options, two_phase=two_phase)
         if isinstance(begun, Transaction):
             self.later(lambda: self.sink.finish(begun, body, options))
 
     def late_ms_max(self) -> int:
-        """A sink that looks at a request's time may get it even when its label was given back, for its sender
-        may have stood still; another gets it within its time-out."""
+        """Return how late a request may come. A sink that looks at a request's time may get it even when its
+        label was given back, for its sender may have stood still; another gets it within its time-out."""
         return LATE_MS_MAX if self.sink.keeps_labels() else TIMEOUT_MS
 
     def deliver(self, request: Callable[[], object]) -> None:
-        """One that comes late; a sink that is down does not hear it."""
+        """Deliver a request that comes late; a sink that is down does not hear it."""
         if not self.sink.down:
             request()
             self.counts["came late"] += 1
 
     def heal(self) -> None:
-        """No more faults: what the sink has begun, it ends."""
+        """End the faults: what the sink has begun, it ends."""
         self.sink.down = False
         self.sink.publishes_late = False
         self.sink.abort_running()
@@ -280,7 +281,7 @@ class Run:
         return answer_of(self.model, self.sink.rows("d", self.job))
 
     def labels(self) -> set[str]:
-        """Those that the sink keeps until they are given back."""
+        """Return the labels that the sink keeps until they are given back."""
         return set(self.sink.labels("d")) if self.sink.keeps_labels() else set()
 
     # --- faults ---------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ class Run:
         return None
 
     def later(self, request: Callable[[], object]) -> None:
-        """A request that comes once more, or late."""
+        """Keep a request that comes once more, or late."""
         late_ms = self.late_ms_max()
         self.late.append((self.world.clock.now_ms() + self.random.randrange(late_ms), request))
 
@@ -378,7 +379,7 @@ class Run:
                 self.produced.append(value)
 
     def _unique_number(self) -> int:
-        """In no order: the sequence column says which row is the latest."""
+        """Return numbers in no order: the sequence column says which row is the latest."""
         return (self.number * 7_919) % 1_000_003
 
     def consume(self) -> None:
@@ -415,7 +416,7 @@ class Run:
         self.sink.forget_labels()
 
     def others_load(self) -> None:
-        """Others use labels of the database up: as many a second as a loader expects at most."""
+        """Let others use labels of the database up: as many a second as a loader expects at most."""
         assert self.labels_max is not None
         number = self.random.randrange(1, 2 * self.labels_max)
         self.advance_ms(int(number * 1000 / LABELS_PER_S_MAX) + 1)
@@ -426,7 +427,7 @@ class Run:
         self.processes[self.random.randrange(2)] = None
 
     def take_over(self) -> None:
-        """Another process takes the job; the one before may go on in the belief that it is its own."""
+        """Let another process take the job; the one before may go on in the belief that it is its own."""
         self.advance_ms(LEASE_MS + 1)
         self.processes.reverse()
         self.processes[0] = None
@@ -475,7 +476,8 @@ class Run:
             self.faults_on = False
 
     def _report(self, place: int, stopped: Stopped) -> None:
-        """One that has lost the job may see what it cannot understand; its word does not count."""
+        """Report where a run stopped. A process that has lost the job may see what it cannot understand; its
+        word does not count."""
         process, self.processes[place] = self.processes[place], None
         self.faults_on = False
         assert process is not None, f"seed {self.seed}: does not start: {stopped}"
@@ -490,7 +492,7 @@ class Run:
             raise AssertionError(f"seed {self.seed}: stopped: {stopped}") from stopped
 
     def find_out(self) -> None:
-        """A person waits for the last request, and looks up which of the batches sent are in the table."""
+        """Let a person wait for the last request, and look up which of the batches sent are in the table."""
         self.advance_ms(LATE_MS_MAX + LEASE_MS + 1)
         self.processes = [None, None]
         loaded = self.loaded_labels()
@@ -531,14 +533,14 @@ class Run:
     # --- judgement ------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """All is well again: one process brings the rest in."""
+        """Finish when all is well again: one process brings the rest in."""
         self.faulty = 0.0
         self.heal()
         self.drain()
         self.judge()
 
     def drain(self) -> None:
-        """A new process loads all that is in the topic."""
+        """Let a new process load all that is in the topic."""
         self.advance_ms(LEASE_MS + 1)
         self.processes = [None, None]
         for _ in range(DRAIN_ROUNDS_MAX):
@@ -560,7 +562,7 @@ class Run:
         return all(loaded.get(partition, 0) >= log.end for partition, log in enumerate(logs))
 
     def judge(self) -> None:
-        """After the last late request has come."""
+        """Judge after the last late request has come."""
         where = f"seed {self.seed}, {self.model}"
         self.advance_ms(LATE_MS_MAX + 1)
         found = self.found()

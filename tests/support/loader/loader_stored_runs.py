@@ -73,7 +73,7 @@ class StoredRun(Run, Closeable):
     def failed_load(
         self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool
     ) -> LoadAnswer:
-        """No tablet has a majority that takes rows."""
+        """Fail a load: no tablet has a majority that takes rows."""
         self.cluster.refusing = frozenset(NODES[:2])
         try:
             return self.cluster.client.load(db, table, label, body, options, two_phase=two_phase)
@@ -100,7 +100,7 @@ class StoredRun(Run, Closeable):
         self.counts["came late"] += 1
 
     def advance_ms(self, by_ms: int) -> None:
-        """Nodes and endpoints do what they do every few seconds."""
+        """Advance the time: nodes and endpoints do what they do every few seconds."""
         super().advance_ms(by_ms)
         now_ms = self.world.clock.now_ms()
         if now_ms - self.rounded_ms >= _ROUND_MS:
@@ -125,7 +125,7 @@ class StoredRun(Run, Closeable):
         return set(self.cluster.labels("d"))
 
     def forget_labels(self) -> None:
-        """The endpoints' upkeep does."""
+        """Forget labels, as the endpoints' upkeep does."""
 
     # --- steps ----------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class StoredRun(Run, Closeable):
         )
 
     def restart_sink(self) -> None:
-        """An endpoint that is down, or has died, starts; else one is killed."""
+        """Start an endpoint that is down or has died, or else kill one."""
         dead = [
             at
             for at, endpoint in enumerate(self.cluster.endpoints)
@@ -163,7 +163,7 @@ class StoredRun(Run, Closeable):
             self.faults_on = False
 
     def change_master(self) -> None:
-        """The one before goes on in the belief that it is master."""
+        """Change the master; the one before goes on in the belief that it is master."""
         others = [endpoint for endpoint in self.cluster.living() if endpoint is not self.cluster.master()]
         if others:
             self.world.clock.advance_ms(MASTER_LEASE_MS + 1)
@@ -171,7 +171,7 @@ class StoredRun(Run, Closeable):
             self.counts["other master"] += others[0].assembly.election.run_once()
 
     def stop_or_start_node(self) -> None:
-        """At most one is away: a majority of each tablet can take rows."""
+        """Stop or start a node. At most one is away: a majority of each tablet can take rows."""
         away = [name for name in NODES if name not in self.cluster.nodes.nodes]
         if away:
             self.cluster.nodes.start(away[0])
@@ -195,8 +195,8 @@ class StoredRun(Run, Closeable):
             self.columns = 1
 
     def recreate_topic(self) -> None:
-        """Once all of it is loaded, so that it is known what of the old one is in the table. The loader must
-        stop by itself; a person has it load the new one. Once in a run."""
+        """Recreate the topic, once in a run, when all of it is loaded, so that it is known what of the old
+        one is in the table. The loader must stop by itself; a person has it load the new one."""
         if self.topic_number:
             return
         faulty, self.faulty = self.faulty, 0.0
@@ -238,7 +238,8 @@ class StoredRun(Run, Closeable):
         return None
 
     def _report(self, place: int, stopped: Stopped) -> None:
-        """A sink that fails for very long wants a person, who starts the loader again."""
+        """Report where a run stopped. A sink that fails for very long wants a person, who starts the loader
+        again."""
         if self.faulty and stopped.cause in _DRAWN_OUT:
             self.processes[place] = None
             self.counts["started by a person"] += 1

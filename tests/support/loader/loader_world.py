@@ -51,7 +51,7 @@ _POLL_S = 0.1
 
 
 def stored_table(name: str, model: str) -> StoredTable:
-    """The columns of `loader_runs.table_schema`, as a table of our own."""
+    """Return the columns of `loader_runs.table_schema`, as a table of our own."""
     functions = {"aggregate": ("SUM", "MAX", "MAX"), "replace": ("SUM", "REPLACE", "REPLACE")}.get(model)
     v, n, src = functions or (None, None, None)
     kind = {"duplicate": "duplicate", "unique": "unique", "sequence": "unique"}.get(model, "aggregate")
@@ -102,8 +102,8 @@ class LoaderWorld:
         kafka_cluster: str = DEFAULT_KAFKA_CLUSTER,
         rejects: LoaderRejects = LoaderRejects(tolerance_percent=0),
     ) -> None:
-        """`reached`: how this test reaches the topic, by default where `around` has Kafka; `kafka_cluster`:
-        what the loader calls that cluster."""
+        """Take the parts. `reached` is how this test reaches the topic, by default where `around` has Kafka;
+        `kafka_cluster` is the loader's name of that cluster."""
         folder.mkdir(parents=True, exist_ok=True)
         kafka, cluster = around.kafka.address, around.cluster
         self.name, self.model, self.cluster = name, model, cluster
@@ -167,7 +167,8 @@ class LoaderWorld:
         )
 
     def produce(self, chooser: random.Random, records: int) -> None:
-        """Acknowledged before it returns. A key stays in its partition, so that its order is known."""
+        """Produce records, acknowledged before it returns. A key stays in its partition, so that its order is
+        known."""
         rows = []
         for _ in range(records):
             self.number += 1
@@ -180,7 +181,7 @@ class LoaderWorld:
         self.produce_rows(rows)
 
     def produce_rows(self, rows: list[tuple[int, Row]]) -> None:
-        """(partition, row); acknowledged before it returns."""
+        """Produce rows as (partition, row), acknowledged before it returns."""
         self._producer.produce(
             self.name, [OutRecord(msgspec.json.encode(row), partition=partition) for partition, row in rows]
         )
@@ -208,7 +209,7 @@ class LoaderWorld:
         return found
 
     def wait_loaded(self, timeout_s: float = 90.0) -> LoaderStatus:
-        """Everything that is in the topic, by the ledger."""
+        """Wait until everything in the topic is loaded, by the ledger."""
         ends = self._admin.offsets(self.name, "latest")
         return self.wait_until(
             lambda it: all(it.loaded.get(partition, 0) >= end for partition, end in ends.items()), timeout_s

@@ -19,7 +19,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("n", pa.int64())])
 
 @dataclass
 class Table:
-    """`rows`: what readers see, in any order."""
+    """A table. `rows` are what readers see, in any order."""
 
     sink: Sink
     db: str
@@ -63,7 +63,7 @@ class SinkContract:
 
     @pytest.fixture
     def table(self) -> Any:
-        """`k` bigint not null, `s` string, `n` bigint; duplicate, empty."""
+        """Return an empty duplicate table with `k` bigint not null, `s` string, `n` bigint."""
         raise NotImplementedError
 
     def test_rows_are_there_once_they_are_acknowledged(self, table: Table) -> None:

@@ -63,7 +63,7 @@ class World:
         self.jobs.change_state("j", LoadJobEvent.START, "")
 
     def start(self) -> LoadJobRun:
-        """A new process, after the one before is surely gone."""
+        """Start a new process, after the one before is surely gone."""
         self.clock.advance_ms(LEASE_MS + 1)
         self.owner += 1
         return self.begin(f"p{self.owner}")
@@ -77,7 +77,7 @@ class World:
         return begin("j", owner, resources)
 
     def settle(self, batch: int, *, loaded: bool) -> None:
-        """What a person has found, as `rtolap loader settle` records it."""
+        """Settle a batch as a person has found it, as `rtolap loader settle` records it."""
         self.clock.advance_ms(LEASE_MS + 1)
         settle_batch(self.jobs, self.records, "j", batch, loaded=loaded)
 
@@ -99,7 +99,7 @@ def load_all(work: LoadJobRun, rounds: int = 20) -> Settler:
 
 
 def sent_and_unanswered(world: World, work: LoadJobRun) -> None:
-    """The batch is noted as sent, and nobody knows what became of it."""
+    """Note the batch as sent, with an unknown outcome."""
 
     def lost(*_: object, **__: object) -> LoadAnswer:
         raise Unavailable("no answer")

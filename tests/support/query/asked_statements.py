@@ -67,7 +67,7 @@ class Statement:
 
 
 def statements(cube: str, random_: random.Random) -> list[Statement]:
-    """`OF_EACH_KIND` of every kind, in the order of chance; equal for equal seeds."""
+    """Return `OF_EACH_KIND` of every kind, in the order of chance; equal for equal seeds."""
     makers = {"distinct": _distinct, "join": _join}
     found = [makers.get(kind, _roll_up)(cube, kind, random_) for kind in KINDS for _ in range(OF_EACH_KIND)]
     random_.shuffle(found)
@@ -79,7 +79,7 @@ def in_order(rows: Iterable[Cells]) -> list[Cells]:
 
 
 def number(cell: Any) -> Any:
-    """JSON's texts of decimals and MySQL's Decimals alike; whole ones are ints."""
+    """Return a number of JSON's texts of decimals and MySQL's Decimals alike; whole ones are ints."""
     if cell is None or isinstance(cell, int):
         return cell
     value = Decimal(str(cell))
@@ -142,7 +142,7 @@ def _join(cube: str, kind: str, random_: random.Random) -> Statement:
 
 
 def _window(random_: random.Random, column: str = "ts") -> _Where:
-    """Some minutes out of those that a run covers, or before or after it."""
+    """Return some minutes out of those that a run covers, or before or after it."""
     start_ms = START_MS + random_.randrange(-5, 10) * WINDOW_MS
     end_ms = start_ms + random_.randrange(1, 6) * WINDOW_MS
     return _Where(

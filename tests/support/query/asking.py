@@ -42,7 +42,7 @@ class Client:
 
 
 class Asker:
-    """A query service: it remembers the positions that it has answered with, and what it last looked at."""
+    """A query service that remembers the positions that it has answered with, and its last look."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -60,8 +60,8 @@ class Asker:
     def ask(
         self, choose: Callable[[str], Receiver], span: Span | None = None, client: Client | None = None
     ) -> Found | None:
-        """Whole minutes of event time, or all; None when somebody cannot answer yet. Of each replica set only
-        the chosen receiver can be reached. `client` sends its token and takes the next one."""
+        """Ask for whole minutes of event time, or all; None when somebody cannot answer yet. Of each replica
+        set only the chosen receiver can be reached. `client` sends its token and takes the next one."""
         client = client or Client()
         control = self._cluster.metadata.control(self._cluster.cube)
         up = {choose(replica_set).name for replica_set in sorted(control.assignment)}
@@ -97,7 +97,8 @@ class Asker:
         return f"SELECT {keys}, {values} FROM {self._cluster.cube}{condition} GROUP BY {keys}"
 
     def expected(self, found: Found, span: Span | None = None) -> Answer:
-        """The recount of the prefix that the positions name, without what is purged or dropped as late."""
+        """Return the recount of the prefix that the positions name, without what is purged or dropped as
+        late."""
         counted = recount(
             (
                 event

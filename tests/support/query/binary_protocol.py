@@ -34,7 +34,7 @@ class BinaryProtocol:
         self._connection: Any = connection  # its packets are private there
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        """Prepared, executed once and closed."""
+        """Return the rows of a statement that is prepared, executed once and closed."""
         prepared = self.prepare(sql)
         fields, packets = self._executed(prepared, encoded(values))
         self.close(prepared)
@@ -51,7 +51,7 @@ class BinaryProtocol:
         return prepared
 
     def execute(self, prepared: PreparedStatement, payload: bytes = b"") -> list[bytes]:
-        """The rows as they came. `payload`: the parameters, see `encoded`."""
+        """Return the rows as they came. `payload` has the parameters, see `encoded`."""
         return [packet.get_all_data() for packet in self._executed(prepared, payload)[1]]
 
     def send_long_data(self, prepared: PreparedStatement, position: int, data: bytes) -> None:
@@ -76,7 +76,7 @@ class BinaryProtocol:
 
 
 def encoded(values: Sequence[object]) -> bytes:
-    """Parameters of COM_STMT_EXECUTE, each in the type that a client library sends for it."""
+    """Return parameters of COM_STMT_EXECUTE, each in the type that a client library sends for it."""
     if not values:
         return b""
     nulls = sum(1 << position for position, value in enumerate(values) if value is None)
@@ -111,7 +111,7 @@ def _with_length(data: bytes) -> bytes:
 
 
 def _decoded(packet: _Packet, fields: Sequence[_Packet]) -> tuple[object, ...]:
-    """Header 0, a bitmap of nulls shifted by two bits, then the values that are not null."""
+    """Decode header 0, a bitmap of nulls shifted by two bits, then the values that are not null."""
     assert packet.read(1) == b"\0"
     nulls = int.from_bytes(packet.read((len(fields) + 7 + 2) // 8), "little") >> 2
     return tuple(

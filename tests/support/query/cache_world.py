@@ -125,7 +125,7 @@ class CacheWorld:
         self.begin()
 
     def begin(self) -> None:
-        """A new process over the same folder."""
+        """Begin a new process over the same folder."""
         self.disk.die_at = None
         self.cache = HistoryCache(CacheFolder(self.root, self.disk))
         self.disk.watched = None  # a smaller budget is kept from the end of the scan on
@@ -149,7 +149,8 @@ class CacheWorld:
         return {cube: (self.controls[cube], records) for cube, records in self.records.items()}
 
     def publish(self, cube: str, hour: int, sizes: Sequence[Sequence[int]] = ((100,),)) -> SegmentRecord:
-        """A READY version that replaces the one before. `sizes`: bytes of the files of each cuboid."""
+        """Publish a READY version that replaces the one before. `sizes` has the bytes of the files of each
+        cuboid."""
         window_ms = self.windows[cube]
         start_ms = hour * HOUR_MS // window_ms * window_ms
         record = SegmentRecord(cube=cube, start_ms=start_ms, end_ms=start_ms + window_ms)
@@ -187,7 +188,7 @@ class CacheWorld:
         return record
 
     def purge(self, record: SegmentRecord) -> None:
-        """The record says so first, then the files go."""
+        """Purge: the record says so first, then the files go."""
         self.put(msgspec.structs.replace(record, state=SegmentState.PURGED))
         assert record.location is not None
         self.plain.claim()
@@ -216,7 +217,7 @@ class CacheWorld:
         return self.files.use(record, location, entry, stats, do, verified=True), stats
 
     def settle(self) -> None:
-        """Rounds until nothing is left to do, over all pauses."""
+        """Run rounds until nothing is left to do, over all pauses."""
         for _ in range(6):
             self.clock.advance_ms(31_000)
             while self.keeper.round():
@@ -228,7 +229,7 @@ class CacheWorld:
         self.disk.check()
 
     def cached(self) -> set[str]:
-        """What is on the disk: paths."""
+        """Return the paths on the disk."""
         files = self.root / "files"
         return {path.relative_to(files).as_posix() for path in files.rglob("*") if path.is_file()}
 
@@ -241,7 +242,7 @@ class CacheWorld:
         ]
 
     def expected(self) -> set[str]:
-        """The slow model: the longest beginning of all files, newest first, that the budget holds."""
+        """Return the slow model: the longest beginning of all files, newest first, that the budget holds."""
         files: list[tuple[tuple[Any, ...], str, int]] = []
         for record in self.ready():
             assert record.location is not None

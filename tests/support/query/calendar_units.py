@@ -17,7 +17,7 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 
 
 def unit_start(local: datetime, unit: str, week_starts_on: str = "monday") -> datetime:
-    """The start of the unit that holds `local`."""
+    """Return the start of the unit that holds `local`."""
     midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
     if unit == "second":
         return local.replace(microsecond=0)

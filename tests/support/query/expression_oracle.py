@@ -27,7 +27,7 @@ def our_rows(table: pa.Table) -> list[Row]:
 
 
 def compared(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
-    """Empty if both are the same rows, in any order."""
+    """Return the difference, empty if both are the same rows, in any order."""
     mine, other = (
         sorted(([_plain(value) for value in row] for row in rows), key=_order) for rows in (ours, theirs)
     )

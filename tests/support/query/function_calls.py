@@ -391,7 +391,7 @@ QUERIES = (
 
 
 def random_calls(rng: random.Random, count: int) -> list[str]:
-    """Calls that nobody wrote, of arguments within what both servers answer alike."""
+    """Return calls that nobody wrote, of arguments within what both servers answer alike."""
     return [rng.choice(_MADE)(rng) for _ in range(count)]
 
 
@@ -411,7 +411,7 @@ def _written_week(rng: random.Random) -> str:
 
 
 def _read_back(rng: random.Random) -> str:
-    """A moment that is written by a format and read by it, sometimes of a text that is cut."""
+    """Return a moment that is written by a format and read by it, sometimes of a text that is cut."""
     letters = ["%Y", rng.choice(("%m", "%c", "%b", "%M")), rng.choice(("%d", "%e"))]
     letters += rng.choice(([], ["%H", "%i", "%s"], ["%T"], ["%H"], ["%k", "%i", "%s", "%f"]))
     pattern = rng.choice("-/ ,").join(letters)

@@ -33,18 +33,18 @@ class MariaOracle:
         self._connection = connection
 
     def rows(self, sql: str) -> list[Row]:
-        """Raises pymysql.MySQLError."""
+        """Return the rows. Raises pymysql.MySQLError."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql)
             return [tuple(row) for row in cursor.fetchall()]
 
     def run(self, sql: str) -> None:
-        """A statement without rows. Raises pymysql.MySQLError."""
+        """Run a statement without rows. Raises pymysql.MySQLError."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql)
 
     def names(self, sql: str) -> list[str]:
-        """Names of the columns. Raises pymysql.MySQLError."""
+        """Return the names of the columns. Raises pymysql.MySQLError."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql)
             return [str(column[0]) for column in cursor.description]
@@ -54,7 +54,8 @@ class MariaOracle:
 def open_maria(
     socket: str, database: str, tables: dict[str, pa.Table], definitions: Sequence[str] = ()
 ) -> Iterator[MariaOracle]:
-    """The tables in a database of their own, which is dropped at the end; strings compare by their bytes.
+    """Yield the tables in a database of their own, which is dropped at the end; strings compare by their
+    bytes.
 
     `definitions`: statements that define what else is in it.
     """
@@ -76,7 +77,7 @@ def open_maria(
 
 
 def differences(ours: Sequence[Row], theirs: Sequence[Row], keys: int) -> str:
-    """Empty if both are the same rows; `keys` columns say which row one is."""
+    """Return the differences, empty if both are the same rows; `keys` columns say which row one is."""
     mine, other = ({tuple(map(_plain, row[:keys])): row[keys:] for row in rows} for rows in (ours, theirs))
     if len(ours) != len(theirs) or set(mine) != set(other):
         return f"rows of ours only: {set(mine) - set(other)}, of theirs only: {set(other) - set(mine)}"

@@ -30,7 +30,7 @@ retention: {retention}
 def define_prices(
     folder: Path, name: str, *, zone: str = "UTC", retention: str = "{policy: FULL_BUILD}"
 ) -> Path:
-    """The file `<name>.yaml` with cube `name` over topic `name`; `retention` as YAML."""
+    """Write the file `<name>.yaml` with cube `name` over topic `name`; `retention` as YAML."""
     path = folder / f"{name}.yaml"
     path.write_text(_DEFINITIONS.format(name=name, zone=zone, retention=retention))
     return path

@@ -52,7 +52,7 @@ class Endpoints:
         return f"mysql+pymysql://{USER}:{quote(PASSWORD)}@127.0.0.1:{self.mysql_port}/rtolap"
 
     def connect(self, **options: Any) -> pymysql.connections.Connection:
-        """Options as PyMySQL's, which would read the system's authorities for each connection."""
+        """Connect with PyMySQL's options, which would read the system's authorities for each connection."""
         settings: dict[str, Any] = {
             "user": USER,
             "password": PASSWORD,
@@ -77,8 +77,8 @@ def open_endpoints(
     stored: StoredSource | None = None,
     http_limits: HttpLimits = HttpLimits(),
 ) -> Iterator[Endpoints]:
-    """The world stays its caller's. `context`: both endpoints speak TLS with it. `stored`: stored tables,
-    which DEFINING_USER may define. Statements run in workers that all endpoints share."""
+    """Open the endpoints; the world stays its caller's. `context` lets both endpoints speak TLS. `stored` are
+    stored tables, which DEFINING_USER may define. Statements run in workers that all endpoints share."""
     service = world.service(query_limits, stored, engine=LentWorkers(query_limits))
     names = (USER, OTHER_USER, DEFINING_USER, LOADING_USER)
     rights = {DEFINING_USER: ("define",), LOADING_USER: ("load",)}

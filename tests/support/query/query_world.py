@@ -129,9 +129,9 @@ class QueryWorld:
         cache: HistoryCache | None = None,
         bounds: MemoryBounds = MemoryBounds(),
     ) -> QueryService:
-        """`stored`: where stored tables come from. `in_workers`: statements run as they do in production, in
-        workers of the service's own; otherwise by `engine`, or else in this process, which starts quickly.
-        `bounds`: of what history keeps in memory."""
+        """Return a service. `stored` is where stored tables come from. `in_workers`: statements run as they
+        do in production, in workers of the service's own; otherwise by `engine`, or else in this process,
+        which starts quickly. `bounds` are those of what history keeps in memory."""
         clock = SystemClock()
         listing = None if stored is None else Listing(stored, clock)
         return QueryService(
@@ -149,7 +149,7 @@ class QueryWorld:
         self._folder.cleanup()
 
     def visible(self, cube: str | None = None) -> pa.Table:
-        """The raw events as SQL sees them: the event time and the derived dimensions in local time."""
+        """Return the raw events as SQL sees them: the event time and the derived dimensions in local time."""
         wide = self._wide[cube or self.schema.cube.name]
         time = self.schema.table.time.column
         local = wide.set_column(wide.column_names.index(time), time, wide.column("__local"))
@@ -159,7 +159,7 @@ class QueryWorld:
         return self._segments[cube or self.schema.cube.name]
 
     def events_of(self, segments: set[str], cube: str | None = None) -> pa.Table:
-        """Events of the named segments, with derived columns."""
+        """Return events of the named segments, with derived columns."""
         wide = self._wide[cube or self.schema.cube.name]
         names: Any = pa.array(sorted(segments), pa.string())
         return wide.filter(pc.is_in(wide.column("__segment"), value_set=names))
@@ -207,7 +207,8 @@ class QueryWorld:
         self.have_built(segment, name, version)
 
     def have_built(self, segment: SegmentRange, cube: str, version: int = 1) -> None:
-        """What `build` writes of the version lies in the store; from now on it answers for the segment."""
+        """Have the version built: its files lie in the store as `build` writes them, and from now on it
+        answers for the segment."""
         location = f"history/{cube}/{segment.name}/v{version}-test"
         self.metadata.update_segment(
             cube,
@@ -225,7 +226,7 @@ class QueryWorld:
         query: PartialQuery,
         on_start: Callable[[Callable[[], None]], None],
     ) -> tuple[pa.Table, PartialAnswer]:
-        """RealtimeSource: everything that the snapshot's versions do not name."""
+        """Answer as RealtimeSource with everything that the snapshot's versions do not name."""
         with self._lock:
             self.asked.append((receiver_id, query))
             stale = self.stale_answers > 0
@@ -258,7 +259,7 @@ class QueryWorld:
         )
 
     def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats:
-        """RealtimeSource: what a receiver holds that no version has."""
+        """Return, as RealtimeSource, what a receiver holds that no version has."""
         self._check_alive(receiver_id)
         mine = _int32(_ASSIGNMENT[receiver_id[:4]])
         found = []
@@ -274,7 +275,7 @@ class QueryWorld:
         return CubeStats(cube, "CONSUMING", "", True, partitions, tuple(found), _EXAMPLE)
 
     def ping(self, receiver_id: str, address: str, within_s: float) -> None:
-        """RealtimeSource: nobody answers who is dead or stopped."""
+        """Answer as RealtimeSource, unless the receiver is dead or stopped."""
         if receiver_id in self.dead | self.stopped:
             raise Unavailable(f"{receiver_id} does not answer")
 
@@ -319,7 +320,7 @@ class QueryWorld:
         return pa.table(found).cast(expected)
 
     def _derived(self, schema: Schema) -> pa.Table:
-        """Events with `__local`, the time dimensions and `__segment`."""
+        """Return events with `__local`, the time dimensions and `__segment`."""
         time = schema.table.time
         zone = ZoneInfo(time.zone)
         instants: list[Any] = self.events.column(time.column).to_pylist()
@@ -359,7 +360,7 @@ class QueryWorld:
 
 @functools.cache
 def _engine(memory_bytes: int, threads: int) -> EmbeddedEngine:
-    """One engine for all services of this process: opening one takes longer than most statements."""
+    """Return one engine for all services of this process: opening one takes longer than most statements."""
     engine = EmbeddedEngine(memory_limit_bytes=memory_bytes, threads=threads)
     atexit.register(engine.close)
     return engine
@@ -375,7 +376,7 @@ class _LentEngine(EngineSessions):
         return self._engine.session(ending)
 
     def close(self) -> None:
-        """Nothing: others use it."""
+        """Do nothing: others use it."""
 
 
 def _int32(values: tuple[int, ...]) -> Any:
@@ -383,7 +384,7 @@ def _int32(values: tuple[int, ...]) -> Any:
 
 
 def _of_lists(partial: Partial, lists: Any) -> Any:
-    """The partials of lists of values, where Arrow has no aggregate for them: by the engine's own."""
+    """Merge the partials of lists of values, where Arrow has no aggregate for them, by the engine's own."""
     form = partial.accumulator.local_form
     if form is not None:
         return pa.array([_sketch(each, form.lg_k) for each in lists.to_pylist()], pa.binary())

@@ -521,8 +521,8 @@ class _Writer:
                 return f"({self._boolean(down)} {r.choice(COMPARED)} {self._number(down)})"
 
     def _condition(self, depth: int) -> str:
-        """Rows stand here only: MariaDB takes a comparison of rows for one that is never NULL, so that
-        `IS NULL` and COALESCE of it are wrong there."""
+        """Return a condition in which only rows stand: MariaDB takes a comparison of rows for one that is
+        never NULL, so that `IS NULL` and COALESCE of it are wrong there."""
         r = self._rng
         match r.randrange(8):
             case 0 | 1 | 2:

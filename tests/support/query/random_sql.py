@@ -19,7 +19,8 @@ COMPARED = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 
 @dataclass(frozen=True)
 class RandomStatement:
-    """`keys`: how many of the first columns say which row it is. `for_oracle`: where it is another text."""
+    """A random statement. `keys` is how many of the first columns say which row it is; `for_oracle` is set
+    where the oracle gets another text."""
 
     template: str
     values: tuple[object, ...]

@@ -21,8 +21,8 @@ _FRACTIONS = ("0.00001", "-1.12345", "2.5", "0.333333", "3", "-0.00005")
 
 
 def random_half_hour_statement(rng: random.Random) -> RandomStatement:
-    """Some with a range of the event time between any two seconds: of the minutes, which are what the cube
-    keeps, all of the first and of the last count, and the oracle is queried so."""
+    """Return a statement, sometimes with a range of the event time between any two seconds. The cube keeps
+    minutes, so all of the first and of the last minute count, and the oracle is queried so."""
     statement = HalfHourWriter(rng).statement()
     if rng.random() < 0.7:
         return statement
@@ -161,7 +161,8 @@ class HalfHourWriter(Writer):
 
 
 def _range(rng: random.Random) -> tuple[str, str, tuple[object, ...]]:
-    """A condition on the event time, what it means to whoever keeps minutes, and the values of the first."""
+    """Return a condition on the event time, what it means where minutes are kept, and the values of the
+    first."""
     low = _FIRST + timedelta(seconds=rng.randrange(_SECONDS))
     high = low + timedelta(seconds=rng.randrange(_SECONDS // 2))
     values = (low, high) if rng.random() < 0.5 else (str(low), str(high))

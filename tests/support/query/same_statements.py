@@ -81,7 +81,7 @@ OF_A_SESSION = (
 
 @dataclass(frozen=True)
 class Answered:
-    """`rows`: None for a statement that answers none. `warnings`: (level, number, message).
+    """An answer. `rows` is None for a statement that answers none; `warnings` are (level, number, message).
 
     `error`: the type's code and number of MySQL; the code is None where the protocol has none.
     """
@@ -162,7 +162,7 @@ def _answered(
 
 
 def _value(value: object) -> object:
-    """As JSON has it: decimals with a scale, dates and times are texts there."""
+    """Return the value as JSON has it: decimals with a scale, dates and times are texts there."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() and "." not in str(value) else str(value)
     if isinstance(value, bool):
@@ -171,7 +171,8 @@ def _value(value: object) -> object:
 
 
 def asked_of_each(servers: dict[str, Ask], prefix: str, statements: Sequence[str] = STATEMENTS) -> list[str]:
-    """The statements whose answers differ, with the answers. Each server's database is taken out of them."""
+    """Return the statements whose answers differ, with the answers. Each server's database is taken out of
+    them."""
     different = []
     for statement in statements:
         found: dict[str, str] = {}

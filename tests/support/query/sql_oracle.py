@@ -23,7 +23,8 @@ def _oracle() -> duckdb.DuckDBPyConnection:
 
 
 def oracle_cursor() -> duckdb.DuckDBPyConnection:
-    """A connection of its own to an engine that this process has: what it registers is seen by no other."""
+    """Return a connection of its own to an engine that this process has: what it registers is seen by no
+    other."""
     return _oracle().cursor()
 
 
@@ -39,7 +40,7 @@ def open_oracle(world: QueryWorld) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def asked_of(oracle: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-    """SQL as users write it."""
+    """Ask the oracle in SQL as users write it."""
     tree = sqlglot.parse_one(sql, dialect=RtolapSql)
     engine = tree.sql(dialect="duckdb").replace("TIMESTAMPTZ", "TIMESTAMP")
     result: Any = oracle.execute(engine)
@@ -48,7 +49,7 @@ def asked_of(oracle: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
 
 
 def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
-    """Sorted, numbers comparable whatever their type; doubles to twelve digits."""
+    """Return rows, sorted, numbers comparable whatever their type; doubles to twelve digits."""
     rows = [tuple(_comparable(value) for value in row.values()) for row in table.to_pylist()]
     return sorted(rows, key=repr)
 

@@ -74,7 +74,7 @@ class SteppedQuery:
     def execute(
         self, sql: str, up: Collection[str], session_token: str = ""
     ) -> tuple[pa.Table, dict[int, int], str]:
-        """The rows, the positions that they hold, and the session's next token. Raises Unavailable and
+        """Return the rows, the positions that they hold, and the session's next token. Raises Unavailable and
         StaleSnapshot."""
         self._source.up = frozenset(up)
         self._source.vectors = {}
@@ -89,7 +89,7 @@ class SteppedQuery:
 
 
 class _Receivers:
-    """RealtimeSource: the cores themselves. Called from threads of the service, while nobody steps."""
+    """A RealtimeSource that is the cores themselves. Threads of the service call it, while nobody steps."""
 
     def __init__(self, receivers: Sequence[Receiver]) -> None:
         self._receivers = {one.name: one for one in receivers}
@@ -118,12 +118,12 @@ class _Receivers:
         return table, said
 
     def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats | None:
-        """Only EXPLAIN asks for it."""
+        """Return nothing: only EXPLAIN asks for it."""
         self._reached(receiver_id)
         return None
 
     def ping(self, receiver_id: str, address: str, within_s: float) -> None:
-        """Always answered: every peer is waited for, however busy this machine is."""
+        """Answer always: every peer is waited for, however busy this machine is."""
 
     def _reached(self, receiver_id: str) -> Receiver:
         if receiver_id not in self.up:
@@ -132,7 +132,7 @@ class _Receivers:
 
 
 class _Tables:
-    """HistoryEngine: what was built, by its location."""
+    """A HistoryEngine of what was built, by its location."""
 
     def __init__(self, tables: Mapping[str, pa.Table]) -> None:
         self._tables = tables
@@ -153,10 +153,10 @@ class _Tables:
     def estimate(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> None:
-        """Only EXPLAIN asks for it."""
+        """Return nothing: only EXPLAIN asks for it."""
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing: it holds nothing."""
 
 
 class _SilentStore(MemoryStore):
@@ -168,4 +168,4 @@ class _SilentStore(MemoryStore):
 
 class _Silence:
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing: there is nothing to stop."""

@@ -24,7 +24,7 @@ _POOL = 300
 
 
 def with_visitors(schema: Schema) -> Schema:
-    """The schema with a column `visitor` and the approximate number of distinct ones as a measure."""
+    """Return the schema with a column `visitor` and the approximate number of distinct ones as a measure."""
     table = msgspec.structs.replace(
         schema.table, columns=(*schema.table.columns, Column("visitor", "string"))
     )
@@ -39,7 +39,7 @@ def with_visitor(random_: random.Random, value: bytes, event: Event) -> tuple[by
 
 
 def engine_estimates(answer: Answer) -> Answer:
-    """The images of each row merged and estimated as a query does it."""
+    """Merge and estimate the images of each row as a query does it."""
     return {key: (*row[:-1], round(estimate(merge_sketches(row[-1], LG_K)))) for key, row in answer.items()}
 
 
@@ -48,7 +48,8 @@ def plain_estimates(answer: Answer) -> Answer:
 
 
 def plain_estimate(visitors: Collection[str]) -> float:
-    """A union that is given the same sketch twice forgets the order of its values, as engines have to."""
+    """Return the estimate of a union that is given the same sketch twice, which forgets the order of its
+    values, as engines have to."""
     sketch = datasketches.hll_sketch(LG_K, datasketches.tgt_hll_type.HLL_8)
     for visitor in sorted(visitors):
         sketch.update(visitor)

@@ -54,7 +54,7 @@ def pool_of(service: QueryService) -> WorkerPool:
 
 
 def worker_pids(service: QueryService, state: str | None = None) -> list[int]:
-    """`state`: working or idle; None: all that are ready."""
+    """Return the pids of workers. `state` is working or idle; None: all that are ready."""
     by_state = pool_of(service).workers()
     return sorted(pid for name, pids in by_state.items() if state in (None, name) for pid in pids)
 

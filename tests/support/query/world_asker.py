@@ -105,7 +105,8 @@ class Asker(threading.Thread):
         assert not self.is_alive(), "a query hangs"
 
     def assert_exact(self) -> None:
-        """Every answer was a recount of a prefix, and no prefix was shorter than the one before."""
+        """Assert that every answer was a recount of a prefix, and no prefix was shorter than the one
+        before."""
         assert len(self.answers) > ANSWERS_MIN, f"{dict(self.errors)}, {self._last_error}"
         before = dict.fromkeys(range(PARTITIONS), 0)
         placed: Counter[tuple[str, str]] = Counter()
@@ -131,7 +132,7 @@ class Asker(threading.Thread):
         assert not missing, f"never compared: {missing}; {self.unplaced} unplaced"
 
     def assert_few_errors(self, outages: int) -> None:
-        """Only such as faults explain, and no more of them than come while so many outages last."""
+        """Assert that only errors came that faults explain, and no more than so many outages bring."""
         strange = {kind for _, kind in self.errors} - TOLERATED
         assert not strange, f"{dict(self.errors)}, {self._last_error}"
         errors_max = outages * OUTAGE_S_MAX / ERROR_PAUSE_S
@@ -152,7 +153,7 @@ def _prefixes(before: Positions, after: Positions) -> Iterator[Positions]:
 
 
 def _kind(error: Exception) -> str:
-    """Our own code where the server gave one, or else what broke and why: nothing tolerates that."""
+    """Return our own code where the server gave one, or else what broke and why, which nothing tolerates."""
     if isinstance(error, httpx.HTTPStatusError):
         said = (
             error.response.json() if error.response.headers.get("content-type") == "application/json" else {}

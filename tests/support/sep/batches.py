@@ -54,13 +54,15 @@ def batch_of(events: Iterable[Event]) -> EditBatch:
 
 @lru_cache(maxsize=256)
 def _plain_cells(num_events: int) -> tuple[pa.RecordBatch, list[pa.Array]]:
-    """The cells of so many events of one each, and where they are. Made once: nobody can change them."""
+    """Return the cells of so many events of one each, and where they are. They are made once: nobody can
+    change them."""
     counts = np.ones(num_events, np.int32)
     return _cells([*_ONE_CELL] * num_events, counts), _spans(counts)
 
 
 def _spans(counts: NDArray[np.int32]) -> list[pa.Array]:
-    """No cluster has applied the events before; where the cells of each begin, and how many they are."""
+    """Return columns of events that no cluster has applied before: where the cells of each begin, and how
+    many they are."""
     return [
         pa.array([[] for _ in counts], pa.list_(pa.string())),
         pa.array(np.cumsum(counts, dtype=np.int32) - counts, pa.int32()),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def cell_block(cells: Iterable[tuple[bytes, bytes, bytes, bytes]], timestamp_ms: int = 1) -> bytes:
-    """Cells are row, family, qualifier, value."""
+    """Return a block of cells, which are row, family, qualifier, value."""
     block = b""
     for row, family, qualifier, value in cells:
         key = struct.pack(">h", len(row)) + row + bytes([len(family)]) + family + qualifier

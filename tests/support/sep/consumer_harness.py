@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
-from rtolap.sep.consumer.calls import Answer, Bounds, SetApart
+from rtolap.sep.consumer.calls import Answer, EditBounds, SetApart
 from rtolap.sep.consumer.limits import ConsumerSettings
 from rtolap.sep.consumer.server import ConsumerServer
 from rtolap.sep.events.decode import EditDecoder
@@ -22,8 +22,8 @@ Deliver = Callable[[EditBatch, float], Awaitable[None]]
 
 
 class RunningConsumer:
-    """`apart`: what was set apart. `batches`: all that was handed to delivery, with the seconds left until
-    the deadline.
+    """A consumer that runs. `apart` is what was set apart; `batches` is all that was handed to delivery, with
+    the seconds left until the deadline.
 
     While `gate` is cleared, delivery waits; it raises `error` where that is set.
     """
@@ -36,7 +36,7 @@ class RunningConsumer:
         answers: Mapping[str, Answer] | None,
         ports: int,
         deliver: Deliver | None = None,
-        bounds: Bounds | None = None,
+        bounds: EditBounds | None = None,
         set_apart: SetApart | None = None,
     ) -> None:
         self.apart: list[tuple[EditBatch, str]] = []
@@ -68,7 +68,7 @@ class RunningConsumer:
         raise AssertionError(f"no sample {wanted}")
 
     def call_soon(self, action: Callable[[], object]) -> None:
-        """On the consumer's event loop."""
+        """Call on the consumer's event loop."""
         self._loop.call_soon_threadsafe(action)
 
     def drain(self, timeout_s: float) -> None:
@@ -87,7 +87,7 @@ class RunningConsumer:
         decoder: EditDecoder,
         answers: Mapping[str, Answer] | None,
         deliver: Deliver | None,
-        bounds: Bounds | None,
+        bounds: EditBounds | None,
         set_apart: SetApart | None,
     ) -> ConsumerServer:
         return ConsumerServer(
@@ -123,7 +123,7 @@ def running_consumer(
     answers: Mapping[str, Answer] | None = None,
     ports: int = 1,
     deliver: Deliver | None = None,
-    bounds: Bounds | None = None,
+    bounds: EditBounds | None = None,
     set_apart: SetApart | None = None,
 ) -> Iterator[RunningConsumer]:
     consumer = RunningConsumer(

@@ -54,7 +54,7 @@ class ConsumerProcess:
         return self.log.read_text().count(words)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.process.kill()
         self.process.wait(patience_s(30))
 

@@ -64,7 +64,7 @@ class FaultyProducer(MemoryTransactionalProducer):
 
 
 def encode(batch: EditBatch, late: Mask) -> EncodedEvents:
-    """The value names the event; the header says whether it is late."""
+    """Encode events: the value names the event; the header says whether it is late."""
     keys = keys_of(batch)
     values = [f"{region}/{sequence_id}/".encode() + row for region, sequence_id, row in keys]
     headers = [[("late", b"1" if is_late else b"0")] for is_late in late.tolist()]
@@ -99,7 +99,7 @@ class DeliveryWorld:
         self._zombie: Delivery | None = None
 
     def meet(self, place: str) -> None:
-        """One of the faults of this place, now and then."""
+        """Meet one of the faults of this place, now and then."""
         chance = self.random.random() / _TIMES_AS_OFTEN.get(place, 1)
         if chance < self.faults / 3:
             self.happened[f"killed: {place}"] += 1
@@ -128,7 +128,7 @@ class DeliveryWorld:
         self.random.choices([action for _, action in actions], weights)[0]()
 
     def drain(self) -> None:
-        """Nothing fails any more: everything arrives, after the zombie has had its last say."""
+        """Drain when nothing fails any more: everything arrives, after the zombie has had its last say."""
         self.faults = 0.0
         self._wake_the_zombie()
         for _ in range(10_000):
@@ -145,7 +145,7 @@ class DeliveryWorld:
     def check_delivered(
         self, delivered: Sequence[tuple[EventKey, bool]], may_repeat: Container[EventKey] = ()
     ) -> None:
-        """`delivered`: in their order, and which of them were late."""
+        """Check the `delivered` events in their order, and which of them were late."""
         times = Counter(event for event, _ in delivered)
         twice = [event for event, count in times.items() if count > 1 and event not in may_repeat]
         assert not twice, f"delivered twice: {twice[:3]}"
@@ -180,7 +180,7 @@ class DeliveryWorld:
         return found
 
     def served(self, *, noted: bool) -> None:
-        """A group is over. `noted`: what it delivered is in the journal."""
+        """Note that a group is over. `noted` says that what it delivered is in the journal."""
 
     def _start(self) -> Delivery:
         journal = self._make_journal(
@@ -235,7 +235,7 @@ class DeliveryWorld:
             self._send([self.shipping.answered(call, well=answer.error is None)])
 
     def _lose(self, process: Delivery) -> None:
-        """Its connections break; another one, or the same started again, takes over."""
+        """Lose a process: its connections break, and another one, or the same started again, takes over."""
         broken = [call for call, of in self._calls if of is process]
         self._calls = [(call, of) for call, of in self._calls if of is not process]
         if process is self._leader:
@@ -245,7 +245,7 @@ class DeliveryWorld:
         self._send([self.shipping.answered(call, well=False) for call in broken])
 
     def _take_over(self) -> None:
-        """The leader stands still for longer than its session; its calls time out later."""
+        """Let the leader stand still for longer than its session; its calls time out later."""
         if self._zombie is None:
             self.happened["take-over"] += 1
             self._zombie, self._leader = self._leader, self._start()
@@ -293,7 +293,7 @@ class FunctionWorld(DeliveryWorld):
         self._noted = len(self._processed)
 
     def _process(self, batch: EditBatch) -> None:
-        """It fails now and then, before it does anything."""
+        """Fail now and then, before anything is done."""
         if self.random.random() < self.faults:
             self.happened["function failed"] += 1
             raise ValueError("the function fails")

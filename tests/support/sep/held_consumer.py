@@ -70,8 +70,8 @@ class HeldConsumer:
 
 @contextmanager
 def held_consumer(settings: ConsumerSettings, *, graces: bool = False) -> Iterator[HeldConsumer]:
-    """`graces`: those of the settings; without, a sender that a loaded machine holds up is none that stands
-    still."""
+    """Yield a held consumer. `graces` are those of the settings; without, a sender that a loaded machine
+    holds up does not count as standing still."""
     patient = (
         settings
         if graces

@@ -64,7 +64,7 @@ def wrong_counts(server: RegionServer, rng: random.Random, stop: threading.Event
 
 
 def bombs(server: RegionServer, rng: random.Random, stop: threading.Event) -> None:
-    """Two bytes of a message are an entry; 24 bytes of a block are a cell."""
+    """Send bombs: two bytes of a message are an entry; 24 bytes of a block are a cell."""
     kind = rng.randrange(3)
     if kind == 0:
         server.send(request(1, "ReplicateWALEntry", b"\x0a\x00" * 450_000))

@@ -16,7 +16,7 @@ _FILE_VARIABLE = "NOTED_EVENTS"
 
 
 def process_events(batch: EditBatch) -> None:
-    """Called from several threads: a line is written at once."""
+    """Write a line at once, since several threads call this."""
     numbers = column_values(batch, b"cf", b"n").to_pylist()
     rows, late = batch.events["row"].to_pylist(), batch.events["late"].to_pylist()
     lines = [

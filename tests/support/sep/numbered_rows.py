@@ -59,8 +59,8 @@ class Topic:
         return len(self.records)
 
     def counts_by_row(self) -> dict[bytes, list[int]]:
-        """The numbers of each row, as they came. Late ones of a region have to be flagged, and sequence ids
-        have the order of the writes, whichever regions the row was in."""
+        """Return the numbers of each row, as they came. Late ones of a region have to be flagged, and
+        sequence ids have the order of the writes, whichever regions the row was in."""
         rows: dict[bytes, list[int]] = defaultdict(list)
         largest: dict[tuple[bytes, bytes], int] = defaultdict(int)
         by_id: dict[bytes, list[tuple[int, int]]] = defaultdict(list)

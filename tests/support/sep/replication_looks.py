@@ -79,7 +79,7 @@ class LookedAtCluster:
             self.node(f"/rtolap/sep/{name}/rs/sink,{number},1")
 
     def queue(self, server: ServerName, queue: str, positions: Mapping[int, int | None]) -> None:
-        """`positions`: by the time a log was begun; those before are gone."""
+        """Put a queue, with `positions` by the time a log was begun; those before are gone."""
         path = f"/hbase/replication/rs/{server}/{queue}"
         origin = (*QueueId.parse(queue).former_servers, server)[0]
         wanted = {log_name(origin, created_ms): data for created_ms, data in positions.items()}
@@ -93,7 +93,7 @@ class LookedAtCluster:
         self.forget(f"/hbase/replication/rs/{server}/{queue}")
 
     def report(self, server: ServerName, queue: str, *, info_port: int = 0, **values: int | bool) -> None:
-        """`values`: fields of HBase's message."""
+        """Report `values`, which are fields of HBase's message."""
         live = self.master.status.live_servers.add()
         live.server.CopyFrom(
             rpc_pb2.ServerName(host_name=server.host, port=server.port, start_code=server.start_code)

@@ -115,7 +115,7 @@ def drawn_mutation(random: Random, row: bytes, now_ms: int, number: int) -> Muta
 
 
 class ModelRows:
-    """RowSource: reads what is written now. `meet` is called first, and may raise."""
+    """A RowSource that reads what is written now. `meet` is called first, and may raise."""
 
     def __init__(
         self,

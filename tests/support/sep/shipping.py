@@ -113,7 +113,8 @@ class Shipping:
         self._add_region([*left.rows, *right.rows], first_id=max(left.next_id, right.next_id) + 1)
 
     def stop_server(self) -> None:
-        """Its regions open elsewhere, its queue is shipped by another server, which ships its own as well."""
+        """Stop a server: its regions open elsewhere, and its queue is shipped by another server, which ships
+        its own as well."""
         running = [queue for queue in self.queues if queue.server is not None]
         stopped = self.random.choice(running)
         server = stopped.server
@@ -131,7 +132,7 @@ class Shipping:
                 region.next_id += 2
 
     def ship(self) -> list[ShippedCall]:
-        """New calls of one queue that waits for none."""
+        """Ship new calls of one queue that waits for none."""
         ready = [queue for queue in self.queues if not queue.calls and queue.shipped < len(queue.log)]
         if not ready:
             return []

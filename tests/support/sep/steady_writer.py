@@ -67,7 +67,7 @@ class SteadyWriter:
         until(is_done, f"{count} more writes", timeout_s=_RECOVERY_S)
 
     def written(self) -> dict[bytes, list[int]]:
-        """The numbers that HBase has of each row; all that it has acknowledged are among them."""
+        """Return the numbers that HBase has of each row; all that it has acknowledged are among them."""
         with HBaseClient(self._address) as client:
             rows = {
                 row: sorted(

@@ -142,7 +142,7 @@ class FaultySink(MemorySink):
     def close(self) -> None: ...
 
     def arrive(self) -> None:
-        """One of the requests that are on their way; its sender has gone."""
+        """Let one of the requests arrive that are on their way; its sender has gone."""
         if self._on_their_way:
             self._on_their_way.pop(self._random.randrange(len(self._on_their_way)))()
             self._world.happened["arrived later"] += 1
@@ -223,19 +223,19 @@ class TableWorld(DeliveryWorld):
             raise Unavailable("the region is on its way")
 
     def _cells(self, edit: Edit, row: bytes) -> tuple[Cell, ...]:
-        """The same each time."""
+        """Return the same cells each time."""
         if not self._is_unique:
             return self._change(edit, row).cells(edit.write_time_ms)
         random = Random(f"{self._seed}/{edit.region}/{edit.sequence_id}/{row!r}")
         return drawn_cells(random, edit.write_time_ms)
 
     def _written(self, row: bytes) -> list[tuple[int, tuple[Cell, ...]]]:
-        """What HBase has written to the row by now."""
+        """Return what HBase has written to the row by now."""
         edits = enumerate(self.shipping.written)
         return [(order, self._cells(edit, row)) for order, edit in edits if row in edit.rows]
 
     def _change(self, edit: Edit, row: bytes) -> Change:
-        """The same each time."""
+        """Return the same change each time."""
         random = Random(f"{self._seed}/{edit.region}/{edit.sequence_id}/{row!r}")
         columns = random.choice((("a", "b"), ("a", "b"), ("a",), ("b",), ()))
         values = {"a": edit.sequence_id, "b": f"{edit.region}/{edit.sequence_id}"}
@@ -257,7 +257,7 @@ class TableWorld(DeliveryWorld):
             assert row["operation"] == ("put" if puts else "delete"), row
 
     def _check_unique(self) -> None:
-        """Each row is what a read of HBase finds, cell by cell."""
+        """Check that each row is what a read of HBase finds, cell by cell."""
         expected: dict[bytes, Values] = {}
         for row in {row for edit in self.shipping.written for row in edit.rows}:
             state = visible(self._written(row))
@@ -274,7 +274,7 @@ class TableWorld(DeliveryWorld):
 
 
 def _merged(loaded: Sequence[tuple[SendOptions, Mapping[str, Any]]]) -> dict[bytes, Values]:
-    """The rows of a unique table: the last load decides."""
+    """Return the rows of a unique table: the last load decides."""
     table: dict[bytes, Values | None] = {}
     for options, row in loaded:
         assert not options.headers.get("partial_columns"), "whole rows are loaded"

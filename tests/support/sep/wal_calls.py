@@ -123,7 +123,8 @@ def random_cell(rng: random.Random, row: bytes, *, tags: bool) -> Cell:
 
 
 def random_entries(rng: random.Random, count: int, *, tags: bool = True) -> list[Entry]:
-    """Entries of few tables and regions, some with many rows, some of which come again within their entry."""
+    """Return entries of few tables and regions, some with many rows, some of which come again within their
+    entry."""
     entries = []
     for number in range(count):
         rows = [f"row-{rng.randrange(50)}".encode() for _ in range(rng.choice((0, 1, 1, 1, 2, 6)))]

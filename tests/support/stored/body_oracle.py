@@ -74,7 +74,8 @@ def json_told(records: list[bytes], options: LoadOptions, schema: StoredSchema) 
 
 
 def table_told(rows: list[Row], options: LoadOptions, schema: StoredSchema) -> Told:
-    """Rows of typed values: each means what it means when it is written out, floats with all their digits."""
+    """Return the outcome of typed values: each means what it means when it is written out, floats with all
+    their digits."""
     found = Told()
     for row in rows:
         found.total += 1
@@ -116,7 +117,7 @@ def _json_row(record: bytes) -> dict[str, Any] | None:
 
 
 def _fraction(written: str) -> str:
-    """As a double is written, where that loses nothing: 1e3 is the whole number 1000."""
+    """Return a fraction as a double is written, where that loses nothing: 1e3 is the whole number 1000."""
     digits = sum(one.isdigit() for one in re.split("[eE]", written)[0])
     return written if digits > 15 or float(written) in (float("inf"), float("-inf")) else repr(float(written))
 
@@ -152,7 +153,7 @@ def _column_value(text: Any, column: SchemaColumn, options: LoadOptions) -> Any:
 
 
 def csv_lines(body: bytes, options: CsvOptions) -> Iterator[list[str | None] | None]:
-    """Fields of each line that is a row; None for a line that cannot be read."""
+    """Yield the fields of each line that is a row; None for a line that cannot be read."""
     lines = list(_lines(body, options))
     for line in lines[options.skip_lines :]:
         if line == []:
@@ -177,7 +178,7 @@ def _field(raw: bytes, enclosed: bool, options: CsvOptions) -> str | None:
 
 
 def _lines(body: bytes, options: CsvOptions) -> Iterator[list[tuple[bytes, bool]] | None]:
-    """Byte by byte. An empty line is an empty list."""
+    """Yield lines, byte by byte. An empty line is an empty list."""
     at = 0
     while at < len(body):
         fields: list[tuple[bytes, bool]] = []
@@ -237,7 +238,7 @@ def _one_field(body: bytes, at: int, options: CsvOptions) -> tuple[bytes, bool, 
 
 
 def read_value(text: str, kind: ColumnType, *, rounds: bool) -> Any:
-    """Raises Unfit."""
+    """Read a value. Raises Unfit."""
     if kind.kind == "string":
         return text
     text = text.strip(" \t\n\r")
@@ -283,7 +284,7 @@ def _decimal(text: str, kind: ColumnType, rounds: bool) -> Decimal:
 
 
 def _instant(text: str, rounds: bool) -> datetime:
-    """UTC is shown."""
+    """Read an instant, which is shown in UTC."""
     match = re.fullmatch(
         r"(\d{4})(?:[-/](\d{1,2})[-/](\d{1,2})|(\d{2})(\d{2}))"
         r"(?:[T ](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,18}))?)?)?)?(Z|[+-]\d{2}:?\d{2})?",

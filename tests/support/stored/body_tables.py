@@ -12,7 +12,7 @@ from rtolap.stored.bodies.settings import BodySettings
 
 
 def unique_schema() -> StoredSchema:
-    """`k` is the key; `at` decides between equal ones; `s` has a default."""
+    """Return a schema in which `k` is the key, `at` decides between equal ones, and `s` has a default."""
     return _schema(
         "unique",
         StoredColumn("k", "int", nullable=False),
@@ -58,7 +58,7 @@ def _schema(model: TableModel, *columns: StoredColumn, sequence_column: str | No
 
 
 class Decoded(NamedTuple):
-    """`refused`: (number of the row, its text, why)."""
+    """A decoded body. `refused` are (number of the row, its text, why)."""
 
     rows: list[dict[str, Any]]
     refused: list[tuple[int, str, str]]
@@ -69,7 +69,7 @@ class Decoded(NamedTuple):
 def decoded(
     body: bytes, schema: StoredSchema, settings: BodySettings | None = None, **headers: str
 ) -> Decoded:
-    """`headers`: with underscores for the dots of their names."""
+    """Decode a body. `headers` are written with underscores for the dots of their names."""
     written = {name.replace("function_column_", "function_column."): text for name, text in headers.items()}
     found = Decoded([], [], 0, 0)
     batches = decode_body(iter([body]), load_options(written), schema, settings or BodySettings())

@@ -84,7 +84,8 @@ def schema_differences(connection: sa.Connection, metadata: sa.MetaData) -> list
 
 
 def next_revision(folder: Path, *more: str) -> Revisions:
-    """The shipped revisions and one after them: a column, an index on it, and `more` statements of it."""
+    """Return the shipped revisions and one after them: a column, an index on it, and `more` statements of
+    it."""
     shutil.copytree(SHIPPED.folder, folder / "migrations", ignore=shutil.ignore_patterns("__pycache__"))
     lines = (
         "import sqlalchemy as sa",
@@ -106,7 +107,7 @@ class _CutShort(Exception):
 
 @contextmanager
 def listening_for_definitions(listener: Callable[[str], None]) -> Iterator[None]:
-    """Calls it after each definition that any engine of this process has executed."""
+    """Call the listener after each definition that any engine of this process has executed."""
 
     def executed(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.split(maxsplit=1)[0].upper() in ("CREATE", "ALTER", "DROP"):
@@ -168,7 +169,7 @@ class LedgerContract:
     def test_a_repeated_key_waits_for_the_first_write_to_end(
         self, ledger: Ledger, databases: Databases
     ) -> None:
-        """As a retry does whose connection broke while its commit was under way."""
+        """Write as a retry does whose connection broke while its commit was under way."""
         inside, go_on = threading.Event(), threading.Event()
 
         def slow(connection: sa.Connection) -> int:
@@ -446,7 +447,7 @@ class LedgerContract:
         assert ledger.read("r", lambda it: schema_differences(it, schema.metadata)) == []
 
     def test_a_schema_that_differs_would_be_seen(self, ledger: Ledger) -> None:
-        """The comparison itself: a column less, one more, a wider one, and an index of other columns."""
+        """Check the comparison: a missing, a further and a wider column, and an index of other columns."""
         other = sa.MetaData()
         for table in schema.metadata.tables.values():
             table.to_metadata(other)
@@ -486,7 +487,7 @@ class LedgerContract:
             assert ledger.read("r", lambda it: transactions.find_live(it, "d", "a")) == begun
 
     def test_a_first_start_may_be_cut_short_after_each_definition(self, databases: Databases) -> None:
-        """Each start breaks off after the first definition that none before it came to."""
+        """Break each start off after the first definition that none before it came to."""
         sent: set[str] = set()
 
         def cut_after(statement: str) -> None:
@@ -520,7 +521,8 @@ class LedgerContract:
         assert sent == []
 
     def test_the_database_may_be_that_of_another_program_with_alembic(self, databases: Databases) -> None:
-        """Airflow, for one, whose own note of a version must not be read, changed or missed."""
+        """Use the database of Airflow, for one, whose own note of a version must not be read, changed or
+        missed."""
         statements = (
             "DROP TABLE IF EXISTS rtolap_schema_version",
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",

@@ -13,8 +13,8 @@ from rtolap.stored.metastore.database import Ledger
 
 
 def open_ledger(path: Path, *, synced: bool = False, **options: Any) -> Ledger:
-    """`options`: as `Ledger.open` has them. A ledger that is at the path is opened as it is. Unless it is
-    `synced`, what is committed outlives the process and not the machine."""
+    """Open a ledger. `options` are those of `Ledger.open`. A ledger that is at the path is opened as it is.
+    Unless it is `synced`, what is committed outlives the process and not the machine."""
     if not path.exists():
         path.write_bytes(_ledger_without_rows())
     ledger = Ledger.open(f"sqlite:///{path}", **options)

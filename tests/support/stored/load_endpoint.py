@@ -69,7 +69,7 @@ class MemoryWriter:
 
 @dataclass
 class LoadEndpoint:
-    """A running endpoint. `url`: where loads are requested, `body_url`: where their bodies go."""
+    """An endpoint that runs. `url` is where loads are requested, `body_url` where their bodies go."""
 
     assembly: Assembly
     ledger: Ledger
@@ -94,7 +94,7 @@ class LoadEndpoint:
 
 @contextlib.contextmanager
 def load_endpoint(folder: Path, options: FrontendOptions = FrontendOptions()) -> Iterator[LoadEndpoint]:
-    """Master of its own ledger when it is yielded."""
+    """Yield an endpoint that is master of its own ledger."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as closing:
         sockets = [closing.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]

@@ -173,7 +173,7 @@ def _move_back(source: Path, target: Path) -> None:
 
 
 def _step(name: str, path: Path, data: bytes, target: Path | None) -> int | None:
-    """The number in `rtolap.stored.engine.steps` that an operation belongs to."""
+    """Return the number in `rtolap.stored.engine.steps` that an operation belongs to."""
     parts = path.parts
     if path.name.startswith(LOG_PREFIX):
         if name == "append":

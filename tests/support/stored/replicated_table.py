@@ -63,7 +63,7 @@ class ReplicatedTable(Closeable):
     def begin(
         self, *ids: int, name: str = "people", two_phase: bool = False
     ) -> tuple[Transaction, LoadWriter]:
-        """A transaction, and a writer that has taken these rows."""
+        """Begin a transaction, and return it with a writer that has taken these rows."""
         table = self.catalogue.table("shop", name)
         label = f"{name}-" + "-".join(map(str, ids))
         transaction = self.manager.begin("shop", [name], label, label, timeout_ms=60_000, two_phase=two_phase)
@@ -81,7 +81,7 @@ class ReplicatedTable(Closeable):
         assert self.publisher.publish_committed() == (txn_id,)
 
     def damage(self, name: str) -> None:
-        """One byte of the rows, while the node is down."""
+        """Damage one byte of the rows, while the node is down."""
         self.nodes.stop(name)
         for file in (self._folder / name / "tablets").rglob("*.rows"):
             data = bytearray(file.read_bytes())

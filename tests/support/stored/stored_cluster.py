@@ -18,7 +18,7 @@ class StoredCluster(StreamLoadCluster):
     query_url: str  # of HTTP
 
     def start_query(self, zookeeper: str, root: str) -> None:
-        """`rtolap query serve` over these endpoints, and over the cubes (none) below the root."""
+        """Start `rtolap query serve` over these endpoints, and over the cubes (none) below the root."""
         with (self.folder / "users").open("a") as users:
             users.write(f"{DEFINING_USER}:{password_hash(PASSWORD)}:define\n")
         http_port, self.mysql_port = self._port(), self._port()
@@ -34,18 +34,18 @@ class StoredCluster(StreamLoadCluster):
         self._start("query", ("query", "serve"), env, http_port, lambda _: http_missing(url))
 
     def settings(self) -> dict[str, str]:
-        """The environment of commands."""
+        """Return the environment of commands."""
         return dict(self._env)
 
     def connect(self, database: str | None = None) -> pymysql.connections.Connection:
-        """To the MySQL endpoint, as a user who may define."""
+        """Connect to the MySQL endpoint, as a user who may define."""
         connection: pymysql.connections.Connection = pymysql.connections.Connection(
             host=HOST, port=self.mysql_port, user=DEFINING_USER, password=PASSWORD, database=database
         )
         return connection
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
-        """In a connection of its own."""
+        """Ask in a connection of its own."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall())

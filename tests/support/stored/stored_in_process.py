@@ -83,7 +83,7 @@ class UnsyncedDisk(RealDisk):
         os.truncate(path, length_bytes)
 
     def sync_folder(self, path: Path) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _UnsyncedFile:
@@ -91,7 +91,7 @@ class _UnsyncedFile:
         self.write, self.close = file.write, file.close
 
     def sync(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class InProcessClient(StreamLoadClient):
@@ -103,7 +103,7 @@ class InProcessClient(StreamLoadClient):
         self._http = http
 
     def close(self) -> None:
-        """The way to the endpoints is the cluster's."""
+        """Do nothing: the way to the endpoints is the cluster's."""
 
     def _put(
         self, path: str, headers: Mapping[str, str], body: bytes | Iterable[bytes], **unused: Any
@@ -120,7 +120,7 @@ class EndpointLedger(FaultyLedger):
 
     @classmethod
     def beside(cls, ledger: Ledger) -> EndpointLedger:
-        """On the same connection."""
+        """Return a ledger on the same connection."""
         made = cls.__new__(cls)
         made.__dict__.update({name: it for name, it in ledger.__dict__.items() if name != "fault"})
         return made
@@ -232,7 +232,7 @@ class InProcessEndpoint:
         self.ports = {bodies: Port(self.assembly.app, takes_bodies=bodies) for bodies in (False, True)}
 
     def at(self, address: str) -> StorageNode:
-        """A storage node, as this endpoint reaches it."""
+        """Return a storage node, as this endpoint reaches it."""
         if self.ledger.dead:
             raise Unavailable("the endpoint is dead")
         return self._cluster.nodes.at(address)
@@ -248,7 +248,7 @@ class InProcessEndpoint:
         self._nodes.close()
 
     def _publish(self) -> None:
-        """Whoever waits for visible rows has it done at once, unless that comes later."""
+        """Publish at once for those who wait for visible rows, unless that comes later."""
         if self._cluster.chance("published late") is None:
             self.assembly.visibility.publish()
 
@@ -317,13 +317,14 @@ class InProcessCluster(Closeable):
         self._temporary.cleanup()
 
     def beat(self) -> None:
-        """The heartbeats of all nodes that are up."""
+        """Send the heartbeats of all nodes that are up."""
         for name, node in self.nodes.nodes.items():
             beat = wire.Heartbeat(node.folder.node_id, name, node.folder.free_bytes())
             self._heartbeats.heartbeat(name, beat)
 
     def run_once(self) -> None:
-        """Every duty of every endpoint that lives, once: who is not master has only to look who is."""
+        """Run every duty of every endpoint that lives, once: an endpoint that is not master has only to look
+        for the master."""
         for endpoint in self.living():
             if endpoint.assembly.election.run_once():
                 endpoint.assembly.run_once()
@@ -342,7 +343,8 @@ class InProcessCluster(Closeable):
             endpoint.close()
 
     def start_endpoint(self, number: int) -> None:
-        """Anew, where it is down or has died; its duties have been done once when requests come."""
+        """Start an endpoint anew, where it is down or has died; its duties have been done once when requests
+        come."""
         self.kill_endpoint(number)
         endpoint = self.endpoints[number] = InProcessEndpoint(self, number)
         endpoint.assembly.run_once()
@@ -368,14 +370,14 @@ class InProcessCluster(Closeable):
         self._leading().assembly.catalogue.change_columns(db, table, (change,))
 
     def compact(self, node: LocalNode) -> int:
-        """As far as there is something to do; the number of runs."""
+        """Compact as far as there is something to do; return the number of runs."""
         before = node.compactor.runs
         for slot, _ in node._slots.open_tablets():
             node.compactor.compact(slot)
         return node.compactor.runs - before
 
     def labels(self, db: str) -> dict[str, str]:
-        """Label → state of its latest transaction."""
+        """Return the state of the latest transaction of each label."""
 
         def work(connection: Connection) -> dict[str, str]:
             found = transaction_rows.find_like(connection, db, "%")
@@ -401,7 +403,7 @@ class InProcessCluster(Closeable):
         return [row for rows in found.values() for row in rows]
 
     def check_settled(self) -> None:
-        """No replica lags, and no node holds rows of which nobody knows."""
+        """Check that no replica lags, and no node holds rows of which nobody knows."""
         assert not self._own_ledger.read("read who lags", partition_rows.lagging)
         for name, node in self.nodes.nodes.items():
             status = node.status()
@@ -409,7 +411,7 @@ class InProcessCluster(Closeable):
             assert (left, status.loading, dict(status.broken)) == ([], (), {}), f"node {name}"
 
     def _leading(self) -> InProcessEndpoint:
-        """The master, sure of it."""
+        """Return the master, sure of it."""
         for endpoint in self.living():
             if endpoint.assembly.election.run_once():
                 return endpoint

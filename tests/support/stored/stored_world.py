@@ -98,11 +98,12 @@ class Batches:
         return iter(self._table.to_batches())
 
     def cancel(self) -> None:
-        """Nothing runs."""
+        """Do nothing: nothing runs."""
 
 
 class LocalSource:
-    """A `StoredSource`. `scanned`: what was requested of whom; `before_scan` may raise in a node's place."""
+    """A `StoredSource` in this process. `scanned` has what was requested of whom; `before_scan` may raise in
+    a node's place."""
 
     def __init__(self, catalogue: Catalogue, views: ReadViews, nodes: LocalNodes) -> None:
         self._catalogue = catalogue
@@ -166,7 +167,7 @@ class LocalSource:
         return ()
 
     def close(self) -> None:
-        """A query service closes its source; the world goes on."""
+        """Do nothing: a query service closes its source, and the world goes on."""
 
 
 class StoredWorld(Closeable):
@@ -194,7 +195,7 @@ class StoredWorld(Closeable):
         self._folder.cleanup()
 
     def load(self, name: wire.TableName, rows: list[dict[str, Any]]) -> None:
-        """One visible transaction with these rows, on all replicas of their tablets."""
+        """Load these rows in one visible transaction, on all replicas of their tablets."""
         with self._loading:
             self._load(name, rows)
 

@@ -77,7 +77,7 @@ class StreamLoadCluster(Closeable):
         self._storage = StorageClients(TOKEN)
 
     def start(self, *, endpoints: int, nodes: int) -> None:
-        """All of them, each ready; the nodes are known to the endpoints."""
+        """Start all of them, each ready; the nodes are known to the endpoints."""
         ports = [(self._port(), self._port()) for _ in range(endpoints)]
         self.urls = [self._url(port) for port, _ in ports]
         self.body_urls = [self._url(port) for _, port in ports]
@@ -89,14 +89,14 @@ class StreamLoadCluster(Closeable):
             self._start_node(f"node-{number}", self._port())
 
     def kill(self, name: str) -> None:
-        """As by kill -9."""
+        """Kill a process as kill -9 does."""
         self.processes[name].kill()
 
     def restart(self, name: str) -> None:
         self.processes[name].start()
 
     def master(self) -> int:
-        """The number of the endpoint that is master, once one is."""
+        """Return the number of the endpoint that is master, once one is."""
         deadline_s = time.monotonic() + patience_s(_TIMEOUT_S)
         while time.monotonic() < deadline_s:
             for number, url in enumerate(self.urls):
@@ -109,7 +109,7 @@ class StreamLoadCluster(Closeable):
         raise AssertionError("no front end is master")
 
     def rows(self, name: TableName, columns: Collection[str] = ()) -> list[dict[str, Any]]:
-        """All that is visible, in the order of the first column."""
+        """Return all that is visible, in the order of the first column."""
         # Unavailable: the node of a tablet is away; the view names it until its lease is over.
         return result_of(
             lambda: self._read(name, tuple(columns)), Unavailable, timeout_s=_TIMEOUT_S, poll_s=0.1

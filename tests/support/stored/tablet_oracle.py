@@ -57,7 +57,7 @@ class SlowTablet:
         self._versions.append(after)
 
     def rows_at(self, version: int, schema: StoredSchema) -> list[dict[str, Any]]:
-        """By name, in no order."""
+        """Return the rows by name, in no order."""
         stored = self._versions[version]
         rows = stored if isinstance(stored, list) else list(stored.values())
         return [
@@ -79,7 +79,8 @@ class SlowTablet:
         return self.schema.sequence not in row or self._replaces(known, row)
 
     def _completed(self, known: Row | None, row: Row) -> Row:
-        """A partial row takes over what it does not name, but for the sequence nothing of a deleted row."""
+        """Complete a partial row: it takes over what it does not name, but for the sequence nothing of a
+        deleted row."""
         whole = {column_id: value for column_id, value in row.items() if column_id != PARTIAL}
         sequence = self.schema.sequence
         if sequence is not None and sequence not in whole:
@@ -118,7 +119,7 @@ def _merge(column: SchemaColumn, old: Any, new: Any) -> Any:
 
 
 def keeps(predicate: Predicate, row: Mapping[str, Any]) -> bool | None:
-    """SQL's three values: None is NULL. Values of the predicate are Python values already."""
+    """Return SQL's three values: None is NULL. Values of the predicate are Python values already."""
     match predicate:
         case And(terms=terms):
             found = [keeps(term, row) for term in terms]

@@ -70,7 +70,7 @@ def random_value_column(rng: random.Random, model: TableModel, name: str) -> Sto
 
 
 def random_row(rng: random.Random, schema: StoredSchema) -> Row:
-    """Few keys, so that they meet often."""
+    """Return a row of few keys, so that they meet often."""
     row: dict[int, Any] = {}
     for column in schema.columns:
         null = column.definition.nullable and rng.random() < 0.15
@@ -81,7 +81,7 @@ def random_row(rng: random.Random, schema: StoredSchema) -> Row:
 
 
 def partial_rows(rows: Sequence[Row], schema: StoredSchema, ids: Collection[int]) -> list[Row]:
-    """The same with some columns only: the keys and those with these ids."""
+    """Return the same rows with some columns only: the keys and those with these ids."""
     kept = set(ids) | set(schema.keys) | {DELETE}
     return [{PARTIAL: True} | {place: row[place] for place in row if place in kept} for row in rows]
 
@@ -114,7 +114,7 @@ def random_value(rng: random.Random, kind: str) -> Any:
 
 
 def batch_of(rows: Sequence[Row], schema: StoredSchema) -> pa.RecordBatch:
-    """As a client would send it; the columns that the rows have."""
+    """Return a batch as a client would send it, with the columns that the rows have."""
     arrays = {
         column.name: _column(rows, column) for column in schema.columns if not rows or column.id in rows[0]
     }
@@ -124,7 +124,8 @@ def batch_of(rows: Sequence[Row], schema: StoredSchema) -> pa.RecordBatch:
 
 
 def plain(table: pa.Table, schema: StoredSchema) -> Counter[tuple[Any, ...]]:
-    """Rows that were read, comparable with `expected`: in no order, sketches as what they stand for."""
+    """Return rows that were read, comparable with `expected`: in no order, sketches as what they stand
+    for."""
     columns = [
         [_bitmap(image) for image in table.column(name).to_pylist()]
         if schema.named(name).definition.type == "bitmap"

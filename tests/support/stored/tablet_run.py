@@ -36,7 +36,7 @@ _ROWS_OF_A_BATCH = (1, 3, 8, 16)
 
 
 def small_settings(rng: random.Random) -> TabletSettings:
-    """So that some tens of rows have many blocks, files and merges."""
+    """Return settings by which some tens of rows have many blocks, files and merges."""
     return TabletSettings(
         memtable_bytes_max=3_000,
         merge_rows_max=rng.choice((20, 120)),
@@ -92,7 +92,7 @@ class TabletRun:
         self.end()
 
     def end(self) -> None:
-        """Nothing fails any more: what waits is published, all is compacted and compared."""
+        """End the run without further faults: what waits is published, all is compacted and compared."""
         self.disk.die_at = self.disk.fail_at = self.disk.die_in_step = None
         while self.waiting:
             self.publish()
@@ -104,7 +104,7 @@ class TabletRun:
         self.tablet.close()
 
     def step(self, action: Callable[[], None]) -> None:
-        """An action, and what follows a crash or a failure in it."""
+        """Perform an action, and what follows a crash or a failure in it."""
         try:
             action()
         except Crash:
@@ -234,7 +234,7 @@ class TabletRun:
             self._compare(snapshot, self.slow.rows_at(snapshot.version, snapshot.schema), None)
 
     def recover(self) -> None:
-        """The disk loses what was not synced; the tablet is opened, possibly several times."""
+        """Recover: the disk loses what was not synced; the tablet is opened, possibly several times."""
         self.tablet.close()
         self._pins.clear()
         self.disk.recover()
@@ -272,7 +272,7 @@ class TabletRun:
         self._maybe_published = None
 
     def _publish_meanwhile(self, step: int | None) -> None:
-        """While a compaction writes, others publish."""
+        """Publish other transactions while a compaction writes."""
         if step == 10:
             self.disk.on_operation = lambda step: None
             self.publish()

@@ -156,7 +156,7 @@ class Run:
         self.random.choice(steps)()
 
     def ask(self, request: Callable[[Master], object]) -> object:
-        """Perhaps twice, perhaps again much later, and by either master; None where there was no answer."""
+        """Ask perhaps twice, perhaps again much later, and either master; None where there was no answer."""
         if self.random.random() < 0.15:
             self.late.append(request)
         answer = None
@@ -248,7 +248,7 @@ class Run:
         self.world.clock.advance_ms(self.random.choice((100, TIMEOUT_MS)))
 
     def other_master(self) -> None:
-        """It believes to be master until it writes, and so may the one before."""
+        """Elect another master. It believes to be master until it writes, and so may the one before."""
         self.world.clock.advance_ms(LEASE_MS)
         self.masters.reverse()
         self._ask(0, lambda master: master.mastership.acquire())
@@ -261,7 +261,7 @@ class Run:
     # --- judgement ------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """All is well again: a new master needs no more than its rounds."""
+        """Finish when all is well again: a new master needs no more than its rounds."""
         for node in NODES:
             self.nodes.start(node)
         self.world.clock.advance_ms(LEASE_MS + 5 * TIMEOUT_MS)
@@ -299,7 +299,8 @@ class Run:
         assert not [r for r, _ in ledger.read("r", partitions.lagging) if r.tablet.partition.db == self.db]
 
     def check_prefixes(self) -> None:
-        """Nothing is read that was not committed, and whoever has more has the same before it."""
+        """Check that nothing is read that was not committed, and that a longer history begins as a shorter
+        one."""
         committed: set[int] = set()
         for load in self.loads:
             found = self.masters[0].manager.get(self.db, load.transaction.txn_id)

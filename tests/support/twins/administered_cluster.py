@@ -189,7 +189,7 @@ class MemoryCluster:
         self.advance(0.0)
 
     def _write(self, seconds: float) -> None:
-        """Replicas that are in sync take what is written at once, and no throttle binds them."""
+        """Write at once to the replicas that are in sync; no throttle binds them."""
         for partition, known in self.partitions.items():
             written_bytes = int(known.written_bytes_per_s * seconds)
             if written_bytes and known.leader != NO_BROKER:

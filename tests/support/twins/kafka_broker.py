@@ -85,7 +85,7 @@ class MemoryBroker:
         self.down = False
 
     def set_down(self, down: bool) -> None:
-        """A broker that is down keeps its logs and gives no answers."""
+        """Set a broker down, which keeps its logs and gives no answers, or up again."""
         with self.changed:
             self.down = down
             self.changed.notify_all()
@@ -153,7 +153,7 @@ class MemoryBroker:
             return self._epochs.get(transactional_id, 0)
 
     def check(self, topic: str, record: OutRecord) -> None:
-        """Raises what `append` would."""
+        """Raise what `append` would."""
         with self.changed:
             logs = self.logs(topic)
             size, most = len(record.value or b""), self._config[topic].get("max.message.bytes")

@@ -13,7 +13,7 @@ from tests.support.twins.kafka_broker import Log, MemoryBroker
 
 
 class MemoryProducer:
-    """StreamProducer."""
+    """The twin of StreamProducer."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
@@ -36,7 +36,7 @@ class MemoryProducer:
                 self._failed = error
 
     def poll(self) -> None:
-        """Everything is reported already."""
+        """Do nothing: everything is reported already."""
 
     def flush(self, timeout_s: float) -> None:
         error, self._failed = self._failed, None
@@ -48,7 +48,7 @@ class MemoryProducer:
 
 
 class MemoryAdmin:
-    """TopicAdmin."""
+    """The twin of TopicAdmin."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker

@@ -12,7 +12,7 @@ from tests.support.twins.kafka_broker import MemoryBroker
 
 
 class MemoryTransactionalProducer:
-    """TransactionalProducer."""
+    """The twin of TransactionalProducer."""
 
     def __init__(self, broker: MemoryBroker, transactional_id: str) -> None:
         self._broker = broker

@@ -230,7 +230,7 @@ class MemorySink:
             self._drop_labels()
 
     def use_labels(self, db: str, number: int) -> None:
-        """Somebody else finishes so many loads into that database."""
+        """Let somebody else finish so many loads into that database."""
         with self._lock:
             for _ in range(number):
                 other = Transaction(

@@ -27,7 +27,8 @@ class _Node:
 
 
 class MemoryEnsemble:
-    """The shared tree. `fault` is called before every commit: break it "before" or "after" applying?"""
+    """The shared tree. `fault` is called before every commit, and says whether to break it "before" or
+    "after" applying."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -62,7 +63,7 @@ class MemoryEnsemble:
 
 
 def _apply(nodes: dict[str, _Node], operation: Operation, owner: tuple[int, int]) -> list[str]:
-    """Returns the paths whose watchers have to be called."""
+    """Apply an operation. Returns the paths whose watchers have to be called."""
     path = operation.path
     parent = path.rpartition("/")[0]
     node = nodes.get(path)
@@ -110,7 +111,7 @@ class _Watch:
 
 
 class MemoryStore:
-    """A session. See `store.MetadataStore` for the contract."""
+    """A session. `store.MetadataStore` has the contract."""
 
     def __init__(self, ensemble: MemoryEnsemble) -> None:
         self.ensemble = ensemble
@@ -208,7 +209,7 @@ class MemoryStore:
     # -- playing the network ----------------------------------------------------------------------------
 
     def disconnect(self) -> None:
-        """The connection breaks; the session lives on for now."""
+        """Break the connection; the session lives on for now."""
         self._connected = False
         self._wake_all()
 
@@ -217,7 +218,7 @@ class MemoryStore:
         self._wake_all()
 
     def expire(self) -> None:
-        """The session is lost, and a new one takes its place."""
+        """Lose the session, and put a new one in its place."""
         with self.ensemble.lock:
             owner = self._owner()
             self._session += 1

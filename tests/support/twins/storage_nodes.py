@@ -31,14 +31,16 @@ class MemoryNode:
 
 
 class MemoryNodes:
-    """A `Participants`. `around` may be replaced: it makes each call, and may lose, repeat or delay it."""
+    """The twin of `Participants`. `around` may be replaced: it makes each call, and may lose, repeat or delay
+    it."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.nodes = {name: MemoryNode() for name in names}
         self.around: Callable[[Callable[[], object]], object] = lambda call: call()
 
     def receive(self, node: str, txn_id: int, tablet: Tablet, rows: list[Row]) -> None:
-        """Rows of a load, not durable yet. Raises Unavailable, or Refused once it was aborted."""
+        """Receive rows of a load, which are not durable yet. Raises Unavailable, or Refused once it was
+        aborted."""
         here = self._up(node)
         if txn_id in here.aborted:
             raise Refused(f"transaction {txn_id} was aborted on {node}")

@@ -28,7 +28,7 @@ class SteppedClient(WatermarkSession):
         """Close; what was not sent is lost."""
 
     def send(self) -> None:
-        """One batch, which or whose answer may be lost; now and then an old one comes in again."""
+        """Send one batch, which or whose answer may be lost; now and then an old one comes in again."""
         if self._old and self._random.random() < 0.2:
             self._ignoring(self._random.choice(self._old))
         batch, chance = self.batch(), self._random.random()

@@ -34,7 +34,7 @@ def ask_this(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(app: typer.Typer, *arguments: str, code: int = 0, answer: str | None = None) -> Result:
-    """In a wide terminal; `code` is the exit code that is expected."""
+    """Run in a wide terminal; `code` is the expected exit code."""
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}, input=answer)
     assert result.exit_code == code, result.output
     return result

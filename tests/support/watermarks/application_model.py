@@ -33,8 +33,8 @@ class Kept:
 
 @dataclass
 class Session:
-    """`refused`: how many parts of its last batch. `told`: by level and name, its `Host.joined` when this
-    client spoke last; None if it was not listed."""
+    """A client's session. `refused` is how many parts of its last batch were. `told` has, by level and name,
+    its `Host.joined` when this client spoke last; None if it was not listed."""
 
     sequence: int
     heard_ms: int
@@ -46,7 +46,7 @@ class Session:
 
 
 class SlowServer:
-    """A leader's term. Every step is one method; `kept` is what the next leader begins with."""
+    """A leader's term, of which every step is one method. `kept` is what the next leader begins with."""
 
     def __init__(self, application: Application, kept: Kept, epoch: int, now_ms: int) -> None:
         self.application = application
@@ -154,7 +154,7 @@ class SlowServer:
     # -- hosts, approvals -------------------------------------------------------------------------------
 
     def change_hosts(self, change: HostsChange, now_ms: int) -> bool:
-        """False where a host is not known, and then nothing has changed."""
+        """Change hosts. Returns False where a host is not known, and then nothing has changed."""
         return self.sources[change.level].change(change, now_ms)
 
     def approve(self, until_ms: int) -> None:

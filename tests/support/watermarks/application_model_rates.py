@@ -105,7 +105,7 @@ class SlowRates:
         return self.index[min(max(at_ms // SAMPLE_MS, min(self.index)), max(self.index))]
 
     def _learn_dispersion(self, ready: Sequence[tuple[Count, int]]) -> set[int]:
-        """Positions of those that have changed."""
+        """Return the positions of those that have changed."""
         squares = variances = 0.0
         solid, changed = 0, set()
         for at, (count, latest_ms) in enumerate(ready):
@@ -125,7 +125,7 @@ class SlowRates:
         return changed
 
     def estimate(self, hosts: Sequence[str], now_ms: int) -> dict[str, tuple[float, float]]:
-        """Host → (events per ms, the largest that they may be)."""
+        """Return, by host, the events per ms and the largest that they may be."""
         if self.ticked_ms is None or now_ms >= self.ticked_ms + SAMPLE_MS:
             self._tick(now_ms)
         return {host: self._estimate(self.counts.get(host, Count()), now_ms) for host in hosts}
@@ -180,8 +180,8 @@ class SlowRates:
 
 
 def deficit_mark(hosts: Sequence[Weighed], missing_ppm: int, window_ms: int, dispersion: float) -> int | None:
-    """The last instant at which what may be missing of the window that ends there is within the bound; None
-    before everything."""
+    """Return the last instant at which what may be missing of the window that ends there is within the bound;
+    None before everything."""
     known = [one.latest_ms for one in hosts if one.latest_ms is not None]
     least = _least_total(hosts)
     if not known:
@@ -256,7 +256,8 @@ def _owed(host: Weighed, mark_ms: int, window_ms: int) -> int:
 
 
 def _least_total(hosts: Sequence[Weighed]) -> float:
-    """Errors of hosts are independent. Those of which nothing is known may have no events."""
+    """Return the least total. Errors of hosts are independent. Hosts of which nothing is known may have no
+    events."""
     known = [one for one in hosts if one.most < inf]
     spread = sqrt(sum((one.most - one.rate) ** 2 for one in known))
     return max(sum(one.rate for one in known) - spread, 0.0)

@@ -122,7 +122,7 @@ class SlowSource:
         return 0 if listed is None or listed.registry is None else listed.registry.lease_ms
 
     def change(self, change: HostsChange, now_ms: int) -> bool:
-        """False where a host is not known, and then nothing has changed."""
+        """Change hosts. Returns False where a host is not known, and then nothing has changed."""
         listed = self.source.hosts
         assert listed is not None
         if change.action in ("register", "renew"):

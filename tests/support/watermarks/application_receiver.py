@@ -31,7 +31,8 @@ class Around(Surroundings, Protocol):
 
 
 class ApplicationReceiver(Receiver):
-    """`belief`: the term as which it believes to lead. The cluster knows better, and so does a commit."""
+    """A receiver. `belief` is the term as which it believes to lead. The cluster knows better, and so does a
+    commit."""
 
     def __init__(self, around: Around, name: str, replica_set: str, settings: ReceiverSettings) -> None:
         super().__init__(around, name, replica_set, settings)

@@ -74,6 +74,6 @@ def counters(cluster: Cluster) -> dict[str, int]:
 
 
 def takeover(cluster: Cluster) -> None:
-    """The same process leads again, in another term, as after the loss of its session."""
+    """Let the same process lead again, in another term, as after the loss of its session."""
     cluster.store.expire()
     eventually(lambda: cluster.coordinator.leadership.fence() is not None, "it leads again")

@@ -49,7 +49,7 @@ class Run(ApplicationWorld):
         return self.counts
 
     def check(self) -> None:
-        """No event that there is, or will be, lies behind a vector: hosts log in order."""
+        """Check that no event, now or later, lies behind a vector: hosts log in order."""
         records = self.metadata.segments(self.cube).values()
         for record in records:
             known = record.completeness
@@ -61,7 +61,7 @@ class Run(ApplicationWorld):
         self.counts["closed"] = len(records)
 
     def _drain(self) -> None:
-        """Everything works, and everybody logs on: what has ended closes."""
+        """Drain while everything works and everybody logs on: what has ended closes."""
         self.stalled = set()
         ended_ms = self.clock.now_ms() // WINDOW_MS * WINDOW_MS
         for _ in range(DRAIN_ROUNDS_MAX):

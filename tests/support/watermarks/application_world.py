@@ -69,7 +69,7 @@ def application() -> Application:
 
 
 class ApplicationWorld:
-    """A cluster: its log, its hosts, and what may happen to it."""
+    """A cluster, with its log, its hosts, and all that may happen to it."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.random, self.seed = random.Random(seed), seed
@@ -128,7 +128,7 @@ class ApplicationWorld:
     # -- what may happen ----------------------------------------------------------------------------------
 
     def produce(self) -> None:
-        """Hosts log up to now, in order; the stalled ones keep what they have for later."""
+        """Let hosts log up to now, in order; the stalled ones keep what they have for later."""
         for host in self.random.sample(HOSTS, self.random.randrange(3, len(HOSTS) + 1)):
             if host not in self.stalled:
                 self.hand_on(host)
@@ -148,7 +148,7 @@ class ApplicationWorld:
         self.clock.advance_ms(self.random.randrange(1, WINDOW_MS))
 
     def stall(self) -> None:
-        """Some hosts, or nobody: mostly short, so that windows close between faults and not only after
+        """Stall some hosts, or nobody: mostly short, so that windows close between faults and not only after
         them."""
         self.stalled = set(self.random.sample(HOSTS, self.random.choice((0, 0, 0, 1, 2))))
 
@@ -156,7 +156,7 @@ class ApplicationWorld:
         return self.random.choice(self.receivers)
 
     def work(self) -> None:
-        """Most of a round of somebody; some are slow to read, or to notice who leads, or to close."""
+        """Do most of a round of somebody; some are slow to read, or to notice who leads, or to close."""
         receiver = self.any()
         for action in receiver.everything:
             if self.random.random() < receiver.diligence[action.__name__]:
@@ -165,7 +165,7 @@ class ApplicationWorld:
             receiver.change_habits()
 
     def elect(self, replica_set: str | None = None, chosen: ApplicationReceiver | None = None) -> None:
-        """Somebody leads from now on; he learns of it later, and the one before may not have noticed."""
+        """Elect a leader, which learns of it later; the one before may not have noticed."""
         name = replica_set or self.random.choice(REPLICA_SETS)
         self.term += 1
         if chosen is None:
@@ -174,7 +174,8 @@ class ApplicationWorld:
         self.counts["elections"] += 1
 
     def cut_off(self) -> None:
-        """A leader lags, and ZooKeeper has lost sight of it, which it does not notice: another one leads."""
+        """Cut off a leader: it lags, and ZooKeeper has lost sight of it, which it does not notice: another
+        one leads."""
         replica_set = self.random.choice(REPLICA_SETS)
         name, _ = self.leads[replica_set]
         for one in self.receivers:
@@ -184,7 +185,7 @@ class ApplicationWorld:
                 self.elect(replica_set, self.random.choice([other for other in others if other is not one]))
 
     def crash(self) -> None:
-        """Its session ends with it."""
+        """Crash a process; its session ends with it."""
         receiver = self.any()
         if self.leads[receiver.replica_set][0] == receiver.name:
             self.elect(receiver.replica_set)

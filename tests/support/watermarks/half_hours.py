@@ -41,7 +41,8 @@ class Sent(NamedTuple):
 
 
 def half_hour_schema(topic: str) -> Schema:
-    """Values with five digits behind the point: `rate`, a dimension, and `toll`, which is rounded to them."""
+    """Return a schema of values with five digits behind the point: `rate`, a dimension, and `toll`, which is
+    rounded to them."""
     columns = tuple(column for column in flight_table().columns if column.name != "passenger")
     added = (Column("rate", "decimal(9,5)"), Column("toll", "decimal(12,5)", rounding="half_up"))
     table = Table(
@@ -68,7 +69,8 @@ def half_hour_schema(topic: str) -> Schema:
 
 
 def random_night(seed: int, events: int) -> tuple[list[Sent], pa.Table]:
-    """Records in the order of their sending, and the rows as SQL sees them: the event time in local time."""
+    """Return records in the order of their sending, and the rows as SQL sees them: the event time in local
+    time."""
     rng = random.Random(seed)
     flights = random_flights(rng, events, START, HOURS / 24).drop_columns(["passenger"])
     sent: list[tuple[bool, float, Sent]] = []

@@ -64,7 +64,8 @@ def fleet(
     quiet: int = 25,
     quiet_events_per_s: float = 0.5,
 ) -> Fleet:
-    """`events_per_s`: of all hosts together. A host logs to one partition, always the same."""
+    """Return a fleet. `events_per_s` is that of all hosts together. A host logs to one partition, always the
+    same."""
     rng = np.random.default_rng([seed, 1])
     few = rng.choice(hosts, quiet, replace=False)
     rates = rng.lognormal(0.0, SKEW, hosts)
@@ -76,7 +77,7 @@ def fleet(
 
 
 def window_events(of: Fleet, start_ms: int, window_ms: int) -> Events:
-    """Everything that is logged in `[start_ms, start_ms + window_ms)`."""
+    """Return everything that is logged in `[start_ms, start_ms + window_ms)`."""
     rng = np.random.default_rng([of.seed, 2, start_ms])
     counts = rng.poisson(of.events_per_s * window_ms / 1000)
     host = np.repeat(np.arange(of.hosts), counts)
@@ -91,7 +92,7 @@ def window_events(of: Fleet, start_ms: int, window_ms: int) -> Events:
 
 
 def together(parts: list[Events]) -> Events:
-    """In the order of the parts, whose instants do not overlap."""
+    """Put the parts together in their order; their instants do not overlap."""
     return Events(
         np.concatenate([part.at_ms for part in parts]),
         np.concatenate([part.host for part in parts]),
@@ -101,7 +102,7 @@ def together(parts: list[Events]) -> Events:
 
 
 def as_json(of: Fleet, events: Events) -> list[bytes]:
-    """`{"at":…,"host":"…","status":…,"bytes_sent":…}`, one a record."""
+    """Return `{"at":…,"host":"…","status":…,"bytes_sent":…}`, one a record."""
     fields = (
         '{"at":',
         pc.cast(pa.array(events.at_ms), pa.string()),

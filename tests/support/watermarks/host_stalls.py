@@ -33,14 +33,16 @@ _NEAR_MEAN = 0.5
 
 
 class Few(NamedTuple):
-    """`unsent`: events of the window that were still with the stalled hosts when it had closed."""
+    """A stall of few hosts. `unsent` are events of the window that were still with them when it had
+    closed."""
 
     window: Window
     unsent: int
 
 
 class Many(NamedTuple):
-    """`explained`: when all the others had passed the window. It was not closed before `released_ms`."""
+    """A stall of many hosts. `explained` is when all the others had passed the window, which was not closed
+    before `released_ms`."""
 
     window: Window
     hosts: frozenset[str]
@@ -66,9 +68,9 @@ class Stalls:
     def play(
         self, stalled: int, *, few_times: int = 1, while_waiting: Callable[[], None] = lambda: None
     ) -> Played:
-        """`stalled`: how many are many; `few_times`: how often a few stall before; `while_waiting`: what
-        befalls the cluster while a window waits for the many. AssertionError where a window closes too early,
-        or does not close."""
+        """Play stalls. `stalled` is how many are many; `few_times` how often a few stall before;
+        `while_waiting` what befalls the cluster while a window waits for the many. Raises AssertionError
+        where a window closes too early, or does not close."""
         stream, quiet = self._stream, self._stream.fleet.quiet
         self._until_closed(self._window(CALM_WINDOWS - 1))
         few = tuple(self._stall_few(quiet[at * FEW : (at + 1) * FEW]) for at in range(few_times))
@@ -102,7 +104,7 @@ class Stalls:
         return Many(window, names, explained, released_ms)
 
     def _only_behind(self, window: Window, hosts: int) -> Explanation:
-        """Once at most so many hosts have not passed the window."""
+        """Explain once at most so many hosts have not passed the window."""
         found: list[Explanation] = []
 
         def others_have_passed() -> bool:
@@ -115,7 +117,8 @@ class Stalls:
         return found[-1]
 
     def _stall(self, hosts: Hosts, last: float) -> Window:
-        """From `_FIRST` to `last` of a window, each at another moment; the next window that can be taken."""
+        """Stall hosts from `_FIRST` to `last` of a window, each at another moment; return the next window
+        that can be taken."""
         length_ms = self._stream.window_ms
         passed = (self._clock.now_ms() - self._stream.start_ms) / length_ms
         window = self._window(int(np.ceil(passed - _FIRST)))

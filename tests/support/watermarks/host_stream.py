@@ -100,7 +100,7 @@ class Ledger:
         return int(self._events.sum())
 
     def sent(self, window: int, by_ms: int | None = None) -> int:
-        """Events of a window that had been handed to Kafka by then; None: until now."""
+        """Return the events of a window that had been handed to Kafka by then; None: until now."""
         upto = len(self._times_ms) if by_ms is None else bisect_right(self._times_ms, by_ms)
         return sum(int(counts[window]) for counts in self._by_window[:upto] if len(counts) > window)
 
@@ -149,7 +149,7 @@ class HostStream(threading.Thread):
             self.problem = error
 
     def stall(self, hosts: Hosts, from_ms: NDArray[np.int64]) -> None:
-        """Host by host; what one has sent already stays sent."""
+        """Stall hosts one by one; what one has sent already stays sent."""
         with self._lock:
             self._delivery.stall(hosts, from_ms)
 
@@ -158,7 +158,8 @@ class HostStream(threading.Thread):
             self._delivery.release(hosts)
 
     def logged(self, window: int) -> int:
-        """Events of a window that has begun, including those still to come or still with their hosts."""
+        """Return the events of a window that has begun, including those still to come or still with their
+        hosts."""
         with self._lock:
             return self._delivery.logged[window]
 
@@ -167,18 +168,19 @@ class HostStream(threading.Thread):
             return self.ledger.sent(window, by_ms)
 
     def reached_ms(self) -> NDArray[np.int64]:
-        """Host by host: all before it has been sent."""
+        """Return, host by host, the instant before which all has been sent."""
         with self._lock:
             return self._delivery.reached_ms.copy()
 
     def all_out(self, window: int) -> bool:
-        """Has every event of the window left its host? Raises what ended the stream."""
+        """Return whether every event of the window has left its host. Raises what ended the stream."""
         if self.problem is not None:
             raise self.problem
         return self.sent(window) == self.logged(window)
 
     def finish(self, *, timeout_s: float = _FLUSH_S) -> None:
-        """No host logs any more; what was sent is stored. Raises what ended the stream, or Unavailable."""
+        """Finish: no host logs any more, and what was sent is stored. Raises what ended the stream, or
+        Unavailable."""
         self._stopping.set()
         self.join(timeout_s)
         if self.problem is not None:

@@ -18,8 +18,9 @@ class Call(NamedTuple):
 
 
 class RecordedReports:
-    """`progress`: partition → host → the largest that was reported, in the newest generation there. Every
-    report counts as taken at once. `input_ms`: what it answers to be the input watermark of every level."""
+    """Reports that are recorded. `progress` is partition → host → the largest that was reported, in the
+    newest generation there. Every report counts as taken at once. `input_ms` is what it answers as the
+    input watermark of every level."""
 
     def __init__(self, input_ms: int | None = None) -> None:
         self.input_ms = input_ms
@@ -61,12 +62,12 @@ class RecordedReports:
     def close(self, timeout_s: float) -> None: ...
 
     def awaited(self) -> set[int]:
-        """Partitions, of all that the last report counted, of which nothing was reported."""
+        """Return the partitions, of all that the last report counted, of which nothing was reported."""
         return set(range(self.calls[-1].partitions)) - self.progress.keys()
 
     def watermark_ms(self) -> int | None:
-        """By the rule that allows nobody to be late: a host counts with the smallest of its partitions, and
-        all partitions are awaited."""
+        """Return the watermark by the rule that allows nobody to be late: a host counts with the smallest of
+        its partitions, and all partitions are awaited."""
         if not self.calls or self.awaited():
             return None
         return min(at_ms for told in self.progress.values() for at_ms in told.values())

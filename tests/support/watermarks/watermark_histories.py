@@ -18,7 +18,8 @@ UNIT = "worker-1/3"
 
 
 def stalled_history(host: str = "b") -> ApplicationHistory:
-    """A sample a second; `c` of the hosts is never seen, `a` is always further than the watermark."""
+    """Return a history with a sample a second; `c` of the hosts is never seen, `a` is always further than the
+    watermark."""
     at_ms = [BEGAN_MS + at * 1000 for at in range(SAMPLES)]
     input_ms = [ms - 2000 for ms in at_ms]
     input_ms[STALLED.start : STALLED.stop] = [at_ms[STALLED.start] - 2000] * len(STALLED)

@@ -30,7 +30,7 @@ class Endpoints:
     token: str = field(repr=False)
 
     def loader_url(self, port: int) -> str:
-        """Loaders run where the agent does."""
+        """Return the URL of a loader's port. Loads run on the host of the agent."""
         return urlunsplit(("http", f"{_host(self.agent_url)}:{port}", "", "", ""))
 
 
@@ -43,7 +43,8 @@ def from_settings(settings: Settings) -> Endpoints:
 
 
 def from_connection(connection: ConnectionLike, settings: Settings) -> Endpoints:
-    """Host and port name a coordinator, extra `coordinator_urls` several (separated by commas).
+    """Return the endpoints that a connection names: host and port are a coordinator's, extra
+    `coordinator_urls` names several (separated by commas).
 
     What the connection leaves out is taken from the settings, the token too (from `token_file`).
     """

@@ -1,4 +1,4 @@
-"""FleetHook: the care of one Kafka cluster (`fleet.operations`), for operators and sensors.
+"""FleetHook opens the care of one Kafka cluster (`fleet.operations`) for operators and sensors.
 
 Not to be imported while DAGs are parsed: it loads numpy and the clients of Kafka and ZooKeeper. The cluster
 is reached by its connection, as by `hooks.kafka`; ZooKeeper, the token, the object store and the registry are
@@ -22,7 +22,8 @@ from rtolap.object_store.store import open_store
 
 
 class FleetHook:
-    """`cluster`: `kafka_default` for `default`, `kafka_NAME` for any other, or `kafka_conn_id`."""
+    """The hook that cares for a Kafka cluster. It connects by `kafka_default` for `default`, by `kafka_NAME`
+    for any other cluster, or by `kafka_conn_id`."""
 
     def __init__(self, cluster: str, kafka_conn_id: str | None = None) -> None:
         self._kafka = KafkaClusterHook(cluster, kafka_conn_id)

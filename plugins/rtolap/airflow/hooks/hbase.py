@@ -1,4 +1,5 @@
-"""HBaseHook: the HBase that a connection of type *hbase* names; HBaseReplication: what is asked of it.
+"""HBaseHook opens the HBase that a connection of type *hbase* names; HBaseReplication answers questions about
+it.
 
 Not to be imported while DAGs are parsed: it loads a client of ZooKeeper. See `hooks.on_demand`.
 """
@@ -33,8 +34,9 @@ _PARENT_KEY = "parent"
 
 
 class HBaseHook(AwaitedConnections):
-    """Host: the servers of HBase's ZooKeeper, separated by commas; port: of those that name none; extra
-    `parent`: HBase's node. The default connection may be missing: RTOLAP_HBASE serves then.
+    """A hook that opens an HBase. The connection's host has the servers of HBase's ZooKeeper, separated by
+    commas, its port is for those that name none, and its extra `parent` is HBase's node. The default
+    connection may be missing; RTOLAP_HBASE then serves.
     """
 
     conn_name_attr = "hbase_conn_id"

@@ -1,4 +1,4 @@
-"""KafkaClusterHook: the Kafka provider's hook, which gives what this product's own clients are made of.
+"""KafkaClusterHook is the Kafka provider's hook, and gives the settings for this product's own clients.
 
 Not to be imported while DAGs are parsed: the provider's hook loads a Kafka client.
 """
@@ -32,7 +32,8 @@ CLUSTER_KEY = "cluster"
 
 
 def connection_of(cluster: str) -> str:
-    """`kafka_default` for the cluster `default`, `kafka_NAME` for any other."""
+    """Return the name of a cluster's connection: `kafka_default` for the cluster `default`, `kafka_NAME` for
+    any other."""
     return f"kafka_{cluster}"
 
 
@@ -42,9 +43,10 @@ class KafkaClusterHook(AwaitedConnections, KafkaBaseHook):
     `RTOLAP_KAFKA_CLUSTERS`).
 
     A connection's extra holds client settings, or the one key `cluster`: the name of a cluster in this host's
-    file, whose secrets then stay on the host. A connection that names a cluster may say nothing else, or who
-    edits connections could have the host's passwords sent elsewhere. What only consumers and producers
-    take (`group.id`, …) is for other operators that share the connection, and left out here.
+    file, whose secrets then stay on the host. A connection that names a cluster may say nothing else:
+    otherwise a user who edits connections could have the host's passwords sent elsewhere. Settings that only
+    consumers and producers take (`group.id`, …) are for other operators that share the connection, and are
+    left out here.
     """
 
     def __init__(self, cluster: str = DEFAULT_KAFKA_CLUSTER, kafka_config_id: str | None = None) -> None:
@@ -109,7 +111,7 @@ class KafkaClusterHook(AwaitedConnections, KafkaBaseHook):
         )
 
     def check(self, topics: Iterable[str], operation: Operation) -> None:
-        """Raises NotFound, Forbidden or Unauthorized where `operation` on a topic is not allowed."""
+        """Raise NotFound, Forbidden or Unauthorized where `operation` on a topic is not allowed."""
         check_rights(self.cluster, (Need(topic, operation) for topic in topics))
 
     def log_ends(self, topic: str) -> Offsets:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def open_kafka(cluster: str = DEFAULT_KAFKA_CLUSTER, kafka_conn_id: str | None = None) -> KafkaClusterHook:
-    """`kafka_conn_id`: None for the connection of the cluster's name. Nothing is connected to yet."""
+    """Return a hook for the cluster, which has not connected yet. `kafka_conn_id` is None for the connection
+    of the cluster's name."""
     hook: KafkaClusterHook = _hooks("kafka").KafkaClusterHook(cluster, kafka_conn_id)
     return hook
 

@@ -1,4 +1,4 @@
-"""RtolapHook: clients for the coordinator and the agent that a connection names."""
+"""RtolapHook makes clients for the coordinator and the agent that a connection names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from rtolap.protocols.loader.client import AsyncLoaderClient, LoaderClient
 
 
 class RtolapHook(BaseHook):
-    """Reads the connection once. The default connection may be missing: RTOLAP_* variables serve then."""
+    """A hook that reads its connection once. The default connection may be missing; RTOLAP_* variables then
+    serve."""
 
     conn_name_attr = "rtolap_conn_id"
     default_conn_name = DEFAULT_CONN_ID

@@ -1,4 +1,4 @@
-"""SparkCommandHook: the Spark provider's hook composes how a build is submitted; the agent submits it.
+"""SparkCommandHook lets the Spark provider's hook compose how a build is submitted; the agent submits it.
 
 The provider's own way to submit is not used: a build is a process of an agent, which outlives workers, and
 which runs what its allow-list names and nothing else.
@@ -24,8 +24,8 @@ _EXTRA = frozenset(("queue", "deploy-mode", "namespace", "spark-binary", CONF_KE
 def spark_options(
     name: str, conf: Mapping[str, str], *, conn_id: str = SPARK_DEFAULT, master: str | None = None
 ) -> list[str]:
-    """Options of spark-submit: of the connection, its master, deploy mode, queue, namespace and `conf` (an
-    object in its extra), under `conf` of the caller. `master` replaces the connection's.
+    """Return the options of spark-submit: the connection's master, deploy mode, queue, namespace and `conf`
+    (an object in its extra), overridden by the caller's `conf`. `master` replaces the connection's.
 
     The default connection may be missing: then builds run where RTOLAP_SPARK_MASTER says. Raises
     DefinitionError for an extra that cannot be followed; whether a setting is allowed, the agent says.
@@ -50,7 +50,7 @@ def spark_options(
 
 
 class SparkCommandHook(SparkSubmitHook):
-    """Composes, and starts nothing."""
+    """A hook that composes the command and starts nothing."""
 
     def __init__(self, conn_id: str, name: str, conf: Mapping[str, Any], master: str | None) -> None:
         self._master = master

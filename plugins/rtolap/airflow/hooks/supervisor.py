@@ -87,7 +87,8 @@ async def has_question(ti_id: UUID) -> bool:
 
 
 async def _ask(what: str, message: Any) -> Any:
-    """Raises NotFound where Airflow has no such thing, and Unavailable where it does not say."""
+    """Ask Airflow's supervisor, and return its answer. Raises NotFound where Airflow has no such thing, and
+    Unavailable where it does not say."""
     async with _bounded(what):
         try:
             answer = await task_runner.SUPERVISOR_COMMS.asend(message)
@@ -99,7 +100,7 @@ async def _ask(what: str, message: Any) -> Any:
     found = f"{answer.error.value} {answer.detail or ''}"
     if answer.error is ErrorType.CONNECTION_NOT_FOUND or status == httpx.codes.NOT_FOUND:
         raise NotFound(f"Airflow does not have {what}", found=found)
-    raise Unavailable(f"Airflow does not say {what}", found=found)
+    raise Unavailable(f"Airflow did not answer about {what}", found=found)
 
 
 @asynccontextmanager
@@ -109,5 +110,6 @@ async def _bounded(what: str) -> AsyncIterator[None]:
             yield
     except TimeoutError as error:
         raise Unavailable(
-            f"Airflow's supervisor does not say {what}", expected=f"an answer within {ANSWER_S_MAX:g} s"
+            f"Airflow's supervisor did not answer about {what}",
+            expected=f"an answer within {ANSWER_S_MAX:g} s",
         ) from error

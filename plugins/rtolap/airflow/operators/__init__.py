@@ -1,1 +1,2 @@
-"""Operators: builds, long-running processes, approvals and short calls to the coordinator."""
+"""Operators that build, run long-running processes, ask for approvals and make short calls to the
+coordinator."""

@@ -1,4 +1,5 @@
-"""SparkBuildOperator: drains a cube's queue, a few segments per spark-submit, and promotes what was built.
+"""SparkBuildOperator drains a cube's queue, a few segments per spark-submit, and promotes the finished
+builds.
 
     execute ──▶ a build of this cube runs, or its result waits?  ── yes ──▶ wait for that one
        ▲                        │ no

@@ -27,7 +27,8 @@ class Build(msgspec.Struct, frozen=True):
 
 
 class BuildOutcome(msgspec.Struct, frozen=True):
-    """The job's result for one attempt. `error` None and `built` False: it did not get that far."""
+    """The job's result for one attempt. With `error` None and `built` False the job ended before the
+    attempt."""
 
     built: bool = False
     error: str | None = None
@@ -78,7 +79,8 @@ def builds_of(status: ProcessStatus) -> list[Build]:
 
 
 def outcomes(log: str) -> dict[str, BuildOutcome]:
-    """build_id → what its last progress line says. Lines cut off by the end of the log are passed over."""
+    """Return what the last progress line of each build says, by build id. Lines that the end of the log cuts
+    off are skipped."""
     by_build: dict[str, BuildOutcome] = {}
     for line in log.splitlines():
         _, mark, text = line.partition(PROGRESS_MARK)

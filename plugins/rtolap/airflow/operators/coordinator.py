@@ -70,7 +70,7 @@ class PurgeOperator(CubeOperator):
 
 
 class RetentionOperator(CubeOperator):
-    """Purge what the cube's own retention policy says is too old, by its low watermark."""
+    """Purge segments that are too old by the cube's own retention policy and its low watermark."""
 
     def call(self, coordinator: CoordinatorClient) -> list[str]:
         result = coordinator.retention(self.cube)
@@ -79,7 +79,7 @@ class RetentionOperator(CubeOperator):
 
 
 class CleanupOperator(CubeOperator):
-    """Delete what nothing refers to any more: staged files of promoted versions, folders of lost attempts."""
+    """Delete files without a reference: staged files of promoted versions, folders of lost attempts."""
 
     def call(self, coordinator: CoordinatorClient) -> list[str]:
         result = coordinator.cleanup(self.cube)

@@ -23,9 +23,9 @@ APPROVE = "Approve"
 
 
 class PlanFleetOperator(BaseOperator):
-    """Plans `disks`, `rack`, or the `drain` of `broker`, and changes nothing. Skipped where nothing is to be
-    moved, unless `may_be_empty`. Result: path, digest, why, partitions, bytes, expected time, and `text` for
-    who approves it."""
+    """Plans `disks`, `rack`, or the `drain` of `broker`, and changes nothing. The task is skipped when
+    nothing has to move, unless `may_be_empty`. The result has path, digest, reasons, partitions, bytes,
+    expected time, and `text` for the person who approves it."""
 
     template_fields: Sequence[str] = ("broker", "cluster", "throttle_bytes_per_s")
 
@@ -58,9 +58,9 @@ class PlanFleetOperator(BaseOperator):
 
 
 class SubmitPlanOperator(BaseOperator):
-    """Hands a plan to the mover as it was approved. `planned`: the result of the plan's task; `answer`: of
-    Airflow's approval, whose responder is who submits; without one, nothing is submitted. Result: its
-    id; None where nothing is to be moved."""
+    """Hands the approved plan to the mover. `planned` is the result of the plan's task. `answer` is the
+    result of Airflow's approval, whose responder counts as the submitter; without an approval, nothing is
+    submitted. The result is the plan's id; None when nothing has to move."""
 
     template_fields: Sequence[str] = ("planned", "answer", "cluster")
 
@@ -88,10 +88,10 @@ class SubmitPlanOperator(BaseOperator):
 
 
 class BrokerOperationOperator(BaseOperator):
-    """Does an operation on a broker's life, once for each run: begins its `repair`, after which its machine
-    may be stopped; says that it is `repaired`, after which it may be started; or `retire`s it when it is
-    empty. `answer`: of Airflow's approval, whose responder is who does it; without one, nothing is done.
-    Result: the broker's state."""
+    """Performs an operation on a broker's life, once for each run. `repair` begins its repair, after which
+    its machine may be stopped. `repaired` ends the repair, after which it may be started. `retire` retires an
+    empty broker. `answer` is the result of Airflow's approval, whose responder counts as the operator;
+    without an approval, nothing is done. The result is the broker's state."""
 
     template_fields: Sequence[str] = ("broker", "answer", "cluster")
 

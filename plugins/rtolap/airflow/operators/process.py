@@ -36,12 +36,12 @@ class ManagedProcessOperator(BaseOperator):
     """Keeps a process running (or, with `one_shot`, runs it once) on the agent's host.
 
     `process_key` names the process on its host: two tasks with the same key take it from each other, and the
-    one that lost fails without a retry. A long-running process that ends has failed: crashes are the agent's
-    to restart, up to `restarts_max` and not after one of `final_codes`, and Airflow's `retries` come after
-    that. A one-shot that is executed again while it runs (a clear, a lost worker) is adopted, not started
-    twice. `waits_when_done`: one that ends with code 0, as was requested elsewhere, keeps the task waiting
-    until it is cleared. `labels` go with the process, for whoever looks for it on the agent. While Airflow is
-    away nobody asks after a process, and it goes on; after `orphan_s` of that it is stopped.
+    task that lost it fails without a retry. A long-running process that ends has failed: crashes are the
+    agent's to restart, up to `restarts_max` and not after one of `final_codes`, and Airflow's `retries` come
+    after that. A one-shot that is executed again while it runs (a clear, a lost worker) is adopted, not
+    started twice. With `waits_when_done`, a process that ends with code 0, as was requested elsewhere, keeps
+    the task waiting until it is cleared. `labels` go with the process, so that others find it on the agent.
+    While Airflow is away nobody asks for a process, and it goes on; after `orphan_s` it is stopped.
     """
 
     template_fields: Sequence[str] = ("argv", "process_key", "env")
@@ -148,14 +148,14 @@ class ManagedProcessOperator(BaseOperator):
         self.defer(trigger=trigger, method_name="process_ended", kwargs={"generation": generation})
 
     def process_ended(self, context: Context, event: dict[str, Any], generation: int) -> Any:
-        """Called when a trigger has fired; `generation` is what was waited for. Success is possible for
-        one-shots only.
+        """End the task when a trigger has fired. `generation` is the generation that was waited for. Only
+        one-shots can succeed.
 
         What another one says (see `AddressedTrigger`) is not meant: after a clear, that the former process
         was replaced.
         """
         if (event.get("process_key"), event.get("generation")) != (self.process_key, generation):
-            self.log.info("meant for somebody else, so the wait goes on: %s", event)
+            self.log.info("the event is another task's, so the wait goes on: %s", event)
             self.wait(context, generation)
         with RtolapHook(self.rtolap_conn_id).agent() as agent:
             status = self.ended_status(agent, event)

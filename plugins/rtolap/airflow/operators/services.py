@@ -10,7 +10,7 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, PokeReturnValue, Variable, XComArg, task
 
-from rtolap.airflow.declared import Completeness, Kind, RunningLoader, loader_labels, receiver_labels
+from rtolap.airflow.declared import Completeness, RunningLoader, ServiceKind, loader_labels, receiver_labels
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.base.decoding import convert
 from rtolap.base.settings import Settings
@@ -61,10 +61,10 @@ class ReceiverOperator(ManagedProcessOperator):
 class LoaderOperator(ManagedProcessOperator):
     """Runs a loader, as a task that never ends by itself.
 
-    `loader` is the name of its job, `port` that of its process. `complete`: see `Completeness`. A
-    loader that was stopped by `rtolap loader stop` stays so, and its task waits until it is cleared. One that
-    has failed for a reason that a restart does not mend is not restarted by the agent; Airflow's retries look
-    at it again.
+    `loader` is the name of its job, `port` that of its process. `complete` is a `Completeness`. A loader that
+    was stopped by `rtolap loader stop` stays stopped, and its task waits until it is cleared. One that has
+    failed for a reason that a restart does not mend is not restarted by the agent; Airflow's retries look at
+    it again.
     """
 
     def __init__(
@@ -85,10 +85,11 @@ class LoaderOperator(ManagedProcessOperator):
 
 
 class SubscriptionOperator(ManagedProcessOperator):
-    """A process that takes and delivers the edits of a subscription, as a task that never ends by itself.
+    """Runs the process that takes and delivers the edits of a subscription, as a task that never ends by
+    itself.
 
     `subscription` is one that `rtolap sep create` has made, on the cluster of the agent's RTOLAP_HBASE.
-    `host` and `ports`: where region servers reach it, by default the agent's host by its own name and free
+    Region servers reach it at `host` and `ports`, by default at the agent's host by its own name and at free
     ports, as many as are declared. Two agents may each run one: one of them leads, the other takes over.
     """
 
@@ -106,7 +107,7 @@ class SubscriptionOperator(ManagedProcessOperator):
         self.ports = ports
 
 
-def service_dag(kind: Kind, doc_md: str | None) -> DAG:
+def service_dag(kind: ServiceKind, doc_md: str | None) -> DAG:
     """Return the DAG `rtolap_<plural>`, to be used with `with`: it keeps the declared services of a kind
     running.
 
@@ -124,7 +125,7 @@ def service_dag(kind: Kind, doc_md: str | None) -> DAG:
     )
 
 
-def declared_services(kind: Kind) -> XComArg:
+def declared_services(kind: ServiceKind) -> XComArg:
     """Return the task that reads the declarations; its result is the arguments of an operator, one set each.
 
     While nothing is declared it waits: a run without a task would end, and the next begin at once.

@@ -16,8 +16,9 @@ from rtolap.base.settings import Settings
 
 
 class CreateSubscriptionOperator(BaseOperator):
-    """Creates a subscription of `include/sep`, on the cluster that its file names. One of the same definition
-    stays as it is; what an earlier try left half made is finished. Returns what HBase does not ship of it.
+    """Creates a subscription of `include/sep`, on the cluster that its file names. A subscription with the
+    same definition stays as it is; one that an earlier try left unfinished is finished. Returns what HBase
+    does not ship of it.
     """
 
     template_fields: Sequence[str] = ("subscription",)
@@ -43,7 +44,7 @@ class CreateSubscriptionOperator(BaseOperator):
 
 class DropSubscriptionOperator(BaseOperator):
     """Drops a subscription, which may be gone already: from the cluster that its file in `include/sep` names,
-    or without a file from the connection's. What was not delivered yet never is.
+    or without a file from the connection's. Edits that are not delivered yet never will be.
     """
 
     template_fields: Sequence[str] = ("subscription",)

@@ -1,4 +1,4 @@
-"""CheckTopicsOperator: the topics are there, and may be read, before anything that reads them starts."""
+"""CheckTopicsOperator checks that topics exist and may be read, before anything that reads them starts."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class CheckTopicsOperator(BaseOperator):
     """Succeeds when the topics of `cubes`, by default of all that are enabled, are on their Kafka clusters,
     as the connections say (`kafka_default`; `kafka_NAME` for the cluster NAME; `kafka_conn_id` for all).
 
-    `rights`: Read has to be allowed, too; for connections whose user is the receivers' own. What is missing
-    is named, all at once. Returns {cluster: topics}.
+    With `rights`, Read also has to be allowed; use it for connections whose user is the receivers' own. It
+    names everything that is missing, all at once. Returns {cluster: topics}.
     """
 
     template_fields: Sequence[str] = ("cubes",)

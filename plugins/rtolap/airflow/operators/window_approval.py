@@ -33,12 +33,12 @@ NO_REASON = "no reason given"
 
 
 class WindowApprovalOperator(ApprovalOperator):
-    """Asks whether the windows of `application` that end at or before `window_end` may close as they are;
-    `lateness_ms` beyond it is waited for otherwise.
+    """Asks whether the windows of `application` that end at or before `window_end` may close as they are.
+    Without an answer they wait for `lateness_ms` beyond it.
 
-    Airflow's own approval: the question shows what the window waits for, Approve goes on, Reject skips what
-    comes directly after. It waits without end; a window that may close by now, or becomes complete, needs no
-    answer, and the task is skipped. Result: Airflow's, with `responded_by_user`.
+    This is Airflow's own approval. The question shows what the window waits for, Approve goes on, and Reject
+    skips the tasks directly after it. It waits without end. A window that may close by now, or becomes
+    complete, needs no answer, and the task is skipped. The result is Airflow's, with `responded_by_user`.
     """
 
     template_fields: Sequence[str] = ("application", "window_end", "lateness_ms", "subject", "body")
@@ -91,13 +91,14 @@ class WindowApprovalOperator(ApprovalOperator):
         self._wait(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """An answer to another question, which may come as `AddressedTrigger` says, is none."""
+        """Take a person's answer. An answer to another question, which `AddressedTrigger` says may come, is
+        ignored."""
         said_by_trigger = dict(event)
         ti_id = str(context["task_instance"].id)
         # Airflow's API addresses the answer to the task, and names none.
         if said_by_trigger.pop("ti_id", ti_id if "chosen_options" in event else None) != ti_id:
             # Not asked again: that would wipe out an answer which has come meanwhile.
-            self.log.info("meant for somebody else, so the wait goes on: %s", event)
+            self.log.info("the event is another task's, so the wait goes on: %s", event)
             self._wait(context)
         if NO_QUESTION in said_by_trigger:
             self._ask(context, self._explain())
@@ -135,11 +136,11 @@ class WindowApprovalOperator(ApprovalOperator):
 
 
 class ApproveWindowOperator(BaseOperator):
-    """Records at the coordinator what a person has approved: windows up to `window_end` may close.
+    """Records a person's approval at the coordinator: windows up to `window_end` may close.
 
-    `answer`: the result of an `WindowApprovalOperator`. Its responder is whom Airflow has signed in; without
-    one, or with another answer than Approve, nothing is approved and the task fails. Returns what was
-    recorded.
+    `answer` is the result of a `WindowApprovalOperator`. Its responder is the user whom Airflow has signed
+    in. Without a responder, or with another answer than Approve, nothing is approved and the task fails.
+    Returns the recorded approval.
     """
 
     template_fields: Sequence[str] = ("application", "window_end", "answer")
@@ -190,7 +191,7 @@ def is_retry(ti: Any, retries: int) -> bool:
 
 
 def short(text: str, characters: int) -> str:
-    """The coordinator records no more; who wrote more still approves the window."""
+    """Shorten a text to what the coordinator records. A person who wrote more still approves the window."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 

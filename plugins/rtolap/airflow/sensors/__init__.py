@@ -1,1 +1,1 @@
-"""Deferrable sensors: the queue, watermarks, windows, loaded tables."""
+"""Deferrable sensors, which wait for the queue, watermarks, windows and loaded tables."""

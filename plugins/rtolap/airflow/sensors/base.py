@@ -22,7 +22,7 @@ Client = TypeVar("Client")
 
 
 class DeferredSensor(BaseSensorOperator, Generic[Client]):
-    """Base of what waits for a service's state; `timeout` is in seconds, as everywhere in Airflow.
+    """Base of the sensors that wait for a service's state; `timeout` is in seconds, as everywhere in Airflow.
 
     When the time is over it looks once more: then it succeeds after all, or says what it found instead.
     Errors of the types in `passing` are retried, although another operator would fail at once.
@@ -46,7 +46,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
 
     @abstractmethod
     def found(self, client: Client) -> str:
-        """Return a sentence about the expected and the found state, after a wait in vain."""
+        """Return a sentence about the expected and the found state, when the sensor times out."""
 
     @abstractmethod
     def trigger(self, client: Client) -> BaseTrigger:
@@ -71,7 +71,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
 
     def heard(self, context: Context, event: dict[str, Any], waited_for: list[Any]) -> Any:
         if event.get("waited_for") != waited_for:
-            self.log.info("meant for somebody else, so the wait goes on: %s", event)
+            self.log.info("the event is another task's, so the wait goes on: %s", event)
             return self.execute(context)
         return self.fired(context, event["said"])
 
@@ -87,12 +87,12 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
                 result = self.poll(client)
                 if result is not None:
                     return result
-                reason = f"waited {self.timeout:g} s in vain: {self.found(client)}"
+                reason = f"waited {self.timeout:g} s without success: {self.found(client)}"
             raise type(ended)(reason) from ended
 
 
 class CoordinatorSensor(DeferredSensor[CoordinatorClient]):
-    """Base of what waits for the coordinator's state."""
+    """Base of the sensors that wait for the coordinator's state."""
 
     def client(self, hook: RtolapHook) -> AbstractContextManager[CoordinatorClient]:
         return hook.coordinator()

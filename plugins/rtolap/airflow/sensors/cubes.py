@@ -1,4 +1,4 @@
-"""Sensors of cubes. One that waits in vain fails with what it waited for."""
+"""Sensors of cubes. A sensor that times out says what it waited for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from rtolap.protocols.watermark.messages import Explanation
 
 
 class RemotePersistedSensor(CoordinatorSensor):
-    """Succeeds when a segment waits to be built: any, one of `cube`, or that `segment` of it."""
+    """Succeeds when a segment waits to be built: any segment, one of `cube`, or that `segment` of the
+    cube."""
 
     template_fields: Sequence[str] = ("cube", "segment")
 
@@ -149,10 +150,11 @@ class SegmentsReadySensor(CoordinatorSensor):
 
 class WindowCompleteSensor(CoordinatorSensor):
     """Succeeds when a window of an application may close: its events are there to its rule's bound, or a
-    person has let it go.
+    person has approved it.
 
-    Names either `application` and `window_end` (ISO 8601 or milliseconds; `lateness_ms` beyond it is waited
-    for), or a `cube` that closes by an application and a `segment` of it. Result: see `windows.outcome`.
+    It takes either `application` and `window_end` (ISO 8601 or milliseconds; it waits for `lateness_ms`
+    beyond), or a `cube` that closes by an application and a `segment` of it. `windows.outcome` describes the
+    result.
     """
 
     template_fields: Sequence[str] = ("application", "window_end", "lateness_ms", "cube", "segment")

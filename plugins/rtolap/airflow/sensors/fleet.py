@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from rtolap.airflow.fleet_looks import Look, look
+from rtolap.airflow.fleet_looks import LookResult, look
 from rtolap.airflow.hooks.on_demand import open_fleet
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.sensors.base import DeferredSensor
@@ -29,7 +29,7 @@ TIMEOUT = timedelta(days=30)  # replicas of large brokers move for days
 
 
 class FleetSensor(DeferredSensor["OpenedFleet"]):
-    """Base of what waits for the state of a Kafka cluster, by the look called `look_name`."""
+    """Base of the sensors that wait for the state of a Kafka cluster, by the look called `look_name`."""
 
     template_fields: Sequence[str] = ("cluster", "poll_s")
     look_name: ClassVar[str]
@@ -55,7 +55,7 @@ class FleetSensor(DeferredSensor["OpenedFleet"]):
     def client(self, hook: RtolapHook) -> AbstractContextManager[OpenedFleet]:
         return open_fleet(self.cluster, self.kafka_conn_id).opened()
 
-    def look(self, client: OpenedFleet) -> Look:
+    def look(self, client: OpenedFleet) -> LookResult:
         return look(client, self.look_name, self.arguments())
 
     def poll(self, client: OpenedFleet) -> Any:
@@ -84,7 +84,7 @@ class FleetSensor(DeferredSensor["OpenedFleet"]):
 
 
 class NoMovesRunningSensor(FleetSensor):
-    """Succeeds when no plan is carried out and no partition is being reassigned, by whomever."""
+    """Succeeds when no plan is carried out and nobody is reassigning a partition."""
 
     look_name = "nothing_moves"
 
@@ -96,8 +96,8 @@ class NoUnderReplicatedPartitionSensor(FleetSensor):
 
 
 class PlanEndedSensor(FleetSensor):
-    """Succeeds when a plan is done, and fails when some of its moves are not. Result: moves by state; none of
-    them where `plan_id` is None, for nothing had to be moved."""
+    """Succeeds when a plan is done, and fails when some of its moves are not. The result has the moves by
+    state; it is empty where `plan_id` is None, since nothing had to move."""
 
     template_fields: Sequence[str] = (*FleetSensor.template_fields, "plan_id")
     look_name = "plan_ended"
@@ -111,7 +111,7 @@ class PlanEndedSensor(FleetSensor):
 
 
 class BrokerSensor(FleetSensor):
-    """Base of what waits for the state of one broker."""
+    """Base of the sensors that wait for the state of one broker."""
 
     template_fields: Sequence[str] = (*FleetSensor.template_fields, "broker")
 
@@ -124,8 +124,8 @@ class BrokerSensor(FleetSensor):
 
 
 class BrokerMayStopSensor(BrokerSensor):
-    """Succeeds when every partition that can be written can be written without the broker. Result: its host,
-    state and replicas, and `text` for who approves it."""
+    """Succeeds when every partition that can be written can be written without the broker. The result has its
+    host, state and replicas, and `text` for the person who approves it."""
 
     look_name = "may_stop"
 
@@ -137,7 +137,8 @@ class BrokerMayRetireSensor(BrokerSensor):
 
 
 class BrokerStateSensor(BrokerSensor):
-    """Succeeds when the broker's life is in `state`, and all that led there is done. Result: the state."""
+    """Succeeds when the broker is in `state`, and all actions that lead there are done. The result is the
+    state."""
 
     look_name = "broker_state"
 

@@ -1,4 +1,4 @@
-"""LagSensor: receivers or a loader have read their topic, up to so many records."""
+"""LagSensor waits until receivers or a loader have read their topic, up to so many records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reader(NamedTuple):
 
 class LagSensor(DeferredSensor[Reader]):
     """Succeeds when no partition lags by more than `lag_max` records: of a `cube`'s topic behind its
-    receivers, or of a `loader`'s topic behind what is in the table.
+    receivers, or of a `loader`'s topic behind the rows in the table.
 
     The log's ends are requested from Kafka, by the topic's connection: `kafka_default`, `kafka_NAME` for a
     topic of the cluster NAME, or `kafka_conn_id`. Result: {"lag": {partition: records}}.

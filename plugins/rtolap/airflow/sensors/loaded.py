@@ -1,4 +1,4 @@
-"""LoadedSensor: a table holds what its loader was to bring."""
+"""LoadedSensor waits until a table holds the rows that its loader was to bring."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class LoadedSensor(DeferredSensor[Loader]):
     all that was in its topic at the instant `until` (ISO 8601 or milliseconds, by the clock: when records
     came, not event time).
 
-    The loader is found by its name on the agent; one that is not running is waited for. Result: {"loaded":
-    {partition: offset}}.
+    The sensor finds the loader by its name on the agent, and waits for a loader that is not running. The
+    result is {"loaded": {partition: offset}}.
     """
 
     template_fields: Sequence[str] = ("loader", "until", "offsets")

@@ -1,4 +1,5 @@
-"""ReplicationWaitSensor: all that was written to HBase before an instant has been delivered to a peer."""
+"""ReplicationWaitSensor waits until all edits that were written to HBase before an instant have been
+delivered to a peer."""
 
 from __future__ import annotations
 
@@ -29,9 +30,9 @@ class ReplicationWaitSensor(DeferredSensor["HBaseReplication"]):
     """Succeeds when all that was written before `before` (an instant; without it, the task's own start) has
     been delivered to `peer`: a subscription, or any other peer of HBase.
 
-    Exact, by the criterion of `sep.status.wait`: logs that stand in queues of the peer at the instant are
-    noted, each region server begins another one, once, and none of the noted ones may be left. HBase is that
-    of the connection `hbase_conn_id`. Result: {"peer", "before"}.
+    The criterion of `sep.status.wait` is exact: logs that stand in queues of the peer at the instant are
+    noted, each region server begins another one, once, and none of the noted ones may be left. The HBase is
+    that of the connection `hbase_conn_id`. The result is {"peer", "before"}.
     """
 
     template_fields: Sequence[str] = ("peer", "before")

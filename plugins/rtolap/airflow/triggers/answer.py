@@ -23,8 +23,8 @@ NO_QUESTION = "unasked"
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AnswerTrigger(RtolapTrigger):
-    """Fires what Airflow's `HITLTrigger` or what `WindowTrigger` fires, whichever comes first, with "ti_id":
-    see `AddressedTrigger` why. If there is no question, it fires {NO_QUESTION: True, "ti_id"}.
+    """Fires the event of Airflow's `HITLTrigger` or of `WindowTrigger`, whichever comes first, with "ti_id";
+    `AddressedTrigger` says why. If there is no question, it fires {NO_QUESTION: True, "ti_id"}.
 
     Airflow's API resumes a task with the answer itself. This trigger is for the answer that was given before
     the task began to wait, and for a window that may close without one.

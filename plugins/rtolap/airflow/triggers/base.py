@@ -64,7 +64,7 @@ class AddressedTrigger(BaseTrigger):
     """Fires {"waited_for", "said"}: what `inner` waits for (`address_of`), and what it fires first.
 
     Where Airflow's database gives a trigger the number of one that was just deleted, as SQLite does, a
-    triggerer may still run the deleted one under that number: what it says then comes to the task of the new
+    triggerer may still run the deleted one under that number: its event then comes to the task of the new
     one.
     """
 

@@ -18,15 +18,16 @@ from rtolap.airflow.words import state_of
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.protocols.coordinator.messages import Queue
 
-ENTRIES_IN_EVENT_MAX = 100  # an event is a signal; the queue itself is read by whoever acts on it
+ENTRIES_IN_EVENT_MAX = 100  # an event is a signal; a task that acts on it reads the queue itself
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class QueueTrigger(RtolapTrigger, BaseEventTrigger):
     """Fires when something new stands in the queue, and again every `repeat_s` while it is not empty.
 
-    The repetition covers what a failed run left behind. `cube` None means all cubes; `segment` narrows it
-    further. A coordinator that does not answer is waited for without end: a watcher has nobody to report to.
+    The repetition covers segments that a failed run left. `cube` None means all cubes; `segment` narrows it
+    further. It waits without end for a coordinator that does not answer, since a watcher has nobody to report
+    to.
     """
 
     cube: str | None = None
@@ -101,7 +102,7 @@ class WatermarkTrigger(RtolapTrigger):
 class RebuiltTrigger(RtolapTrigger):
     """Fires {"ready", "failed"} once no segment waits to be built any more: see `RebuildWatch`.
 
-    A coordinator that does not answer is waited for: the sensor's time-out ends that.
+    It waits for a coordinator that does not answer; the sensor's time-out ends the wait.
     """
 
     cube: str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import TriggerEvent
 
 from rtolap.airflow.errors import FINAL
-from rtolap.airflow.fleet_looks import Look, look
+from rtolap.airflow.fleet_looks import LookResult, look
 from rtolap.airflow.hooks.on_demand import open_fleet
 from rtolap.airflow.triggers.base import FieldTrigger, ProgressLog
 from rtolap.base.errors import RtolapError
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FleetTrigger(FieldTrigger):
-    """Fires {"result"} once the look called `look_name` sees what it waits for, and {"failed"} with the
-    reason once it never will. A cluster that does not answer is waited for, up to the sensor's time-out."""
+    """Fires {"result"} once the look called `look_name` sees the awaited state, and {"failed"} with the
+    reason once it never will. It waits for a cluster that does not answer, up to the sensor's time-out."""
 
     look_name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -55,6 +55,6 @@ class FleetTrigger(FieldTrigger):
                 progress.info(seen.text)
             await asyncio.sleep(self.poll_s)
 
-    def _look(self, hook: FleetHook) -> Look:
+    def _look(self, hook: FleetHook) -> LookResult:
         with hook.opened() as fleet:
             return look(fleet, self.look_name, self.arguments)

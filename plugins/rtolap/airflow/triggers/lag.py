@@ -19,11 +19,12 @@ from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LagTrigger(RtolapTrigger):
-    """Fires {"lag": {partition: records}} once no partition of `topic` lags by more than `lag_max`.
+    """A trigger that fires {"lag": {partition: records}} once no partition of `topic` lags by more than
+    `lag_max`.
 
-    Positions are those of the receivers of `cube`, or of `loader` at `port`; the log's ends are
-    requested from Kafka by its connection when the wait begins. Peers that do not respond are waited for:
-    the sensor's time-out ends that.
+    Positions are those of the receivers of `cube`, or of `loader` at `port`; the log's ends are requested
+    from Kafka by its connection when the wait begins. It waits for peers that do not respond; the sensor's
+    time-out ends the wait.
     """
 
     topic: str
@@ -82,7 +83,7 @@ def outcome(partition_lags: Mapping[int, int | None]) -> dict[str, Any]:
 
 def words(partition_lags: Mapping[int, int | None], lag_max: int) -> str:
     behind = ", ".join(
-        f"partition {partition} " + ("is read by nobody" if records is None else f"lags by {records} records")
+        f"partition {partition} " + ("has no reader" if records is None else f"lags by {records} records")
         for partition, records in partition_lags.items()
         if records is None or records > lag_max
     )

@@ -24,10 +24,12 @@ from rtolap.protocols.loader.messages import LoaderStatus
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LoadedTrigger(RtolapTrigger):
-    """Fires {"loaded": {partition: offset}} once `offsets` are reached, or, without them, all is loaded that
-    was in the topic at `until_ms`, by the clock. Partitions are strings, as JSON has them.
+    """A trigger that fires {"loaded": {partition: offset}} once `offsets` are reached. Without them, it fires
+    once everything is loaded that was in the topic at `until_ms`, by the clock. Partitions are strings, as
+    JSON has them.
 
-    A loader that does not answer is waited for: it may be starting again. The sensor's time-out ends that.
+    It waits for a loader that does not answer, which may be starting again; the sensor's time-out ends the
+    wait.
     """
 
     loader: str
@@ -83,9 +85,9 @@ def words(status: LoaderStatus, offsets: Mapping[int, int]) -> str:
 class PartitionsTrigger(RtolapTrigger, BaseEventTrigger):
     """Fires {"loader", "database", "table", "partition", "start", "end"} for each partition that is complete.
 
-    Looks at all loaders that the agent runs and that say by what their tables are complete. When it begins,
-    and after a change of triggerer, the last complete partition of each table is announced once more: an
-    event says that all is complete up to there. Requests without a response are retried without end.
+    It looks at all loaders on the agent that say by which rule their tables are complete. When it begins, and
+    after a change of triggerer, the last complete partition of each table is announced once more: an event
+    says that all is complete up to there. Requests without a response are retried without end.
     """
 
     poll_s: float = 10.0

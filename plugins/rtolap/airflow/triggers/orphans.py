@@ -1,8 +1,8 @@
 """Stops of processes whose task has ended: at once after a kill, and later where a kill was missed.
 
-A lease that has run out says that nobody asks after a process, not why: a triggerer under load, a successor
-on its way, an Airflow that is being updated, or a task that was marked failed before its trigger ran. Airflow
-knows which. So whoever stops a process asks it first, and where no answer comes, nothing is stopped.
+An expired lease says that nobody renews it, not why: a triggerer under load, a successor on its way, an
+Airflow that is being updated, or a task that was marked failed before its trigger ran. Airflow knows which.
+So whoever stops a process asks it first, and where no answer comes, nothing is stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENDED_TASK = frozenset({"success", "failed", "skipped", "upstream_failed", "remo
 DEFERRED = "deferred"
 SWEEP_S = 60.0
 _PAUSE_S_MAX = 30.0
-_DECIDED_S_MAX = 3600.0  # an unattended process is swept, whoever gave up on it
+_DECIDED_S_MAX = 3600.0  # then it gives up: the sweep finds an unattended process anyway
 
 # The loop keeps only weak references to tasks.
 _STOPS: set[asyncio.Task[None]] = set()
@@ -34,8 +34,8 @@ def stop_when_ended(hook: RtolapHook, key: str, generation: int, task: WaitingTa
     """Begin to stop the process if its task was ended by somebody, and return at once.
 
     A trigger is also cancelled where its triggerer has stood still and another one has it: its task still
-    waits. A cleared task starts again, and its next generation replaces this one: it is left running for so
-    long, whatever keeps the next one from coming.
+    waits. A cleared task starts again, and its next generation replaces this one. The process runs until
+    then, whatever delays the next generation.
     """
     stop = asyncio.create_task(_stop_when_ended(hook, key, generation, task))
     _STOPS.add(stop)

@@ -20,11 +20,11 @@ from rtolap.base.errors import RtolapError, Unavailable
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ReplicationWaitTrigger(FieldTrigger):
-    """Fires {"peer": …} once no log that was `due` stands in a queue of the peer.
+    """A trigger that fires {"peer": …} once no log that was `due` stands in a queue of the peer.
 
-    `due`: what was noted at the instant, so that a change of triggerer waits for the same; None where the
-    instant `before_ms` is yet to come. HBase that does not answer is waited for: the sensor's time-out ends
-    that.
+    `due` has the logs that were noted at the instant, so that a change of triggerer waits for the same ones;
+    it is None where the instant `before_ms` is yet to come. It waits for an HBase that does not answer; the
+    sensor's time-out ends the wait.
     """
 
     peer: str
@@ -62,8 +62,8 @@ class CaughtUpTrigger(FieldTrigger, BaseEventTrigger):
     """Fires {"subscription", "at"} when all queues of a subscription have nothing to replicate, after they
     had; and once for each that is so when it begins, or after a change of triggerer.
 
-    That is as region servers report it, every few seconds. Whoever must know that what was written before an
-    instant is delivered waits by `ReplicationWaitSensor`.
+    Region servers report it every few seconds. `ReplicationWaitSensor` waits until all edits that were
+    written before an instant are delivered.
     """
 
     poll_s: float = 10.0

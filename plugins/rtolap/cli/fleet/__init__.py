@@ -1,4 +1,3 @@
-"""`rtolap fleet`: care of the Kafka brokers. `commands` mounts them all; `access` opens the cluster that is
-meant and finds it in the registry, `looking` reads brokers' metrics again and again; each other module is one
-command, or a few that belong together.
-"""
+"""`rtolap fleet` cares for the Kafka brokers. `commands` mounts all commands; `access` opens the named
+cluster and finds it in the registry; `looking` reads brokers' metrics again and again; each other module
+is one command, or a few that belong together."""

@@ -66,7 +66,7 @@ def open_metadata(settings: Settings) -> Iterator[MetadataStore]:
 
 
 def read_registry(paths: list[Path] | None, settings: Settings) -> KafkaFleet:
-    """Raises DefinitionError where there is none, or more than one."""
+    """Read the registry of the host. Raises DefinitionError where there is none, or more than one."""
     return read_declared_fleet(*(paths or [settings.include_dir]))
 
 
@@ -76,7 +76,8 @@ def read_clients(paths: list[Path] | None, settings: Settings) -> tuple[Declared
 
 
 def read_cluster(name: str, paths: list[Path] | None, settings: Settings) -> RegisteredCluster:
-    """Raises as `read_registry`, and NotFound where the registry has no such cluster."""
+    """Read a cluster's entry of the registry. Raises as `read_registry`, and NotFound where the registry has
+    no such cluster."""
     return registered_cluster(read_registry(paths, settings), name)
 
 
@@ -106,7 +107,7 @@ def find_cluster(
 
 
 def operator(settings: Settings, by: str | None) -> str:
-    """Return who changes something. Whoever may read the cluster's token is an operator; others get a
-    DefinitionError."""
+    """Return the name of the person who changes something. A user who may read the cluster's token is an
+    operator; others get a DefinitionError."""
     settings.token()
     return by or getpass.getuser()

@@ -156,7 +156,7 @@ def user_rows(finding: Finding) -> Iterator[tuple[object, ...]]:
     for what in finding.users.declared:
         yield *subject, what, "declared", "", "", ""
     for group in finding.users.groups or ():
-        members = "members not told" if group.members is None else _counted(group.members, "member")
+        members = "members not reported" if group.members is None else _counted(group.members, "member")
         partitions = sorted({*group.assigned, *group.committed})
         lag = "lag not known" if group.lag_records is None else f"lag {group.lag_records}"
         state = f"{group.kind or 'group'}, {group.state}, {members}"

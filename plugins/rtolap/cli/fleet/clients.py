@@ -1,4 +1,4 @@
-"""`rtolap fleet clients`: how brokers look to our receivers and loaders, and what is behind a slow one."""
+"""`rtolap fleet clients` shows how brokers look to our receivers and loaders, and why one is slow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LEAST_EVERY_MS = 200
 COLUMNS = ("client", "topic", "broker", "requests", "rtt", "outbuf", "throttle", "lag", "queued", "behind it")
 
 
-class Behind(msgspec.Struct, frozen=True):
+class SlowCause(msgspec.Struct, frozen=True):
     """The cause of a slow client.
 
     Attributes:
@@ -78,7 +78,7 @@ def clients(
     urls = [*(endpoint or ()), *declared.clients] or _receiver_pages()
     headers = {"Authorization": f"Bearer {settings.token()}"}
     threshold_ms, shares = float(parse_duration_ms(threshold)), shares_of(snapshot, cluster, sources)
-    found: dict[ClientBroker, Behind] = {}
+    found: dict[ClientBroker, SlowCause] = {}
     with ExitStack() as opened:
         opened.enter_context(interrupted(watch))
         screen = Screen(opened, watch=watch, as_json=as_json)
@@ -131,28 +131,28 @@ def _broker_rows(
     return {}, ()
 
 
-def _behind(row: ClientBroker, threshold_ms: float, stages: _Stages | None) -> Behind:
+def _behind(row: ClientBroker, threshold_ms: float, stages: _Stages | None) -> SlowCause:
     reason = row.reason(threshold_ms)
     if reason is not None:
-        return Behind(reason)
+        return SlowCause(reason)
     if stages is None:
-        return Behind(f"broker {row.broker}, whose own times are not known")
+        return SlowCause(f"broker {row.broker}, whose own times are not known")
     broker, cause = stages
     document = slow_document(broker, cause)
     if broker.stage is None or not broker.p99_ms_max > threshold_ms:
         own = milliseconds(broker.p99_ms_max) or "nothing"
         text = f"the way to broker {row.broker}, or its whole process: of its own stages it tells {own}"
-        return Behind(text, broker=document)
+        return SlowCause(text, broker=document)
     stage = STAGE_NAMES[broker.stage]
     behind = "" if cause is None else f": {cause.text}"
     text = f"broker {row.broker}, {stage} {milliseconds(broker.stage_p99_ms)}{behind}"
-    return Behind(text, stage, None if cause is None else cause.log_dir, document)
+    return SlowCause(text, stage, None if cause is None else cause.log_dir, document)
 
 
 def _show(
     screen: Screen,
     look: ClientLook,
-    found: Mapping[ClientBroker, Behind],
+    found: Mapping[ClientBroker, SlowCause],
     missing: Sequence[MissingSource],
     slow_only: bool,
 ) -> None:
@@ -171,7 +171,7 @@ def _show(
     screen.show(document, COLUMNS, [_row(row, found.get(row)) for row in shown], notes, title=title)
 
 
-def _row(row: ClientBroker, behind: Behind | None) -> tuple[Any, ...]:
+def _row(row: ClientBroker, behind: SlowCause | None) -> tuple[Any, ...]:
     return (
         f"{row.service} {row.endpoint.removesuffix('/metrics')}",
         row.topic,

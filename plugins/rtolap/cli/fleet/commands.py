@@ -1,4 +1,4 @@
-"""`rtolap fleet`: the commands, mounted.
+"""The mounted commands of `rtolap fleet`.
 
 Exit codes: 0 done; 1 an error, reported on stderr; 3 a broker that is not well was found, or
 something that is not as declared, or a plan leaves out a part of what it was asked for.

@@ -1,4 +1,4 @@
-"""`rtolap fleet logs`: what the brokers' logs say of disks, replicas and controllers."""
+"""`rtolap fleet logs` shows what the brokers' logs say of disks, replicas and controllers."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ SharesOfOption = Annotated[
 
 
 def declared_sources(path: Path | None) -> FleetSources:
-    """Raises DefinitionError where none are declared."""
+    """Return the declared sources. Raises DefinitionError where none are declared."""
     file = path or Settings().fleet_sources
     if file is None:
         raise DefinitionError(
@@ -78,7 +78,7 @@ def check_options(watch: bool, metrics_port: int | None, looks: Path | None) -> 
 
 
 def interrupted(watch: bool) -> AbstractContextManager[None]:
-    """Ctrl-C is how a watch is ended."""
+    """Let Ctrl-C end a watch."""
     return suppress(KeyboardInterrupt) if watch else nullcontext()
 
 
@@ -90,7 +90,8 @@ def windows(
     count: int | None,
     record: Path | None,
 ) -> Iterator[tuple[StageLook, StageWindow]]:
-    """Each look but the first, and what happened since the one before it. count: of looks, None: no end."""
+    """Yield each look but the first, with the window since the look before it. `count` is the number of
+    looks; None never ends."""
     taken = _kept(looks) if looks is not None else _taken(sources(), every, count)
     before: StageLook | None = None
     for look in taken:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rtolap.cli.output import console, print_table, warn
 from rtolap.fleet.moves.records import PlanRecord
-from rtolap.fleet.moves.standing import Standing
+from rtolap.fleet.moves.standing import PlanStanding
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.status import MoveStatus, PlanStatus
 from rtolap.fleet.moves.store import FleetStore
@@ -15,7 +15,7 @@ _NAMED_MAX = 5
 _AUDIT = ("at_ms", "by", "kind", "plan", "partitions", "reason", "answer")
 
 
-def print_status(status: PlanStatus, stands: Standing) -> None:
+def print_status(status: PlanStatus, stands: PlanStanding) -> None:
     record = status.record
     for doubt in _doubts(record, stands):
         warn(doubt)
@@ -42,7 +42,7 @@ def print_status(status: PlanStatus, stands: Standing) -> None:
         warn(f"move {number}: {reason}")
 
 
-def _doubts(record: PlanRecord, stands: Standing) -> list[str]:
+def _doubts(record: PlanRecord, stands: PlanStanding) -> list[str]:
     """Say what of the status is old, who is away, and what is gone."""
     if record.state is PlanState.ENDED:
         return []
@@ -70,13 +70,13 @@ def _doubts(record: PlanRecord, stands: Standing) -> list[str]:
     return doubts
 
 
-def _outlook(status: PlanStatus, stands: Standing) -> list[str]:
+def _outlook(status: PlanStatus, stands: PlanStanding) -> list[str]:
     rate = status.record.rate_bytes_per_s
     told = ["no throttle" if rate is None else f"throttle of {size_text(rate)} a second"]
     if not status.hours_open:
         told.append("outside of its hours")
     end_ms = None if stands.is_stale else status.expected_end_ms
-    told.append(f"expected end: {'not in sight' if end_ms is None else instant_text(end_ms)}")
+    told.append(f"expected end: {'unknown' if end_ms is None else instant_text(end_ms)}")
     return told
 
 
@@ -110,7 +110,7 @@ def _row(move: MoveStatus) -> tuple[object, ...]:
     )
 
 
-def status_document(status: PlanStatus, stands: Standing) -> dict[str, object]:
+def status_document(status: PlanStatus, stands: PlanStanding) -> dict[str, object]:
     record = status.record
     return {
         "plan": record.plan_id,

@@ -109,7 +109,7 @@ class PlanOutput:
     as_json: JsonOption = False
 
     def read_snapshot(self, cluster: str) -> FleetSnapshot:
-        """cluster: where the fleet is not recorded."""
+        """Read the snapshot. `cluster` names the cluster where the snapshot is not recorded."""
         if self.snapshot is not None:
             return load(self.snapshot)
         rates = rate_reader(self.sources or Settings().fleet_sources)
@@ -188,7 +188,8 @@ class PlanOptions(PlacementOptions):
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER
 
     def run(self, planner: Planner) -> None:
-        """A named cluster of the registry is reached as that says, unless another is named."""
+        """Plan, print and write. A cluster named in the registry is reached as the registry says, unless
+        another is named."""
         self.refuse_other_pictures()
         settings, cluster = Settings(), self.cluster
         if self.cluster_name is not None and cluster == DEFAULT_KAFKA_CLUSTER:

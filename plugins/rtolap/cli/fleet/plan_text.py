@@ -16,7 +16,7 @@ _SHOWN_DISKS = 20
 
 
 def time_text(seconds: int | None) -> str:
-    """seconds: None where there is no end."""
+    """Return a time as text. `seconds` is None where there is no end."""
     if seconds is None:
         return "without end"
     return span_text(seconds * 1000)
@@ -60,7 +60,7 @@ def _spread(shares: Floats) -> dict[str, float] | None:
 
 
 def print_plan(plan: Plan, *, moves: int) -> None:
-    """moves: how many are listed."""
+    """Print a plan. `moves` is the number of moves to list."""
     arguments = ", ".join(f"{name} {value}" for name, value in plan.arguments)
     console.print(
         f"[bold]plan {plan.kind}[/bold]{' ' if arguments else ''}{arguments}  of cluster {plan.cluster_id}",
@@ -152,7 +152,7 @@ MOVE_COLUMNS = ("topic", "partition", "from", "to", "size", "written_per_s")
 
 
 def move_rows(plan: Plan, rows: Int64s) -> list[tuple[str, int, str, str, str, str]]:
-    """written_per_s: to the partition, by its producers."""
+    """Return the rows of a table of moves. `written_per_s` is what producers write to the partition."""
     moves = plan.moves
     return [
         (

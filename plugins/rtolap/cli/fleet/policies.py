@@ -1,4 +1,4 @@
-"""`rtolap fleet policies`: what should be done about failed disks and slow brokers.
+"""`rtolap fleet policies` proposes what to do about failed disks and slow brokers.
 
 Exit codes: 0 nothing is to be done, or it was done; 1 an error; 3 something is proposed.
 """
@@ -63,7 +63,7 @@ def policies(
 
 
 def read_verdicts(path: Path) -> tuple[SlowVerdict, ...]:
-    """Raises Corrupted where the file is not what the command prints."""
+    """Read the verdicts on slow brokers. Raises Corrupted where the file is not what the command prints."""
     try:
         told: dict[str, Any] = msgspec.json.decode(path.read_bytes())
         rows = [row for row in told["rows"] if row["is_slow"]]

@@ -1,4 +1,4 @@
-"""`rtolap fleet quotas`: client quotas, as declared and as they are.
+"""`rtolap fleet quotas` compares client quotas as declared and as they are.
 
 Exit codes: 0 they are as declared, or are now; 1 an error; 2 --apply without a reason; 3 they differ.
 """

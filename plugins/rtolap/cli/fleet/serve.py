@@ -1,6 +1,6 @@
 """`rtolap fleet serve`: the mover of a Kafka cluster; start several, and one of them works.
 
-The times of writes that it goes by are made here, out of looks at the brokers' sources.
+This module computes the times of writes that the mover uses, from looks at the brokers' sources.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`rtolap fleet slow`: which brokers are slow, in which stage, and what is behind it."""
+"""`rtolap fleet slow` shows which brokers are slow, in which stage, and why."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rtolap.cli.fleet.looking import (
 from rtolap.cli.output import JsonOption
 from rtolap.fleet.monitoring.causes import Cause, cause_of
 from rtolap.fleet.monitoring.collect import StageLook
-from rtolap.fleet.monitoring.slow import BrokerRequests, Key, SlowRule, SlowState, Standing, judge
+from rtolap.fleet.monitoring.slow import BrokerRequests, BrokerStanding, Key, SlowRule, SlowState, judge
 from rtolap.fleet.monitoring.tables import SLOW_COLUMNS, milliseconds, slow_document, slow_row
 from rtolap.model.durations import parse_duration_ms
 
@@ -72,7 +72,7 @@ def slow(
         float(parse_duration_ms(threshold)), float(parse_duration_ms(recovered)), requests_min, readings
     )
     shares = shares_of(snapshot, cluster, sources)
-    standings: dict[Key, Standing] = {}
+    standings: dict[Key, BrokerStanding] = {}
     found: list[tuple[BrokerRequests, Cause | None]] = []
     with ExitStack() as opened:
         opened.enter_context(interrupted(watch))

@@ -1,4 +1,4 @@
-"""`rtolap fleet snapshot`: brokers, racks, disks and replicas of a cluster at this moment."""
+"""`rtolap fleet snapshot` records brokers, racks, disks and replicas of a cluster at this moment."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def document(taken: FleetSnapshot) -> dict[str, Any]:
 
 
 def log_dir_rows(taken: FleetSnapshot) -> list[dict[str, Any]]:
-    """Return a row a log directory; one for a broker of which none is known.
+    """Return a row a log directory; one row for a broker without a known directory.
 
     Bytes a second are of the partitions that the broker leads, None where they are not known.
     """

@@ -1,4 +1,4 @@
-"""`rtolap fleet stages`: what each stage of a request takes, by broker and request type."""
+"""`rtolap fleet stages` shows what each stage of a request takes, by broker and request type."""
 
 from __future__ import annotations
 

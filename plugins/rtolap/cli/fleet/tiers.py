@@ -1,4 +1,5 @@
-"""`rtolap fleet tiers`: what of tiered topics is on disks, what in remote storage, and where copying lags.
+"""`rtolap fleet tiers` shows what of tiered topics is on disks, what in remote storage, and where copying
+lags.
 
 Exit codes: 0 done; 1 an error; 3 a partition's copying lags.
 """

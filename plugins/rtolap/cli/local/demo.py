@@ -1,4 +1,4 @@
-"""`rtolap demo`: real events through the whole stack, every answer beside a recount."""
+"""`rtolap demo` sends real events through the whole stack, and compares every answer with a recount."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rtolap.cli.local.stack import ProgressView
 from rtolap.cli.output import JsonOption, console, error_console, print_json, success, warn
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import DAYS_MAX, ReplayPlan
-from rtolap.demo.journal import DemoOutcome, Journal, outcome
+from rtolap.demo.journal import DemoJournal, DemoOutcome, outcome
 from rtolap.demo.moments import Moment
 from rtolap.demo.run import Demo, DemoPlan
 from rtolap.demo.screen import Screen, answers_table
@@ -60,7 +60,7 @@ def demo(
         timeout_s=_SETTLE_S + days * _BUILD_S,
     )
     is_whole = days == DAYS_MAX and flights is None
-    journal = Journal()
+    journal = DemoJournal()
     try:
         with ProgressView() as progress:
             if fresh:
@@ -85,7 +85,7 @@ def demo(
         raise typer.Exit(EXIT_UNEQUAL)
 
 
-def _run(plan: DemoPlan, airflow: AirflowApi, journal: Journal, shown_on: Console) -> None:
+def _run(plan: DemoPlan, airflow: AirflowApi, journal: DemoJournal, shown_on: Console) -> None:
     with Screen(shown_on, journal) as screen:
         demo_run = Demo(plan, Settings(), airflow, screen)
         try:
@@ -111,7 +111,7 @@ def _what_next(stack: Stack, state: StackState) -> None:
 
 
 def report(result: DemoOutcome) -> None:
-    """The answers, and what became of the malformed records, for people."""
+    """Print the answers, and the fate of the malformed records."""
     console.print(answers_table(result.answers))
     if result.missing_moments:
         warn(f"not every query was asked at these moments: {', '.join(result.missing_moments)}")

@@ -1,4 +1,4 @@
-"""`rtolap stack`: the local stack."""
+"""`rtolap stack` starts and stops the local stack."""
 
 from __future__ import annotations
 

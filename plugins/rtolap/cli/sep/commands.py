@@ -1,4 +1,4 @@
-"""`rtolap sep`: subscriptions to changes of HBase's tables.
+"""`rtolap sep` manages subscriptions to changes of HBase's tables.
 
 Exit codes: 0 done; 1 an error, reported on stderr; `list` and `describe` end with 3 when a subscription is
 half made, half removed or broken.

@@ -38,7 +38,7 @@ from rtolap.draw.replication_lag import LagLine, draw_replication_lag
 from rtolap.model.durations import parse_duration_ms
 from rtolap.model.instants import instant_ms
 from rtolap.sep.status.collect import collect
-from rtolap.sep.status.history import Look, append_look, lag_by_peer, read_looks
+from rtolap.sep.status.history import ReplicationLook, append_look, lag_by_peer, read_looks
 from rtolap.sep.status.metrics import SERVICE, ReplicationMetrics
 from rtolap.sep.status.model import QueueStatus, ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
@@ -112,7 +112,7 @@ def status(
         for number, (now, before) in enumerate(looks):
             peers = summarize(now, before)
             if record is not None:
-                append_look(record, Look(now.at_ms, now.cluster, tuple(peers)))
+                append_look(record, ReplicationLook(now.at_ms, now.cluster, tuple(peers)))
             if gauges is not None:
                 gauges.show(now, peers)
             if not watch and number == 0:
@@ -130,7 +130,7 @@ def status(
 def _looks(
     sources: ReplicationSources, only: tuple[str, ...], every_s: float, watch: bool
 ) -> Iterator[tuple[ReplicationStatus, ReplicationStatus | None]]:
-    """Each look, and the oldest that is kept beside it: two in all, or without end."""
+    """Yield each look with the oldest one that is kept beside it: two in all, or without end."""
     clock = SystemClock()
     recent: deque[ReplicationStatus] = deque(maxlen=_LOOKS_KEPT)
     begun_s = time.monotonic()

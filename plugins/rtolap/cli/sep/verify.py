@@ -1,4 +1,4 @@
-"""`rtolap sep verify`: compare a mirrored table with HBase, and repair it."""
+"""`rtolap sep verify` compares a mirrored table with HBase, and repairs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rtolap.sep.delivery.requests import ROWS_BYTES_MAX, Request, is_done, post
 from rtolap.sep.hbase.regions import RegionClient
 from rtolap.sep.hbase.znodes import HBaseZnodes
 from rtolap.sep.listeners.assembly import event_columns, followed_families, open_row_reader
-from rtolap.sep.listeners.verify import Difference, Mirrored, TableVerifier
+from rtolap.sep.listeners.verify import Mirrored, RowDifference, TableVerifier
 from rtolap.sep.subscriptions.commands import followed_tables
 from rtolap.sep.subscriptions.records import SubscriptionPaths, load
 from rtolap.sep.subscriptions.source import SourceCluster, open_source
@@ -67,7 +67,7 @@ def verify(
         )
         verifier = _verifier(opened, source, subscription, client)
         progress = _VerifyProgress(as_json)
-        found: list[Difference] = []
+        found: list[RowDifference] = []
         for difference in verifier.differences(_row(from_row), _row(to_row), on_rows=progress.add):
             found.append(difference)
             if len(found) >= _ROWS_MAX:
@@ -117,7 +117,7 @@ def _verifier(
         )
     if subscription.filters:
         raise DefinitionError(
-            f"subscription {subscription.name} has filters, which tell of edits, not of rows",
+            f"subscription {subscription.name} has filters, which select edits, not rows",
             found=", ".join(subscription.filters),
         )
     families = source.master.replicated_families()
@@ -140,7 +140,7 @@ def _verifier(
     return TableVerifier(mirrored, regions, reader, ask)
 
 
-def _persistent(verifier: TableVerifier, found: list[Difference], pause_s: float) -> list[Difference]:
+def _persistent(verifier: TableVerifier, found: list[RowDifference], pause_s: float) -> list[RowDifference]:
     """Return those that differ in further looks as well."""
     left = found
     for _ in range(_LOOKS - 1):
@@ -156,7 +156,7 @@ def _persistent(verifier: TableVerifier, found: list[Difference], pause_s: float
     return left
 
 
-def _repair(store: MetadataStore, name: str, rows: list[Difference], timeout_s: float) -> None:
+def _repair(store: MetadataStore, name: str, rows: list[RowDifference], timeout_s: float) -> None:
     """Return once the process that leads has read the rows again. TooSlow: it has not."""
     deadline = SystemClock().monotonic_s() + timeout_s
     folder = SubscriptionPaths(name).requests
@@ -172,7 +172,7 @@ def _repair(store: MetadataStore, name: str, rows: list[Difference], timeout_s: 
             time.sleep(_POLL_S)
 
 
-def _requests(rows: list[Difference]) -> Iterator[Request]:
+def _requests(rows: list[RowDifference]) -> Iterator[Request]:
     for table in dict.fromkeys(each.table for each in rows):
         some: list[bytes] = []
         size = 0

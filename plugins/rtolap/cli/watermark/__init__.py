@@ -1,1 +1,2 @@
-"""`rtolap watermark`: how far applications are, who holds them back, and what can be done about it."""
+"""`rtolap watermark` shows how far applications are and which hosts and units hold them back, and lets a
+person act on it."""

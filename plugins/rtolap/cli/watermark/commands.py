@@ -1,4 +1,5 @@
-"""`rtolap watermark`: how far applications are, who holds them back, what to do about it, and pictures."""
+"""`rtolap watermark` shows how far applications are and which hosts and units hold them back, draws both, and
+lets a person act on it."""
 
 from __future__ import annotations
 

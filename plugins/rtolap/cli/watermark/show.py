@@ -79,7 +79,7 @@ def _watch(client: CoordinatorClient, application: str | None, units: bool) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ShownWatermarks:
     """`units` is None where nobody asked for them."""
 
     marks: ApplicationWatermarks
@@ -117,8 +117,8 @@ class Standing:
         return None if instant_ms is None else span(self.marks.now_ms - instant_ms)
 
 
-def standing(client: CoordinatorClient, application: str, *, units: bool) -> Standing:
-    return Standing(
+def standing(client: CoordinatorClient, application: str, *, units: bool) -> ShownWatermarks:
+    return ShownWatermarks(
         client.application_watermarks(application),
         client.application(application),
         client.application_units(application, limit=UNITS_MAX) if units else None,

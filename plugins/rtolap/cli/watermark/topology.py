@@ -1,4 +1,4 @@
-"""`rtolap watermark topology`: levels and edges as a tree, for Graphviz, or as a picture."""
+"""`rtolap watermark topology` shows levels and edges as a tree, for Graphviz, or as a picture."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def complete_application(incomplete: str) -> list[str]:
 
 
 def complete_level(context: typer.Context, incomplete: str) -> list[str]:
-    """Levels of the application that stands before it on the line."""
+    """Return the levels of the application that is named before it on the command line."""
     adopt_running_stack()
     try:
         with coordinator_client(timeout_s=_COMPLETE_S, retry_s=0.0) as client:

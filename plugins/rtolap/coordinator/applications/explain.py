@@ -64,7 +64,7 @@ def hosts(
 
 
 def explain(running: RunningApplication, window_end_ms: int, now_ms: int) -> wire.Explanation:
-    """Numbers of a source are of a window of its rule that ends there."""
+    """Explain a window. A source's numbers are those of a window of its rule that ends there."""
     marks, approved_ms = running.published.marks, running.approved_until_ms()
     complete = marks.global_ms is not None and marks.global_ms >= window_end_ms
     approved = approved_ms is not None and approved_ms >= window_end_ms

@@ -133,5 +133,5 @@ def _traces(places: Places, instants_ms: Instants) -> Iterator[tuple[int, Indice
 
 
 def _instants(column: Instants) -> tuple[int | None, ...]:
-    """NEVER, unknown, is None in messages."""
+    """Return instants for a message, where NEVER, which is unknown, becomes None."""
     return tuple(None if instant_ms == NEVER else instant_ms for instant_ms in column.tolist())

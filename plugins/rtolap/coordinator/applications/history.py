@@ -234,7 +234,8 @@ class History:
         return rows
 
     def _forget_names(self) -> None:
-        """Looked for whenever there are twice as many names as were left the last time."""
+        """Forget names without history. The search runs whenever there are twice as many names as the last
+        one left."""
         rings = [ring.filled[kind] for ring in (self._fine, self._coarse) for kind in ("host", "unit")]
         used = np.unique(np.concatenate([places[places != NOBODY] for places in rings]))
         renumbered = np.full(

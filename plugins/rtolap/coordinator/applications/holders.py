@@ -45,7 +45,8 @@ def sample(running: RunningApplication, now_ms: int) -> Sample:
 
 
 def units(running: RunningApplication, level: str | None, now_ms: int, limit: int) -> wire.UnitsInfo:
-    """The oldest work first, units without work last. Raises DefinitionError for an unknown level."""
+    """Return the units of a level, the oldest work first and units without work last. Raises DefinitionError
+    for an unknown level."""
     names = running.application.in_order()
     if level is not None and level not in names:
         raise DefinitionError("no such level", expected=f"one of {', '.join(names)}", found=repr(level))
@@ -90,7 +91,7 @@ def _by_work(unit: wire.UnitInfo) -> tuple[bool, int, str, str, int]:
 
 
 def _counting_ms(source: SourceState) -> Instants:
-    """Progress by host; the end of time for one that does not count."""
+    """Return the progress of each host; the end of time for a host that does not count."""
     counting = source.hosts.listed & ~source.hosts.drained
     latest_ms: Instants = np.where(counting, source.progress.latest_ms(), _LAST)
     return latest_ms

@@ -74,7 +74,8 @@ class HostChanges:
             )
 
     def replace(self, level: str, names: Sequence[str]) -> None:
-        """A list that was fetched. Raises DefinitionError, Refused, and then the former one stands."""
+        """Replace the hosts of a level by a list that was fetched. Raises DefinitionError or Refused; the
+        former list then stands."""
         source = self._sources[level]
         listed = source.source.hosts
         assert listed is not None, "only sources with a list are fetched for"

@@ -49,7 +49,7 @@ class ListPlaces(NamedTuple):
         )
 
     def check(self, listed: HostList) -> None:
-        """Raises DefinitionError for a file or an address elsewhere; symbolic links are followed first."""
+        """Raise DefinitionError for a file or an address elsewhere; symbolic links are followed first."""
         if listed.file is not None:
             path = Path(listed.file).resolve()
             if not any(path.is_relative_to(folder.resolve()) for folder in self.folders):

@@ -41,7 +41,8 @@ class Intake:
         self._levels = frozenset(level.name for level in application.levels)
 
     def check(self, report: wire.SourceReport) -> ReportColumns | None:
-        """Raises DefinitionError for what cannot be read; None for a report in plain names."""
+        """Check a report. Raises DefinitionError for a report that cannot be read; returns None for one in
+        plain names."""
         return source_reports.check(report) if report.level in self._sources else None
 
     def names_fit(

@@ -76,7 +76,8 @@ class Applications:
             self._declarations.create(definition)
 
     def change(self, name: str, definition: Definition) -> None:
-        """A new epoch begins, in which everybody says again what there is; nothing published falls."""
+        """Change an application. A new epoch begins, in which everybody reports again; no published watermark
+        falls."""
         with self._counted(name), self.own.lock:
             self.own.require_own(name)
             if self._declarations.change(name, definition):
@@ -90,8 +91,7 @@ class Applications:
 
     @contextmanager
     def _counted(self, name: object) -> Iterator[None]:
-        """A definition that is refused is counted by the application that bears its name, if there is
-        one."""
+        """Count a refused definition under the application of its name, if there is one."""
         try:
             yield
         except RtolapError:

@@ -166,7 +166,8 @@ class RunningApplication:
     # -- reports ----------------------------------------------------------------------------------------
 
     def report(self, batch: wire.ReportBatch) -> wire.ReportAnswer:
-        """Raises DefinitionError, with nothing taken, where the batch as a whole cannot be read."""
+        """Take a batch of reports. Raises DefinitionError, with nothing taken, where the batch as a whole
+        cannot be read."""
         try:
             return self._report(batch)
         except RtolapError:
@@ -230,7 +231,7 @@ class RunningApplication:
         return source
 
     def change_hosts(self, change: wire.HostsChange) -> wire.HostsChanged:
-        """Raises DefinitionError, NotFound, Refused."""
+        """Change the hosts of a level. Raises DefinitionError, NotFound, Refused."""
         try:
             self.source(change.level)
             return self._host_changes.change(change)
@@ -239,7 +240,7 @@ class RunningApplication:
             raise
 
     def replace_hosts(self, level: str, names: Sequence[str]) -> None:
-        """A list that was fetched."""
+        """Replace the hosts of a level by a list that was fetched."""
         self._host_changes.replace(level, names)
 
     # -- approvals --------------------------------------------------------------------------------------
@@ -263,7 +264,7 @@ class RunningApplication:
     # -- publishing -------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """The owner's periodic work, about once a second. Raises what persisting raises; then nothing is
+        """Do the owner's periodic work, about once a second. Raises what persisting raises; then nothing is
         published."""
         with self._ticking:
             self._tick(self._clock.now_ms())

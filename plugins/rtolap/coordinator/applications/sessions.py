@@ -67,7 +67,8 @@ class ReportSession:
 
 
 class ReportSessions:
-    """Bounded: silent clients are forgotten, more than `CLIENTS_MAX` are refused. The caller locks."""
+    """The sessions of clients that report. They are bounded: silent clients are forgotten, and more than
+    `CLIENTS_MAX` are refused. The caller locks."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, ReportSession] = {}

@@ -31,8 +31,8 @@ class ReportColumns:
 
 
 def columns(report: SourceReport) -> ReportColumns:
-    """Views of the report's bytes. Raises DefinitionError where lengths do not fit, or what counts from 0
-    does not."""
+    """Return views of the report's bytes. Raises DefinitionError where lengths do not fit, or where numbers
+    that count from 0 do not."""
     where = f"{report.level}/{report.partition}"
     latest_ms = _read(report.latest_ms, "<i8", f"latest_ms of {where}")
     index = _read(report.index, "<i4", f"index of {where}")
@@ -72,7 +72,8 @@ class _Rows:
 
 
 def check(report: SourceReport) -> ReportColumns | None:
-    """Raises DefinitionError for what cannot be read; None for a report in plain names."""
+    """Check a report. Raises DefinitionError for a report that cannot be read; returns None for one in plain
+    names."""
     if report.hosts_from + len(report.hosts) > HOSTS_MAX:
         raise DefinitionError(
             f"a session names too many hosts of {report.level}",
@@ -110,7 +111,7 @@ def apply_report(
     columns: ReportColumns | None,
     now_ms: int,
 ) -> list[Refusal]:
-    """Call `check`, `names_after` and `learn_names` first. What is refused has had no effect."""
+    """Call `check`, `names_after` and `learn_names` first. A refused report has no effect."""
     rows = (
         _named(source, report, session, columns)
         if source.named
@@ -173,8 +174,8 @@ def _nameless(source: SourceState, report: SourceReport, columns: ReportColumns 
 
 
 def _plain(report: SourceReport) -> NDArray[np.int64]:
-    """Numbers that do not fit into 64 bits are no instants either: the largest and smallest ones are
-    refused."""
+    """Return the numbers of a report in plain names. A number that does not fit into 64 bits becomes the
+    largest or smallest one, which is refused."""
     fitting = (min(max(instant_ms, -(2**63)), 2**63 - 1) for instant_ms in report.progress.values())
     return np.fromiter(fitting, np.int64, len(report.progress))
 

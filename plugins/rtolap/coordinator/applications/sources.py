@@ -1,5 +1,5 @@
-"""Progress, rates and hosts of one source, and what its rule makes of them. Reports come in by
-`source_reports`."""
+"""Progress, rates and hosts of one source, and the watermark that its rule computes from them. Reports come
+in by `source_reports`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _GONE_KEPT = 1000  # hosts that left keep their room until there are so many, an
 
 
 class SourceState:
-    """The caller locks. Memory: hosts x partitions x 8 bytes, and some tens of bytes per host.
+    """The state of a source, which the caller locks. It takes hosts x partitions x 8 bytes, and some tens of
+    bytes per host.
 
     `generations`: partitions reported to a former owner, with their consumers' generations. All of them
     have to report again before the rule is evaluated: a host on two would count by the one that reported.
@@ -100,7 +101,8 @@ class SourceState:
         return int(self.hosts.retained().size)
 
     def heard(self, partition: int, generation: int, partitions: int) -> None:
-        """A consumer has reported; of `partitions` in all a host may log to one without a report yet."""
+        """Note that a consumer has reported. A host may log to one of the `partitions` that has no report
+        yet."""
         self.awaited.discard(partition)
         self._generations[partition] = generation
         if partitions > self._partitions:
@@ -130,7 +132,7 @@ class SourceState:
         return None if self.awaited else self.decision.watermark_ms
 
     def published(self, mark_ms: int | None) -> None:
-        """The watermark of the source is persisted: windows up to there may close."""
+        """Note that the source's watermark is persisted: windows up to it may close."""
         if self.breaches is not None and mark_ms is not None:
             self.breaches.published(mark_ms)
 

@@ -93,7 +93,8 @@ class Units:
         return self._known
 
     def work(self, published: Marks) -> dict[str, list[Unit]]:
-        """Level → its units, those awaited with the work that holds the output where it was published."""
+        """Return the units of each level. Those that are awaited have the work that holds the output where it
+        was published."""
         units_by_level: dict[str, list[Unit]] = {}
         for key, unit in self._units.items():
             units_by_level.setdefault(key.level, []).append(unit)

@@ -56,7 +56,7 @@ class PieceWriter:
         return [self._tasks.folder_of(number) for number in range(len(self.cuboids))]
 
     def write_all(self, inputs: Sequence[Sequence[str]]) -> None:
-        """`inputs`: files of each segment of the batch, in its order."""
+        """Write all cuboids. `inputs` are the files of each segment of the batch, in its order."""
         plan = plan_pieces(self._store, inputs, self._context.defaultParallelism)
         spooled = []
         for result in self._merge(plan):
@@ -127,7 +127,8 @@ class CuboidWriter:
         return [self._folders[cuboid.name] for cuboid in self.cuboids]
 
     def write_all(self, inputs: Sequence[Sequence[str]]) -> None:
-        """Base first; the others out of the smallest written so far that contain them, few jobs for all.
+        """Write all cuboids: the base first, each other one from the smallest written so far that contains
+        it, in few jobs.
 
         `inputs`: files of each segment of the batch, in its order.
         """

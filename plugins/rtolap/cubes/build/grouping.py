@@ -75,8 +75,8 @@ def group(source: DataFrame, schema: Schema, cuboids: Sequence[Cuboid], numbers:
 
 
 def _grouping_id(dimensions: Sequence[str], cuboid: Cuboid) -> int:
-    """Spark's number of a grouping set: a bit for each dimension, the last one lowest, set where it is
-    grouped away. The segment never is."""
+    """Return Spark's number of a grouping set: a bit for each dimension, the last one lowest, set where the
+    dimension is grouped away. The segment is never grouped away."""
     bits = "".join("0" if name in cuboid.dimensions else "1" for name in dimensions)
     return int(bits or "0", 2)
 

@@ -72,7 +72,7 @@ def executors_run_python(spark: SparkSession) -> bool:
 
 @contextmanager
 def changed_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session for what runs inside."""
+    """Change settings of the session for the code that runs inside."""
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

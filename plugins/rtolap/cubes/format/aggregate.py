@@ -45,7 +45,8 @@ _WHOLE_MINUTES_SINCE_MS = 63_072_000_000  # 1972: since then every zone is off U
 
 
 def aggregate_events(schema: Schema, table: pa.Table) -> dict[int, pa.Table]:
-    """Decoded events → segment start in ms, ascending → local table of all dimensions and partials."""
+    """Aggregate decoded events into a local table of all dimensions and partials for each segment start in
+    ms, ascending."""
     if table.num_rows == 0:
         return {}
     columns = {name: single_chunk(table.column(name)) for name in table.column_names}
@@ -207,7 +208,7 @@ def _of_buckets(
 
 
 def _local_time(instant_ms: NDArray[np.int64], zone: str) -> pa.Array:
-    """Instants → naive local microseconds."""
+    """Convert instants to naive local microseconds."""
     instants = pa.array(instant_ms * 1000).cast(pa.timestamp("us"))
     if zone == "UTC":
         return instants

@@ -38,7 +38,7 @@ _NARROW = (pa.int8(), pa.int16(), pa.int32())
 
 
 class Block(NamedTuple):
-    """Rows by the column: keys of some dimensions, and all partials of a cube, in its order."""
+    """Rows by the column, which hold the keys of some dimensions and all partials of a cube, in its order."""
 
     rows: int
     keys: tuple[Coded, ...]

@@ -58,7 +58,8 @@ class Adopted(NamedTuple):
 
 
 def batches(specs: Sequence[BuildSpec], segments_max: int) -> list[list[BuildSpec]]:
-    """Runs of specs, in order, that one job can build: one store, one schema, no spec on another's result."""
+    """Divide specs into runs, in order, that one job can build: one store, one schema, no spec that needs
+    another's result."""
     batch_list: list[list[BuildSpec]] = []
     for _, alike in groupby(
         specs, lambda spec: (spec.object_store, spec.table_definition, spec.cube_definition)
@@ -222,7 +223,8 @@ def write_file(
 
 
 def _make_durable(store: ObjectStore, files: Iterable[str]) -> None:
-    """Spark does not sync what it writes; staged parts are deleted after promotion, so it has to last."""
+    """Make files durable. Spark does not sync the files that it writes, and staged parts are deleted after
+    promotion."""
     if not store.is_local:
         return
     paths = [Path(store.absolute(file)) for file in files]
@@ -256,7 +258,7 @@ class VersionWriter:
     def __init__(
         self, store: ObjectStore, specs: Sequence[BuildSpec], cuboids: Sequence[Cuboid], rows: pa.Table
     ) -> None:
-        """`rows`: with the number of their cuboid, and their place in the batch."""
+        """Take the written rows. `rows` come with the number of their cuboid and their place in the batch."""
         self._store = store
         self._specs = specs
         self._cuboids = cuboids
@@ -285,7 +287,8 @@ class VersionWriter:
 
 
 def _by_version(rows: pa.Table, cuboids: int, segments: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(order of the rows by cuboid and segment, where each version's rows of each cuboid end in it)."""
+    """Return the order of the rows by cuboid and segment, and where each version's rows of each cuboid end in
+    it."""
     numbers, places = (rows.column(name).to_numpy() for name in (CUBOID_COLUMN, SEGMENT_COLUMN))
     codes = numbers.astype(np.int64) * segments + places
     ends = np.cumsum(np.bincount(codes, minlength=cuboids * segments))

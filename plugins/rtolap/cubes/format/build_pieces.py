@@ -103,7 +103,8 @@ class Combined(NamedTuple):
 
 
 def plan_pieces(store: ObjectStore, inputs: Sequence[Sequence[str]], tasks: int) -> PiecePlan:
-    """`inputs`: files of each segment; `tasks`: how many run at a time."""
+    """Plan the pieces of a build. `inputs` are the files of each segment; `tasks` is the number of tasks at a
+    time."""
     with ThreadPoolExecutor(_WORKERS) as pool:
         files = [list(pool.map(lambda path: (path, _sizes(store, path)), paths)) for paths in inputs]
     pieces: list[SegmentPiece] = []
@@ -176,7 +177,7 @@ class BuildTasks:
                 yield task.first + part.piece, part.data
 
     def merge(self, piece: SegmentPiece, parts: Sequence[bytes]) -> Iterator[WrittenFile | Spooled]:
-        """`parts`: what was read for it."""
+        """Merge what was read for a piece (`parts`)."""
         if piece.of == 1:
             blocks = [
                 block

@@ -32,7 +32,7 @@ class VersionFolder(NamedTuple):
 
 
 def creation_folder(root: Root, cube: str, cube_id: str) -> str:
-    """`cube_id`: "" of a cube that has none."""
+    """Return the folder of a cube's creation. `cube_id` is "" for a cube that has none."""
     return f"{root}/{cube}/{cube_id}" if cube_id else f"{root}/{cube}"
 
 

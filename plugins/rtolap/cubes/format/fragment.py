@@ -1,4 +1,4 @@
-"""Fragments: what a receiver has flushed to its disk. FORMAT.md has the bytes.
+"""Fragments are files that a receiver has flushed to its disk. FORMAT.md has the bytes.
 
 A fragment is immutable, opened by memory map, and may be deleted while it is read: the map keeps the bytes.
 """
@@ -83,7 +83,8 @@ class Fragment:
     """
 
     def __init__(self, info: FragmentInfo, table: pa.Table, path: Path, unverified: pa.Buffer | None) -> None:
-        """`unverified`: the Arrow file's bytes while nobody has compared them with their checksum."""
+        """Open a fragment's table. `unverified` holds the Arrow file's bytes while they have not been
+        compared with their checksum."""
         self.info = info
         self.table = table
         self._path = path
@@ -99,7 +100,7 @@ class Fragment:
         return self._unverified is None
 
     def verify(self) -> None:
-        """Compare all bytes with their checksums, once: whoever comes meanwhile waits. Raises Corrupted, each
+        """Compare all bytes with their checksums, once: other callers wait meanwhile. Raises Corrupted, each
         time again."""
         if self._unverified is None:
             return
@@ -192,7 +193,8 @@ def write_fragment(folder: Path, name: str, table: pa.Table, schema: Schema) -> 
 
 
 def open_fragment(path: Path, *, verify: bool) -> Fragment:
-    """`path` is the `.fragment` file. `verify` reads the Arrow bytes too. NotFound, Corrupted."""
+    """Open the fragment at `path`, a `.fragment` file. With `verify`, the Arrow bytes are read too. Raises
+    NotFound, Corrupted."""
     info, content = _opened(path)
     _read_index(path, info)
     if verify:

@@ -49,7 +49,8 @@ def manifest_path(location: str) -> str:
 
 
 def read_manifest(store: ObjectStore, location: str) -> HistoryManifest:
-    """Raises NotFound where there is none, Corrupted where it fails its checksum."""
+    """Read the manifest of a version. Raises NotFound where there is none, Corrupted where it fails its
+    checksum."""
     path = manifest_path(location)
     return decode(store.read(path), HistoryManifest, path)
 
@@ -127,7 +128,8 @@ def check_file(path: str, entry: FileEntry, looked: Looked, *, action: str = REB
 
 
 def verify(store: ObjectStore, location: str, schema: Schema | None = None) -> HistoryManifest:
-    """Checksums of all files, rows per cuboid, and the same number of events in every cuboid.
+    """Verify the checksums of all files, the rows of each cuboid, and that every cuboid has the same number
+    of events.
 
     With a `schema` the columns are compared too. Raises Corrupted or NotFound.
     """

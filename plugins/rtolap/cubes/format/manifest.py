@@ -1,4 +1,5 @@
-"""Manifests: written last, so that a folder without one is garbage. JSON, with a checksum of itself.
+"""Manifests are written last, so that a folder without one is garbage. They are JSON, with a checksum of
+itself.
 
 Staged part   staged/<cube>/<segment>/v<version>/<replica set>-<unique>/{manifest.json, part-*.parquet}
 History       history/<cube>/<segment>/v<version>-<build id>/{manifest.json, <cuboid>/part-*.parquet}

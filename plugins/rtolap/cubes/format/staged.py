@@ -1,4 +1,4 @@
-"""Staged parts: what a replica set uploads of a closed segment for Spark to build from.
+"""Staged parts are uploaded by a replica set from a closed segment, for Spark to build from.
 
 Files carry fresh names in a fresh folder (`unique`), so a repeated upload never touches an earlier one; the
 manifest, written last, makes the part exist.
@@ -95,7 +95,8 @@ def write_staged_part(
 
 
 def read_staged_manifest(store: ObjectStore, path: str) -> StagedManifest:
-    """`path` is the part's folder. NotFound when there is no manifest, Corrupted when it is damaged."""
+    """Read the manifest of a staged part. `path` is the part's folder. Raises NotFound when there is no
+    manifest, Corrupted when it is damaged."""
     where = f"{path}/{MANIFEST_NAME}"
     return decode(store.read(where), StagedManifest, where)
 

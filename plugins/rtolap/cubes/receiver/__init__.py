@@ -1,4 +1,5 @@
-"""The receiver: consumes a cube's partitions, answers for what history does not hold, uploads what is closed.
+"""The receiver consumes a cube's partitions, answers for events that history does not hold, and uploads
+closed segments.
 
 Nouns
     local table   aggregated events of one segment, in memory or in a fragment, with the offset range per

@@ -192,7 +192,8 @@ class BackgroundWork:
             self._requests.ask(partial(self._core.apply_merged, job, merged))
 
     def _verify(self) -> None:
-        """So much at a time of what was there when the process began; statements verify what they read."""
+        """Verify a bounded amount of the files that were there when the process began. Statements verify what
+        they read."""
         looked_at_bytes = 0
         for fragment in fragments.unverified(self._core.state):
             if self._stopping.is_set() or looked_at_bytes > VERIFIED_BYTES_MAX:

@@ -222,7 +222,8 @@ TERM_BITS = 32  # of a generation; the assignment's epoch stands above them
 
 
 def generation_of(base: int, assignment_epoch: int, term: int) -> int:
-    """Grows with each leader of the replica set, with each assignment, and over re-creations of the cube."""
+    """Return a generation that grows with each leader of the replica set, with each assignment, and over
+    re-creations of the cube."""
     return (base + assignment_epoch) << TERM_BITS | term
 
 

@@ -1,4 +1,5 @@
-"""The receiver's server: Arrow Flight with a bearer token. See `protocols.receiver` for the protocol."""
+"""The receiver's server, which speaks Arrow Flight with a bearer token. `protocols.receiver` has the
+protocol."""
 
 from __future__ import annotations
 

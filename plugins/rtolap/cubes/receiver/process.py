@@ -5,7 +5,7 @@ uploads nothing, and announces itself again in the new session.
 
 A receiver that has failed at a cube lets another one lead its replica set.
 
-Whoever leads closes and uploads for its replica set: one that no longer reads a cube holds up that cube's
+The leader closes and uploads for its replica set: one that no longer reads a cube holds up that cube's
 history, though a follower could go on with it.
 """
 
@@ -64,7 +64,8 @@ class ReceiverService:
         flight_limits: FlightLimits = FlightLimits(),
         show_clients: Callable[[Metrics], None] = lambda metrics: None,
     ) -> None:
-        """`show_clients` adds what its Kafka clients measure to the metrics."""
+        """Take the cubes and addresses. `show_clients` adds the figures of its Kafka clients to the
+        metrics."""
         receiver_id, replica_set, token = cubes.receiver_id, cubes.replica_set, cubes.token
         metadata, clock = cubes.metadata, cubes.clock
         self.receiver_id = receiver_id
@@ -127,7 +128,7 @@ class ReceiverService:
         )
 
     def stop(self) -> bool:
-        """Graceful: each cube writes a checkpoint, leadership is given back.
+        """Stop gracefully: each cube writes a checkpoint and gives leadership back.
 
         False where queries are still open: see `servers.flight_server.shut_down`.
         """
@@ -187,7 +188,8 @@ class ReceiverService:
         self._runner(cube).close_segments(segments)
 
     def _wait_begun(self, cube: str, timeout_s: float) -> None:
-        """A query may know of an assignment before this receiver has looked: it looks at once."""
+        """Wait until the receiver has begun with a cube. A query may know of an assignment before this
+        receiver has looked: it looks at once."""
         with self._begun:
             if cube not in self._runners:
                 self._wake.set()
@@ -299,7 +301,7 @@ class GivingWay:
         self._given: frozenset[str] = frozenset()  # failed cubes for which it gave way
 
     def observe(self, failed: Collection[str]) -> None:
-        """`failed`: cubes that this receiver no longer reads."""
+        """Note the cubes that this receiver no longer reads (`failed`)."""
         self._given = self._given.intersection(failed)
         if not self._election.is_leader() or self._given.issuperset(failed):
             return

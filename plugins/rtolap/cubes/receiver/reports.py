@@ -206,7 +206,8 @@ class Heartbeats:
                 )
 
     def _coordinator(self) -> CoordinatorClient | None:
-        """Coordinators are found where they stand for election; without ZooKeeper the last ones are kept."""
+        """Return a client of the coordinator. Coordinators are found where they stand for election; without
+        ZooKeeper the last ones are kept."""
         if self._metadata.store.connected():
             urls: Sequence[str] = self._metadata.coordinators()
             if urls and set(urls) != set(self._coordinators):

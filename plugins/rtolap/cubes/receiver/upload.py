@@ -140,7 +140,7 @@ class Uploader:
         store: ObjectStore,
         reader: RangeReader,
     ) -> None:
-        """`cube_id`: of the creation whose events the local tables hold; no other one gets a part of them."""
+        """Take the local tables of one creation, `cube_id`. No other creation gets a part of them."""
         self._schema = schema
         self._cube_id = cube_id
         self._replica_set = replica_set
@@ -149,7 +149,8 @@ class Uploader:
         self._reader = reader
 
     def upload(self, job: UploadJob, control: CubeControl) -> SegmentRecord:
-        """Repeatable. Raises Unavailable or CommitUnknown: try again; Refused: the record has moved on."""
+        """Upload a part; it may be repeated. After Unavailable or CommitUnknown, try again. Refused means
+        that the record has moved on."""
         wanted = [piece for piece in job.read if piece.start < piece.end]
         tables = (*job.tables, *(self._reader.read(job.window.start_ms, wanted) if wanted else ()))
         cube = self._schema.cube

@@ -1,4 +1,4 @@
-"""Isolation: what the registry declares, held against the clusters as they are.
+"""Isolation compares the registry's declarations with the clusters as they are.
 
 `registry` reads what is declared and says which cluster of it a snapshot is of; whoever submits a plan asks
 it. `placement` says where replicas of each topic may stand; planners take it as their hard rule. `audit`

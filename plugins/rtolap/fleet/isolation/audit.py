@@ -34,8 +34,9 @@ def audit(
     clients: Sequence[DeclaredClient] = (),
     users: Mapping[str, CollectedUsers] | None = None,
 ) -> Audit:
-    """`snapshots`: by the fleet's names of clusters, any of them. `clients`: our own, which need no snapshot.
-    users: of the misplaced topics of each cluster that was asked.
+    """Audit the clusters. `snapshots` go by the fleet's names of clusters, and any may be missing. `clients`
+    are our own, which need no snapshot. `users` are those of the misplaced topics of each cluster that was
+    asked.
 
     Raises Refused where a snapshot is another cluster's than its name says.
     """

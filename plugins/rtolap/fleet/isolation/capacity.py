@@ -87,7 +87,7 @@ def _pools(cluster: FleetCluster, snapshot: FleetSnapshot) -> Iterator[tuple[str
 
 
 def _all_known(snapshot: FleetSnapshot, known: Flags) -> Flags:
-    """Return the brokers of which every disk is known, and at least one is there."""
+    """Return the brokers with at least one disk whose disks are all known."""
     disks = np.bincount(snapshot.log_dirs.brokers, minlength=len(snapshot.brokers))
     counted = np.bincount(snapshot.log_dirs.brokers[known], minlength=len(snapshot.brokers))
     known_all: Flags = (disks > 0) & (disks == counted)

@@ -1,4 +1,5 @@
-"""Client quotas: declared ones against those in force, the alterations between them, and applying these.
+"""Client quotas: declared ones are compared with those in force, and the alterations between them are
+applied.
 
 A quota that is declared and missing, or that has another value, is set. One that is in force and nobody
 declared is removed where the registry says so, and otherwise only named. `apply_quotas` looks afterwards
@@ -130,7 +131,8 @@ def quota_changes(store: MetadataStore, cluster_id: str) -> tuple[QuotaChange, .
 def live_differences(
     cluster: FleetCluster, administration: FleetAdministration
 ) -> tuple[QuotaDifference, ...]:
-    """Raises Refused where the registry means another cluster."""
+    """Return the differences between declared and live quotas. Raises Refused where the registry means
+    another cluster."""
     if cluster.cluster_id is not None:
         found = administration.describe_cluster().cluster_id
         if found != cluster.cluster_id:

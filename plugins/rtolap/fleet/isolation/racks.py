@@ -22,7 +22,7 @@ _REPAIR = "rtolap fleet plan rack"
 def rack_findings(
     name: str, snapshot: FleetSnapshot, placement: PlacementRules, min_in_sync: Int32s
 ) -> Iterator[Finding]:
-    """`min_in_sync`: of each topic, as it is in force."""
+    """Yield the findings about racks. `min_in_sync` is the setting in force of each topic."""
     if not placement.spread.any():
         return
     codes, racks = rack_codes(snapshot)

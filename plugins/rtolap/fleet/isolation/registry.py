@@ -46,7 +46,7 @@ class RegisteredCluster:
 
 
 def read_registry(*paths: Path) -> KafkaFleet:
-    """Raises DefinitionError where there is none, or more than one."""
+    """Read the registry. Raises DefinitionError where there is none, or more than one."""
     fleet = _one_of(read_definitions(*paths).fleets)
     if fleet is None:
         raise DefinitionError("one fleet is to be declared", expected=_EXPECTED, found="none", action=_ACTION)
@@ -74,15 +74,15 @@ def read_optional_registry(folder: Path) -> KafkaFleet | None:
 
 
 def registered_cluster(fleet: KafkaFleet, name: str) -> RegisteredCluster:
-    """Raises NotFound where the registry has no such cluster."""
+    """Return the registry's entry of a cluster. Raises NotFound where it has none."""
     return RegisteredCluster(name, fleet.cluster(name), fleet.kafka_cluster(name))
 
 
 def cluster_of_snapshot(
     fleet: KafkaFleet, snapshot: FleetSnapshot, kafka_cluster: str | None
 ) -> RegisteredCluster | None:
-    """kafka_cluster: the name under which the snapshot was taken, None for a recorded one. None where the
-    registry does not declare its cluster."""
+    """Return the cluster that a snapshot shows; None where the registry does not declare it. `kafka_cluster`
+    is the name under which the snapshot was taken, None for a recorded one."""
     names = [name for name, each in fleet.clusters.items() if each.cluster_id == snapshot.cluster_id]
     names += [name for name in fleet.clusters if fleet.kafka_cluster(name) == kafka_cluster]
     return registered_cluster(fleet, names[0]) if names else None
@@ -100,7 +100,7 @@ class HostRegistry:
     kafka_cluster: str
 
     def cluster_of(self, snapshot: FleetSnapshot) -> RegisteredCluster | None:
-        """Raises as `read_optional_registry`."""
+        """Return the cluster of a snapshot. Raises as `read_optional_registry`."""
         fleet = read_optional_registry(self.folder)
         return None if fleet is None else cluster_of_snapshot(fleet, snapshot, self.kafka_cluster)
 

@@ -102,7 +102,7 @@ def _leaders(snapshot: FleetSnapshot, topics: Iterable[str], missing: list[str])
             else:
                 found[at] = int(snapshot.brokers.ids[leader])
     if without:
-        missing.append(f"producers and lag of {some(without)} (nobody leads them)")
+        missing.append(f"producers and lag of {some(without)} (they have no leader)")
     return found
 
 

@@ -35,7 +35,8 @@ def misplaced_topics(fleet: KafkaFleet, name: str, topics: Iterable[str]) -> tup
 def owner_findings(
     fleet: KafkaFleet, name: str, topics_of: Mapping[str, frozenset[str]], users: Mapping[str, TopicUsers]
 ) -> Iterator[Finding]:
-    """`topics_of`: the topics of each cluster whose snapshot is there. users: of misplaced topics."""
+    """Yield the findings about owners. `topics_of` has the topics of each cluster whose snapshot is there;
+    `users` those of misplaced topics."""
     topics = sorted(topics_of[name])
     owners = first_matches(topics, [owner.match for owner in fleet.topics])
     for topic, place in zip(topics, owners, strict=True):

@@ -188,7 +188,8 @@ class BrokerOperations:
             self._reassert(record, snapshot)
 
     def resume(self, broker: int) -> BrokerRecord:
-        """Execute what is pending. What fails stays pending with the reason, which is raised."""
+        """Execute the pending actions. An action that fails stays pending with the reason, which is
+        raised."""
         while True:
             node, record = self._read(broker)
             if not record.pending:
@@ -309,7 +310,7 @@ class BrokerOperations:
             return False
 
     def _reassert(self, record: BrokerRecord, snapshot: FleetSnapshot) -> None:
-        """A snapshot may be older than the setting: then it is set once more to what it is."""
+        """Set the broker's state once more to what it is, since a snapshot may be older than the setting."""
         wanted = CORDONED_IN[record.state]
         differs = {
             Action.CORDON: cordoned(record.broker, snapshot) is False,

@@ -110,7 +110,7 @@ def unmet(event: BrokerEvent, state: BrokerLife, broker: int, snapshot: FleetSna
 def stopped_by(broker: int, snapshot: FleetSnapshot) -> list[str]:
     """Return the partitions, as topic:number, that can be written now, and not without this broker.
 
-    A topic of which `min.insync.replicas` is not known needs one replica in sync, at least.
+    A topic whose `min.insync.replicas` is unknown needs at least one replica in sync.
     """
     partitions, replicas = snapshot.partitions, snapshot.replicas
     own = snapshot.brokers.ids[replicas.brokers] == broker

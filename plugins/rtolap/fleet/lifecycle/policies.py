@@ -61,7 +61,8 @@ def proposals(
     records: Mapping[int, BrokerRecord],
     slow: Iterable[SlowVerdict] = (),
 ) -> tuple[Proposal, ...]:
-    """Failed disks before slow brokers, each by id: the same facts give the same proposals."""
+    """Propose operations: failed disks before slow brokers, each by id. The same facts give the same
+    proposals."""
     found: list[Proposal] = []
     named: set[int] = set()
     for broker, symptom, evidence, mode in _candidates(policy, snapshot, slow):

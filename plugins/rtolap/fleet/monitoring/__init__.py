@@ -1,4 +1,5 @@
-"""Full-link monitoring: which broker is slow, in which stage of a request, on which disk, and who notices.
+"""Full-link monitoring shows which broker is slow, in which stage of a request and on which disk, and who
+notices.
 
     stages       times of requests by broker, request type and stage: the value, and between two looks
     sources      what the operator declares: Jolokia agents, Prometheus exporters, logs, our own processes

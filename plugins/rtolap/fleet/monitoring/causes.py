@@ -126,7 +126,7 @@ def _disk(broker: int, look: StageLook, shares: Mapping[int, Sequence[LogDirShar
 
 
 def _followers(broker: int, look: StageLook) -> Cause:
-    """Followers that do not answer, else those that are behind, the furthest first."""
+    """Name the followers that do not answer, else those that are behind, the furthest first."""
     silent = tuple(other for other in look.silent_brokers if other != broker)
     if silent:
         return Cause(f"its followers; {_named(silent)} not answer monitoring either", brokers=silent)
@@ -146,7 +146,8 @@ def _followers(broker: int, look: StageLook) -> Cause:
 def _handlers(
     broker: int, look: StageLook, window: StageWindow, shares: Mapping[int, Sequence[LogDirShare]]
 ) -> Cause:
-    """Requests wait for handlers: those have something to do, and mostly it is another kind of request."""
+    """Name the requests that keep the handlers busy. A request that waits for a handler mostly waits for
+    requests of another kind."""
     gauges = look.gauges.get(broker)
     idle = None if gauges is None else gauges.handlers_idle
     rows = np.flatnonzero(window.brokers == broker)

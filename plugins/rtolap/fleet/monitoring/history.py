@@ -37,7 +37,7 @@ class _StoredLook(msgspec.Struct, frozen=True):
 
 
 def append_look(path: Path, look: StageLook) -> None:
-    """Raises RtolapError where the file cannot be written."""
+    """Append a look. Raises RtolapError where the file cannot be written."""
     stages = look.stages
     stored = _StoredLook(
         version=_VERSION,

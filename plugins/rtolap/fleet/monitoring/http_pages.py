@@ -29,7 +29,7 @@ def read_page(
     bytes_max: int,
     timeout_s: float,
 ) -> bytes:
-    """Raises Unavailable, which says why without the URL's own text."""
+    """Read a page. Raises Unavailable, which says why without the URL's own text."""
     deadline_s = time.monotonic() + timeout_s
     parts: list[bytes] = []
     size = 0
@@ -81,13 +81,14 @@ def ask_brokers(
 def post_to_agent(
     http: httpx.Client, jolokia: str, content: bytes, *, bytes_max: int, timeout_s: float
 ) -> bytes:
-    """A Jolokia agent answers at the path with a slash, and redirects from the one without."""
+    """Post to a Jolokia agent, which answers at the path with a slash and redirects from the one without."""
     url = jolokia.rstrip("/") + "/"
     return read_page(http, "POST", url, content=content, bytes_max=bytes_max, timeout_s=timeout_s)
 
 
 def check_is(broker: int, ids: Collection[int]) -> None:
-    """ids: what the source's process calls itself, if it tells. Raises Corrupted for another broker's."""
+    """Check that a source belongs to the broker. `ids` are what its process calls itself, if it says so.
+    Raises Corrupted for another broker's."""
     if ids and broker not in ids:
         called = ", ".join(map(str, sorted(ids)))
         raise Corrupted(f"it is the agent of broker {called}", expected=f"of broker {broker}")

@@ -73,7 +73,8 @@ _REQUESTS_SENT = len(REQUEST_NAMES) + len(GAUGES) + 2
 
 
 def parse_bulk_answer(content: bytes) -> BrokerReading:
-    """Beans that the broker does not have yet are left out. Raises Corrupted for what is no such answer."""
+    """Parse the answer of a bulk request. Beans that the broker does not have yet are left out. Raises
+    Corrupted for any other content."""
     times: dict[tuple[RequestType, Stage], StageTimes] = {}
     values = parse_answers(content, _REQUESTS_SENT)
     for beans in values[: len(REQUEST_NAMES)]:

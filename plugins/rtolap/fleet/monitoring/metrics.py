@@ -24,7 +24,7 @@ class _Shown:
 
 
 class StageMetrics:
-    """Shows what was last given to `show`; nothing before. What is not known is left out."""
+    """Metrics that show the look last given to `show`; nothing before it. Unknown values are left out."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

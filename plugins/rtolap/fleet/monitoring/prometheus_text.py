@@ -74,7 +74,7 @@ _WITH_REQUESTS = (
 
 
 def parse_page(content: bytes) -> BrokerReading:
-    """Raises Corrupted for what is no such page, and where it has no times of requests."""
+    """Parse a page. Raises Corrupted for any other content, and for a page without times of requests."""
     values: dict[tuple[RequestType, Stage], dict[str, float]] = defaultdict(dict)
     gauges: dict[str, float] = {}
     log_dirs: dict[str, bool] = {}
@@ -166,7 +166,8 @@ def _tells_of_topics(line: str) -> bool:
 
 
 def _samples(content: bytes, matters: Callable[[str], bool]) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Names in small letters. Only lines that may matter are parsed: a page has thousands of others."""
+    """Yield the samples, with names in small letters. Only lines that may matter are parsed: a page has
+    thousands of others."""
     lines = [
         line
         for line in content.decode("utf-8", errors="replace").splitlines()

@@ -78,7 +78,7 @@ CALLED_SLOW = frozenset({SlowState.SLOW, SlowState.RECOVERING})
 
 
 def transition(state: SlowState, event: SlowEvent, *, subject: str) -> SlowState:
-    """Raises IllegalTransition naming what is legal."""
+    """Return the next state. Raises IllegalTransition naming what is legal."""
     return step(TRANSITIONS, state, event, subject=subject)
 
 
@@ -98,7 +98,7 @@ class SlowRule:
 
 
 @dataclass(frozen=True)
-class Standing:
+class BrokerStanding:
     """The state of a broker for one kind of request.
 
     Attributes:
@@ -126,7 +126,7 @@ class BrokerRequests:
 
     broker: int
     request: RequestType
-    standing: Standing
+    standing: BrokerStanding
     requests: int
     p99_ms: float
     p99_ms_max: float
@@ -145,8 +145,8 @@ class BrokerRequests:
 
 
 def judge(
-    standings: Mapping[Key, Standing], window: StageWindow, rule: SlowRule
-) -> tuple[dict[Key, Standing], list[BrokerRequests]]:
+    standings: Mapping[Key, BrokerStanding], window: StageWindow, rule: SlowRule
+) -> tuple[dict[Key, BrokerStanding], list[BrokerRequests]]:
     """Return the standings after the window, and its rows. A broker that the window lacks stands as it did:
     silence is no recovery."""
     low, high = judged_p99_ms(window)
@@ -156,7 +156,7 @@ def judge(
         key = (int(window.brokers[row]), RequestType(window.requests[row]))
         requests = int(window.counts[row])
         event = _event(requests, float(low[row]), float(high[row]), rule)
-        standing = after.get(key, Standing(since_ms=window.from_ms))
+        standing = after.get(key, BrokerStanding(since_ms=window.from_ms))
         if event is not None:
             standing = _next(standing, event, window.to_ms, rule, f"broker {key[0]}")
         after[key] = standing
@@ -186,26 +186,30 @@ def _event(requests: int, low_ms: float, high_ms: float, rule: SlowRule) -> Slow
     return SlowEvent.BELOW if high_ms <= rule.recovered_ms else None
 
 
-def _next(standing: Standing, event: SlowEvent, now_ms: int, rule: SlowRule, subject: str) -> Standing:
+def _next(
+    standing: BrokerStanding, event: SlowEvent, now_ms: int, rule: SlowRule, subject: str
+) -> BrokerStanding:
     state = transition(standing.state, event, subject=subject)
     if state is not standing.state:
-        standing = Standing(state, 1, now_ms)
+        standing = BrokerStanding(state, 1, now_ms)
     else:
         standing = replace(standing, readings=standing.readings + 1)
     if state in (SlowState.SUSPECTED, SlowState.RECOVERING) and standing.readings >= rule.looks:
-        return Standing(transition(state, SlowEvent.CONFIRMED, subject=subject), standing.readings, now_ms)
+        return BrokerStanding(
+            transition(state, SlowEvent.CONFIRMED, subject=subject), standing.readings, now_ms
+        )
     return standing
 
 
 def _row(
-    window: StageWindow, row: int, key: Key, standing: Standing, low_ms: float, high_ms: float
+    window: StageWindow, row: int, key: Key, standing: BrokerStanding, low_ms: float, high_ms: float
 ) -> BrokerRequests:
     parts = PARTS if key[1] is RequestType.PRODUCE else _FETCH_PARTS
     p99_ms, mean_ms = window.p99_ms[row, parts], window.mean_ms[row, parts]
     stage: Stage | None = None
     stage_p99_ms = share = float("nan")
     if not np.isnan(p99_ms).all():
-        # equal percentiles, as all zero, are told apart by the mean
+        # the mean orders equal percentiles, such as all zero
         order = np.lexsort((np.nan_to_num(mean_ms, nan=-1.0), np.nan_to_num(p99_ms, nan=-1.0)))
         stage, stage_p99_ms = parts[order[-1]], float(p99_ms[order[-1]])
         whole = float(np.nansum(mean_ms))

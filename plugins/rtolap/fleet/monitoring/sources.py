@@ -82,7 +82,8 @@ class FleetSources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_sources(path: Path) -> FleetSources:
-    """Raises DefinitionError for a file that is none, that others may write to, or that holds a secret."""
+    """Read the sources. Raises DefinitionError for a file that is none, that others may write to, or that
+    holds a secret."""
     parsed = read_operator_yaml(path, "the sources of monitoring")
     try:
         sources = convert(parsed, FleetSources, strict=False, dec_hook=_path)
@@ -107,7 +108,7 @@ def _path(kind: type, value: object) -> object:
 
 
 def check_url(where: str, url: str) -> None:
-    """Raises DefinitionError, without what may be a password."""
+    """Raise DefinitionError for a URL that cannot be used, without repeating what may be a password."""
     if not url:
         return
     try:

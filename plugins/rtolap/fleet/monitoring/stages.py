@@ -125,7 +125,7 @@ class RequestStages:
         return self.brokers.astype(np.int64) << 8 | self.requests
 
     def check(self) -> None:
-        """Raises Corrupted where columns contradict each other."""
+        """Raise Corrupted where columns contradict each other."""
         rows = len(self.brokers)
         for name, column in vars(self).items():
             shape = (rows,) if name in ("brokers", "requests") else (rows, len(Stage))
@@ -183,8 +183,8 @@ class StageWindow:
 
 
 def between(before: RequestStages, before_ms: int, now: RequestStages, now_ms: int) -> StageWindow:
-    """A broker whose counts have fallen was started in between, and is counted from there on. One that the
-    earlier look has not seen has no window: -1 and NaN."""
+    """Return the window between two looks. A broker whose counts have fallen was started in between, and is
+    counted from its start. A broker that the earlier look has not seen has no window: -1 and NaN."""
     counts_before = np.full(now.counts.shape, -1, np.int64)
     sums_before = np.zeros(now.counts.shape)
     _, rows_before, rows_now = np.intersect1d(before.keys, now.keys, return_indices=True)

@@ -67,7 +67,7 @@ class SourceRates:
         clock: Clock = SystemClock(),
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """counted_s: the time over which a broker is counted that tells no rates."""
+        """Take the sources. `counted_s` is the time over which a broker without rates is counted."""
         self._sources, self._clock = sources, clock
         self._timeout_s, self._counted_s, self._sleep = timeout_s, counted_s, sleep
 
@@ -132,7 +132,8 @@ def parse_rates(content: bytes) -> TopicBytes:
 
 
 def _between(before: _Reading, now: _Reading) -> dict[str, tuple[float, float]]:
-    """A broker that was started in between is counted from there on, and so is a topic that is new there."""
+    """Return the rates between two looks. A broker that was started in between is counted from its start, and
+    so is a topic that is new there."""
     seconds = max(now.at_s - before.at_s, 1e-3)
     rates = {}
     for topic, counts in now.found.by_topic.items():

@@ -1,4 +1,4 @@
-"""The mover: carries out a plan on a running cluster, and leaves nothing behind.
+"""The mover carries out a plan on a running cluster, and leaves nothing behind.
 
 One mover at a time works at a cluster, by lease. It stores each step in ZooKeeper before it takes it, and
 looks at the brokers before it trusts what it has stored. After a mover is killed at any point, another one

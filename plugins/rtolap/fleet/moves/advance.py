@@ -237,7 +237,7 @@ class _Move:
         """Name a broker that does not report its disks: a move between them may go on when it is back."""
         for broker, path in self.move.coming().items():
             if broker in self.move.before and broker not in self.look.reporting:
-                return f"broker {broker} does not tell whether its copy to {path} was begun"
+                return f"broker {broker} does not report whether its copy to {path} was begun"
         return None
 
     def _too_late(self, replicas: tuple[int, ...]) -> PlanRecord:

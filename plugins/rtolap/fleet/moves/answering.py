@@ -25,7 +25,7 @@ from rtolap.fleet.moves.look import describe
 from rtolap.fleet.moves.metrics import MoverMetrics
 from rtolap.fleet.moves.planned import PlannedMove, check_moves
 from rtolap.fleet.moves.records import PlanRecord
-from rtolap.fleet.moves.requests import Answer, MoveRequest, RequestKind, check_request
+from rtolap.fleet.moves.requests import MoverAnswer, MoveRequest, RequestKind, check_request
 from rtolap.fleet.moves.states import MoveEvent, MoveState, PlanEvent, PlanState
 from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.throttles import changed_throttle
@@ -86,13 +86,13 @@ class Answering:
                     action="ask again",
                 )
             operations, message = self._taken(request, now_ms)
-            answer = Answer(now_ms, "", message)
+            answer = MoverAnswer(now_ms, "", message)
         except (Refused, NotFound) as error:
-            answer = Answer(now_ms, error.code, str(error))
+            answer = MoverAnswer(now_ms, error.code, str(error))
         except RtolapError as error:
             if error.http_status >= 500 and error.code != "corrupted":
                 raise  # no answer yet: it is asked again
-            answer = Answer(now_ms, error.code, str(error))
+            answer = MoverAnswer(now_ms, error.code, str(error))
         answered = msgspec.structs.replace(request, answer=answer)
         required: list[Operation] = [Check(self._lease(), -1)]
         if not answer.code:
@@ -188,9 +188,8 @@ def _check_rate(rate_bytes_per_s: int | None) -> None:
 
 
 def check_rights(administration: FleetAdministration, moves: Sequence[PlannedMove]) -> None:
-    """Raises Forbidden where a right is missing that the moves will need. Such a plan could neither go on nor
-    end.
-    """
+    """Raise Forbidden where a right is missing that the moves will need. Such a plan could neither go on nor
+    end."""
     topics = {move.topic for move in moves}
     missing = administration.missing_rights(_ON_CLUSTER, _ON_TOPICS, topics)
     if missing:
@@ -203,9 +202,8 @@ def check_rights(administration: FleetAdministration, moves: Sequence[PlannedMov
 
 
 def check_fleet(administration: FleetAdministration, moves: Sequence[PlannedMove]) -> None:
-    """Raises PlanOutdated where the cluster has changed since the plan was made, and PlanRefused for a broken
-    rule.
-    """
+    """Raise PlanOutdated where the cluster has changed since the plan was made, and PlanRefused for a broken
+    rule."""
     racks = {
         broker.broker_id: broker.rack
         for broker in administration.describe_cluster().brokers

@@ -20,7 +20,7 @@ class PlacedReplica(NamedTuple):
     size_bytes: int
 
 
-class Disk(NamedTuple):
+class BrokerDisk(NamedTuple):
     """A disk of a broker.
 
     Attributes:
@@ -55,7 +55,7 @@ class Look:
     running: dict[Partition, RunningReassignment]
     replicas: dict[Replica, PlacedReplica] = field(default_factory=dict)
     coming: dict[Replica, PlacedReplica] = field(default_factory=dict)
-    disks: dict[tuple[int, str], Disk] = field(default_factory=dict)
+    disks: dict[tuple[int, str], BrokerDisk] = field(default_factory=dict)
     reporting: frozenset[int] = frozenset()
 
     def lost_dir(self, broker: int, path: str) -> str | None:
@@ -81,14 +81,14 @@ def look_at(administration: FleetAdministration, partitions: Collection[Partitio
     described = describe(administration, partitions)
     replicas: dict[Replica, PlacedReplica] = {}
     coming: dict[Replica, PlacedReplica] = {}
-    disks: dict[tuple[int, str], Disk] = {}
+    disks: dict[tuple[int, str], BrokerDisk] = {}
     reporting: set[int] = set()
     for broker_id, of_broker in administration.describe_log_dirs(list(alive), partitions).items():
         if of_broker.missing is not None:
             continue
         reporting.add(broker_id)
         for log_dir in of_broker.log_dirs:
-            disks[broker_id, log_dir.path] = Disk(
+            disks[broker_id, log_dir.path] = BrokerDisk(
                 log_dir.total_bytes, log_dir.usable_bytes, log_dir.offline, log_dir.cordoned
             )
             for replica in log_dir.replicas:

@@ -27,7 +27,7 @@ class _Shown:
 
 
 class MoverMetrics:
-    """Thread-safe: steps write, scrapes read."""
+    """Metrics of the mover. They are thread-safe: steps write and scrapes read."""
 
     def __init__(self, clock: Clock, settings: MoverSettings) -> None:
         self.registry = Metrics("fleet_mover")

@@ -74,7 +74,7 @@ def digest_of_moves(data: bytes) -> str:
 
 
 def check_moves(moves: Sequence[PlannedMove]) -> None:
-    """Raises DefinitionError where moves cannot be carried out on any cluster."""
+    """Raise DefinitionError where moves cannot be carried out on any cluster."""
     if not moves or len(moves) > MOVES_MAX:
         raise DefinitionError(
             "a plan of no or too many moves", expected=f"1 to {MOVES_MAX}", found=len(moves)
@@ -101,4 +101,4 @@ def check_moves(moves: Sequence[PlannedMove]) -> None:
             )
         lengths = (len(move.former_dirs), len(move.log_dirs))
         if lengths != (len(move.before), len(move.after)) or not move.before or move.size_bytes < 0:
-            raise DefinitionError(f"the plan says of {move.partition} what does not fit together")
+            raise DefinitionError(f"the plan contradicts itself about {move.partition}")

@@ -182,7 +182,7 @@ class PlanRecord(msgspec.Struct, frozen=True):
         return counted
 
     def with_move(self, number: int, event: MoveEvent, now_ms: int, reason: str = "") -> PlanRecord:
-        """Raises IllegalTransition."""
+        """Return the record after the event. Raises IllegalTransition."""
         state = move_transition(self.move_state(number), event, f"move {number} of plan {self.plan_id}")
         active = {known: record for known, record in self.active.items() if known != number}
         reasons = self.reasons
@@ -217,7 +217,7 @@ class PlanRecord(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, active={**self.active, number: changed})
 
     def with_plan(self, event: PlanEvent, now_ms: int, note: str = "") -> PlanRecord:
-        """Raises IllegalTransition."""
+        """Return the record after the event. Raises IllegalTransition."""
         past = ", ".join(f"{entry.event} at {entry.at_ms}" for entry in self.history)
         state = plan_transition(self.state, event, f"plan {self.plan_id}", past)
         entry = HistoryEntry(now_ms, event, state, note)

@@ -28,7 +28,7 @@ class RequestKind(StrEnum):
     THROTTLE = "throttle"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class MoverAnswer(msgspec.Struct, frozen=True):
     """The mover's answer.
 
     Attributes:
@@ -64,7 +64,7 @@ class MoveRequest(msgspec.Struct, frozen=True):
     rate_bytes_per_s: int | None = None
     hours: Hours | None = None
     signature: str = ""
-    answer: Answer | None = None
+    answer: MoverAnswer | None = None
 
 
 def signed(request: MoveRequest, token: str) -> MoveRequest:
@@ -72,7 +72,7 @@ def signed(request: MoveRequest, token: str) -> MoveRequest:
 
 
 def check_request(request: MoveRequest, token: str, cluster_id: str, now_ms: int) -> None:
-    """Raises Forbidden for a wrong signature, and Refused for another cluster or a time outside this hour."""
+    """Raise Forbidden for a wrong signature, and Refused for another cluster or a time outside this hour."""
     if not hmac.compare_digest(request.signature.encode(), _signature(request, token).encode()):
         raise Forbidden(
             f"request {request.request_id} is not signed with the cluster's token",

@@ -1,7 +1,7 @@
 """Compares the stored state of a plan with the brokers: its age, absent brokers, deleted partitions.
 
 The stored state is true as of the mover's last look. A dead mover stores nothing, and a live one learns late
-that a broker has stopped. Whoever shows a plan therefore queries the brokers as well.
+that a broker has stopped. A command that shows a plan therefore queries the brokers as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOOK_AGE_MS_MAX = 30_000  # a mover keeps the time of its looks more often
 
 
 @dataclass(frozen=True)
-class Standing:
+class PlanStanding:
     """The facts that may contradict a plan's stored state.
 
     Attributes:
@@ -50,7 +50,7 @@ def standing(
     record: PlanRecord,
     plan: PlanMoves,
     now_ms: int,
-) -> Standing:
+) -> PlanStanding:
     """Return the facts that may contradict the record. Raises what the store and the brokers raise."""
     mover = fleet_store.mover()
     looked_ms = mover.looked_ms if mover is not None and mover.looked_ms else None
@@ -65,7 +65,7 @@ def standing(
         away = {broker for move in moves for broker in (*move.before, *move.after)} - serving
         found = describe(administration, {move.partition for move in moves})
         gone = sorted({str(move.partition) for move in moves if move.partition not in found})
-    return Standing(
+    return PlanStanding(
         fleet_store.working_mover(),
         "" if mover is None else mover.failure,
         looked_ms,

@@ -121,12 +121,12 @@ PLANS: dict[tuple[PlanState, PlanEvent], PlanState] = {
 
 
 def move_transition(state: MoveState, event: MoveEvent, subject: object = "the move") -> MoveState:
-    """Raises IllegalTransition."""
+    """Return the next state. Raises IllegalTransition."""
     return step(MOVES, state, event, subject=str(subject))
 
 
 def plan_transition(
     state: PlanState, event: PlanEvent, subject: str = "the plan", history: object | None = None
 ) -> PlanState:
-    """Raises IllegalTransition with the plan's history."""
+    """Return the next state. Raises IllegalTransition with the plan's history."""
     return step(PLANS, state, event, subject=subject, history=history)

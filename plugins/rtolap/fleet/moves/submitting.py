@@ -12,7 +12,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError, Unanswered, from_dict
 from rtolap.fleet.moves.planned import PlannedMove, check_moves, digest_of_moves, encode_moves
 from rtolap.fleet.moves.records import Hours
-from rtolap.fleet.moves.requests import Answer, MoveRequest, RequestKind, signed
+from rtolap.fleet.moves.requests import MoverAnswer, MoveRequest, RequestKind, signed
 from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import plan_digest
@@ -66,7 +66,7 @@ class MoverRequests:
         *,
         answer_timeout_s: float | None = None,
     ) -> None:
-        """answer_timeout_s: by default `ANSWER_TIMEOUT_S`."""
+        """Take the stores and the token. `answer_timeout_s` is `ANSWER_TIMEOUT_S` by default."""
         self._answer_timeout_s = ANSWER_TIMEOUT_S if answer_timeout_s is None else answer_timeout_s
         self._fleet_store = fleet_store
         self._clock = clock
@@ -103,7 +103,7 @@ class MoverRequests:
             raise
         return plan_id
 
-    def ask(self, kind: RequestKind, *, reason: str = "", **values: Any) -> Answer:
+    def ask(self, kind: RequestKind, *, reason: str = "", **values: Any) -> MoverAnswer:
         """Return the answer. Raises Unanswered where no mover has answered within the time: the request is
         withdrawn. Raises what it was refused for, and what the store raises."""
         now_ms = self._clock.now_ms()
@@ -142,11 +142,11 @@ class MoverRequests:
         except RtolapError as error:
             _log.warning("request %s ends with this session: %s", request_id, error)
 
-    def _answer(self, request_id: str) -> Answer | None:
+    def _answer(self, request_id: str) -> MoverAnswer | None:
         request = self._fleet_store.request(request_id)
         return None if request is None else request.answer
 
-    def _wait(self, look: Callable[[], Answer | None]) -> Answer | None:
+    def _wait(self, look: Callable[[], MoverAnswer | None]) -> MoverAnswer | None:
         deadline_s = time.monotonic() + self._answer_timeout_s
         while time.monotonic() < deadline_s:
             answer = look()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.fleet.moves.look import Disk, Look
+from rtolap.fleet.moves.look import BrokerDisk, Look
 from rtolap.fleet.moves.planned import PlannedMove
 from rtolap.fleet.moves.records import MoveRecord, PlanRecord
 from rtolap.fleet.moves.settings import MoverSettings
@@ -244,7 +244,7 @@ class _Window:
         }
         return any(self._room(broker, known, disk) >= size_bytes for known, disk in disks.items())
 
-    def _room(self, broker: int, path: str, disk: Disk) -> float:
+    def _room(self, broker: int, path: str, disk: BrokerDisk) -> float:
         if disk.usable_bytes is None or disk.total_bytes is None:
             return float("inf")
         free_bytes = disk.total_bytes * self._settings.room_share

@@ -108,7 +108,8 @@ class FleetBrokers:
     throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S
 
     def look(self, approved: Plan | None = None) -> OpenedBrokers:
-        """`approved`: the plan by which a broker is drained; None where one is made when it is."""
+        """Look at the brokers. `approved` is the plan by which a broker is drained; None where a plan is made
+        with the drain."""
         snapshot = collect_snapshot(self.administration, self.clock)
         drains = PlannedDrains(
             self.administration,
@@ -141,8 +142,9 @@ class FleetBrokers:
         return opened
 
     def drain(self, broker: int, plan: Plan, by: str, reason: str, operation_id: str) -> None:
-        """Cordon the broker and submit the plan that empties it, as it was approved. One that holds nothing
-        and is past its service needs none. A plan that does not fit is refused before anything is done."""
+        """Cordon the broker and submit the plan that empties it, as it was approved. A broker that holds
+        nothing and is past its service needs no plan. A plan that does not fit is refused before anything is
+        done."""
         opened = self.approved_drain(plan)
         opened.note()
         if len(plan) or legal(opened.view(broker).state, BrokerEvent.DRAIN):

@@ -18,7 +18,7 @@ from rtolap.fleet.operations.brokers import FleetBrokers
 from rtolap.fleet.operations.plans import check_approved, make_plan, submit_plan
 from rtolap.fleet.planning.disks import DiskPlanner
 from rtolap.fleet.planning.drain import DrainPlanner
-from rtolap.fleet.planning.plan import Kind
+from rtolap.fleet.planning.plan import PlanKind
 from rtolap.fleet.planning.plan_file import plan_digest, plan_from, plan_json
 from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.planning.repairs import RackPlanner
@@ -93,7 +93,7 @@ class OpenedFleet:
         if submitted is not None:
             return submitted
         reason = f"approved in Airflow: {planned['digest'][:12]}"
-        if planned["kind"] == Kind.DRAIN:
+        if planned["kind"] == PlanKind.DRAIN:
             self.brokers.drain(int(planned["broker"]), plan, by, reason, str(planned["digest"]))
         elif len(plan):
             requests = MoverRequests(fleet_store, self.clock, self.token, by)
@@ -132,7 +132,7 @@ class OpenedFleet:
         return {str(state): number for state, number in stored.record.counts().items() if number}
 
     def under_replicated(self) -> list[str]:
-        """Return the partitions of which a replica is not in sync, as topic:number."""
+        """Return the partitions with a replica that is not in sync, as topic:number."""
         return [
             f"{topic}:{partition.number}"
             for topic, described in sorted(self.administration.describe_topics().items())
@@ -147,11 +147,11 @@ def _submitted(fleet_store: FleetStore, planned: Mapping[str, Any]) -> str | Non
 
 
 def _planner(kind: str, broker: int | None) -> Planner:
-    if kind == Kind.DISKS:
+    if kind == PlanKind.DISKS:
         return DiskPlanner()
-    if kind == Kind.RACK:
+    if kind == PlanKind.RACK:
         return RackPlanner()
-    if kind == Kind.DRAIN and broker is not None:
+    if kind == PlanKind.DRAIN and broker is not None:
         return DrainPlanner((broker,))
     raise DefinitionError(
         "the kind of plan is unknown", expected="disks, rack, or drain with a broker", found=kind

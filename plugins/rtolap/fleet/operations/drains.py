@@ -48,7 +48,8 @@ class PlannedDrains:
         self._throttle_bytes_per_s = throttle_bytes_per_s
 
     def submit(self, broker: int, drain_id: str, by: str, reason: str) -> None:
-        """Raises Unavailable where no mover answers, Refused where it carries out another plan."""
+        """Submit a drain. Raises Unavailable where no mover answers, Refused where it carries out another
+        plan."""
         if self._submitted(drain_id) is not None:
             return
         snapshot = collect_snapshot(self._administration, self._clock)
@@ -73,13 +74,14 @@ class PlannedDrains:
             return  # it has ended
 
     def _submitted(self, drain_id: str) -> MoveRequest | None:
-        """Raises Unavailable where somebody waits for the answer to a request of it."""
+        """Return the request that was submitted. Raises Unavailable where somebody still waits for its
+        answer."""
         for request in self._fleet_store.requests():
             if request.kind is not RequestKind.SUBMIT or not request.reason.endswith(_mark(drain_id)):
                 continue
             if request.answer is None:
                 if not self._fleet_store.is_waited_for(request.request_id):
-                    continue  # whoever asked is gone, and no mover takes it any more
+                    continue  # its sender is gone, and no mover takes it any more
                 raise Unavailable(
                     f"no mover has answered request {request.request_id}",
                     action="check that `rtolap fleet serve` runs for this cluster",

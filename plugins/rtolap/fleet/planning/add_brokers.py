@@ -15,17 +15,16 @@ import numpy as np
 from rtolap.base.errors import ImpossiblePlan
 from rtolap.fleet.planning.levels import level_above
 from rtolap.fleet.planning.placement import Placement
-from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.plan import Bounds, Limits, Plan, PlanKind, plan_of, refuse_missing
 from rtolap.fleet.planning.refusals import broker_rows
 from rtolap.fleet.planning.transfers import Transfers
 from rtolap.fleet.snapshot.model import FleetSnapshot, Floats
 
 
 def plan_add(snapshot: FleetSnapshot, broker_ids: list[int], *, limits: Limits = Limits()) -> Plan:
-    """Raises NotFound for an unknown broker, and ImpossiblePlan where it has no usable disk or no broker can
-    give data.
-    """
-    refuse_missing(snapshot, Kind.ADD)
+    """Plan the filling of new brokers. Raises NotFound for an unknown broker, and ImpossiblePlan where it has
+    no usable disk or no broker can give data."""
+    refuse_missing(snapshot, PlanKind.ADD)
     new = broker_rows(snapshot, broker_ids)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     brokers = snapshot.log_dirs.brokers
@@ -60,7 +59,7 @@ def plan_add(snapshot: FleetSnapshot, broker_ids: list[int], *, limits: Limits =
     ]
     return plan_of(
         placement,
-        Kind.ADD,
+        PlanKind.ADD,
         [("brokers", named)],
         why,
         Bounds(missing, left),
@@ -76,7 +75,7 @@ def _range(shares: Floats) -> str:
 class AdditionPlanner:
     """See `plan_add`."""
 
-    kind: ClassVar = Kind.ADD
+    kind: ClassVar = PlanKind.ADD
     moves_replicas: ClassVar = True
     brokers: Sequence[int]
 

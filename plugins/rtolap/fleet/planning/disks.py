@@ -1,4 +1,4 @@
-"""Disk usage: bring every disk to within a tolerance of the fleet's mean, with few bytes.
+"""The plan of even disks, which brings every disk to within a tolerance of the fleet's mean, with few bytes.
 
 1. The band around the mean, by capacity; nothing moves where every disk is within it.
 2. Two levels: full disks are skimmed down to the one, the idlest are filled up to the other, by just the
@@ -28,9 +28,9 @@ from rtolap.base.errors import DefinitionError
 from rtolap.fleet.planning.improve import RUNS, improve
 from rtolap.fleet.planning.levels import Band, band_of, levels
 from rtolap.fleet.planning.placement import Placement
-from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.plan import Bounds, Limits, Plan, PlanKind, plan_of, refuse_missing
 from rtolap.fleet.planning.planned_state import state_of
-from rtolap.fleet.planning.stages import Stage, in_stages
+from rtolap.fleet.planning.stages import PlanStage, in_stages
 from rtolap.fleet.planning.transfers import Leaving, Transfers
 from rtolap.fleet.snapshot.model import FleetSnapshot, Floats, Int32s, Int64s
 
@@ -46,13 +46,13 @@ def plan_disks(
     limits: Limits = Limits(),
     runs: int = RUNS,
 ) -> Plan:
-    """tolerance: in shares of a disk. runs: how often at most a small fleet is searched. Raises
-    IncompleteSnapshot, and DefinitionError for no tolerance."""
+    """Plan even disks. `tolerance` is a share of a disk; `runs` is how often at most a small fleet is
+    searched. Raises IncompleteSnapshot, and DefinitionError for no tolerance."""
     if not 0 < tolerance < 1:
         raise DefinitionError(
             "a tolerance is a share of a disk", expected="above 0, below 1", found=tolerance
         )
-    refuse_missing(snapshot, Kind.DISKS)
+    refuse_missing(snapshot, PlanKind.DISKS)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     dirs = np.flatnonzero(placement.takes)
     total, before = placement.total_bytes, placement.after_bytes()
@@ -64,7 +64,7 @@ def plan_disks(
     bounds = Bounds(_least(band, before, dirs), _least(band, after, dirs))
     return plan_of(
         placement,
-        Kind.DISKS,
+        PlanKind.DISKS,
         [("tolerance", f"{tolerance:g}")],
         [*_why(placement, dirs, band, before, left, shares), *_order_of(stages)],
         bounds,
@@ -73,7 +73,7 @@ def plan_disks(
     )
 
 
-def _evened(placement: Placement, tolerance: float, limits: Limits, runs: int) -> tuple[Stage, ...]:
+def _evened(placement: Placement, tolerance: float, limits: Limits, runs: int) -> tuple[PlanStage, ...]:
     """Bring the placement to where planning again would change nothing, and return the stages of the way.
 
     Each round plans on the fleet that the one before has planned. The rounds together are one way, unless
@@ -108,7 +108,7 @@ def _is_outside(placement: Placement, tolerance: float) -> bool:
     return bool(band.outside_bytes(placement.after_bytes())[dirs].any())
 
 
-def _round(placement: Placement, tolerance: float, runs: int) -> tuple[Stage, ...] | None:
+def _round(placement: Placement, tolerance: float, runs: int) -> tuple[PlanStage, ...] | None:
     """Make a placement in which nothing has moved evener, and return the stages that lead there; None, and
     nothing has moved, where too little is gained."""
     dirs = np.flatnonzero(placement.takes)
@@ -160,7 +160,7 @@ def _outside_squares(placement: Placement, dirs: Int64s, band: Band, used_bytes:
     return float((outside**2 / placement.total_bytes[dirs]).sum())
 
 
-def _order_of(stages: Sequence[Stage]) -> list[str]:
+def _order_of(stages: Sequence[PlanStage]) -> list[str]:
     if len(stages) < 2:
         return []
     return [
@@ -176,7 +176,7 @@ def _least(band: Band, used_bytes: Int64s, dirs: Int64s) -> int:
 def _even_groups(
     placement: Placement, transfers: Transfers, dirs: Int64s, band: Band, tolerance: float
 ) -> None:
-    """First as much as passes between any two disks within the band; then within each group."""
+    """Even out the groups: first between any two disks within the band, then within each group."""
     if band.outside_bytes(placement.after_bytes())[dirs].any():
         transfers.within(dirs, band.high_bytes, band.high_bytes)
     if band.outside_bytes(placement.after_bytes())[dirs].any():
@@ -192,8 +192,8 @@ def _even_groups(
 
 
 def _groupings(placement: Placement, dirs: Int64s) -> list[Int32s]:
-    """Each a number per disk: brokers that the same placement rules allow, where there are several such
-    groups, and of these those of one rack."""
+    """Return groupings, each a number per disk: brokers that the same placement rules allow, where there are
+    several such groups, and of these those of one rack."""
     brokers = placement.snapshot.log_dirs.brokers[dirs]
     racks, classes = placement.racks[brokers], placement.allowed.broker_classes()[brokers]
     if not classes.size or (classes == classes[0]).all():
@@ -274,7 +274,7 @@ def _why(
 class DiskPlanner:
     """See `plan_disks`."""
 
-    kind: ClassVar = Kind.DISKS
+    kind: ClassVar = PlanKind.DISKS
     moves_replicas: ClassVar = True
     tolerance: float = TOLERANCE
 

@@ -18,14 +18,15 @@ from rtolap.base.errors import ImpossiblePlan, NotFound
 from rtolap.fleet.planning.idlest import IdlestDisks
 from rtolap.fleet.planning.packing import pack
 from rtolap.fleet.planning.placement import Placement
-from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.plan import Bounds, Limits, Plan, PlanKind, plan_of, refuse_missing
 from rtolap.fleet.planning.refusals import broker_rows, by_size, refuse_unmovable
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s
 
 
 def plan_drain(snapshot: FleetSnapshot, broker_ids: list[int], *, limits: Limits = Limits()) -> Plan:
-    """Raises NotFound for a broker that is not there, and what `refusals` and `idlest` say."""
-    refuse_missing(snapshot, Kind.DRAIN)
+    """Plan the draining of brokers. Raises NotFound for an unknown broker, and what `refusals` and `idlest`
+    raise."""
+    refuse_missing(snapshot, PlanKind.DRAIN)
     drained = broker_rows(snapshot, broker_ids)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     positions = placement.positions[drained[snapshot.replicas.brokers]]
@@ -41,14 +42,15 @@ def plan_drain(snapshot: FleetSnapshot, broker_ids: list[int], *, limits: Limits
         placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
         if not pack(placement, positions, barred):
             raise
-    return _drained(placement, positions, Kind.DRAIN, ("brokers", named), f"broker {named}", limits)
+    return _drained(placement, positions, PlanKind.DRAIN, ("brokers", named), f"broker {named}", limits)
 
 
 def plan_remove_disk(
     snapshot: FleetSnapshot, broker_id: int, path: str, *, limits: Limits = Limits()
 ) -> Plan:
-    """Raises as `plan_drain`, and NotFound for a directory that the broker does not have."""
-    refuse_missing(snapshot, Kind.REMOVE_DISK)
+    """Plan the emptying of a disk. Raises as `plan_drain`, and NotFound for a directory that the broker does
+    not have."""
+    refuse_missing(snapshot, PlanKind.REMOVE_DISK)
     broker = int(np.flatnonzero(broker_rows(snapshot, [broker_id]))[0])
     dirs = snapshot.log_dirs
     rows = [row for row in np.flatnonzero(dirs.brokers == broker).tolist() if dirs.paths[row] == path]
@@ -75,7 +77,7 @@ def plan_remove_disk(
         if not pack(placement, positions, barred, beside=works):
             raise
     disk = ("disk", f"{broker_id}:{path}")
-    return _drained(placement, positions, Kind.REMOVE_DISK, disk, f"disk {broker_id}:{path}", limits)
+    return _drained(placement, positions, PlanKind.REMOVE_DISK, disk, f"disk {broker_id}:{path}", limits)
 
 
 def _on_disk(placement: Placement, broker: int, log_dir: int) -> Int64s:
@@ -96,7 +98,7 @@ def _on_disk(placement: Placement, broker: int, log_dir: int) -> Int64s:
 def _drained(
     placement: Placement,
     positions: Int64s,
-    kind: Kind,
+    kind: PlanKind,
     argument: tuple[str, str],
     name: str,
     limits: Limits,
@@ -119,7 +121,7 @@ def _drained(
 class DrainPlanner:
     """See `plan_drain`."""
 
-    kind: ClassVar = Kind.DRAIN
+    kind: ClassVar = PlanKind.DRAIN
     moves_replicas: ClassVar = True
     brokers: Sequence[int]
 
@@ -131,7 +133,7 @@ class DrainPlanner:
 class DiskRemovalPlanner:
     """See `plan_remove_disk`."""
 
-    kind: ClassVar = Kind.REMOVE_DISK
+    kind: ClassVar = PlanKind.REMOVE_DISK
     moves_replicas: ClassVar = True
     broker: int
     path: str

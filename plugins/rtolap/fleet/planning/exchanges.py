@@ -24,7 +24,8 @@ _SHUFFLED_SHARE = 0.08
 
 
 class Exchanges:
-    """best: a place for each replica, never worse than where the search begins."""
+    """A search that exchanges replicas. `best` has a place for each replica, and is never worse than the
+    placement where the search begins."""
 
     def __init__(self, fleet: SmallFleet, worth: float, at: Sequence[int]) -> None:
         self._fleet, self._worth = fleet, worth
@@ -68,7 +69,7 @@ class Exchanges:
         return bool(self._may[self._rows, self._at].all())
 
     def run(self, seed: int, *, share: float = 1.0, until_inside: bool = False) -> None:
-        """share: of the steps. until_inside: end at the first placement with nothing outside."""
+        """Run a share of the steps. With `until_inside`, end at the first placement with nothing outside."""
         rng = np.random.default_rng(seed)
         most = min(STEPS_MAX, _WEIGHED_MAX // (self._bytes_at.size + self._home.size**2))
         steps = int(most * share)

@@ -1,4 +1,4 @@
-"""Replication factor raised: each partition of some topics gets more replicas.
+"""The plan of a higher replication factor, which gives each partition of some topics more replicas.
 
 A new replica stands last by preference, in a rack that has fewest of the partition, on the idlest disk there.
 Leaders stay where they are. A topic of which one partition cannot have the factor is left out as a whole and
@@ -16,7 +16,7 @@ import numpy as np
 from rtolap.base.errors import DefinitionError, ImpossiblePlan, NotFound, RtolapError
 from rtolap.fleet.planning.idlest import IdlestDisks
 from rtolap.fleet.planning.placement import Placement
-from rtolap.fleet.planning.plan import Bounds, Kind, LeftOut, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.plan import Bounds, LeftOut, Limits, Plan, PlanKind, plan_of, refuse_missing
 from rtolap.fleet.planning.refusals import left_out_text, unmovable
 from rtolap.fleet.snapshot.model import FleetSnapshot, Int64s
 
@@ -24,10 +24,10 @@ from rtolap.fleet.snapshot.model import FleetSnapshot, Int64s
 def plan_factor(
     snapshot: FleetSnapshot, topics: Sequence[str], factor: int, *, limits: Limits = Limits()
 ) -> Plan:
-    """Raises NotFound for an unknown topic. Where no topic at all can have the factor, raises why: among
-    others DefinitionError for a factor that is lower than one has, and ImpossiblePlan for one above the
-    brokers or the racks that serve."""
-    refuse_missing(snapshot, Kind.FACTOR)
+    """Plan another replication factor. Raises NotFound for an unknown topic. Where no topic at all can have
+    the factor, raises why: DefinitionError for a factor that is lower than a topic has, ImpossiblePlan for
+    one above the brokers or the racks that serve, and others."""
+    refuse_missing(snapshot, PlanKind.FACTOR)
     requested = _partitions(snapshot, topics)
     refused: dict[int, RtolapError] = {}
     while True:
@@ -49,7 +49,7 @@ def plan_factor(
     )
     return plan_of(
         placement,
-        Kind.FACTOR,
+        PlanKind.FACTOR,
         [("factor", str(factor)), ("topics", ",".join(sorted(set(topics))))],
         [
             f"{short.size} of {requested.size} partitions get {added} replicas more.",
@@ -118,7 +118,7 @@ def _partitions(snapshot: FleetSnapshot, topics: Sequence[str]) -> Int64s:
 class FactorPlanner:
     """See `plan_factor`."""
 
-    kind: ClassVar = Kind.FACTOR
+    kind: ClassVar = PlanKind.FACTOR
     moves_replicas: ClassVar = True
     topics: Sequence[str]
     replicas: int

@@ -31,7 +31,7 @@ class _Choice:
 
 
 class IdlestDisks:
-    """barred: directories that get nothing of this plan."""
+    """The disks with the most room. `barred` directories get nothing of this plan."""
 
     def __init__(self, placement: Placement, barred: Flags) -> None:
         self._placement = placement

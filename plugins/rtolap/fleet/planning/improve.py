@@ -1,4 +1,4 @@
-"""A small fleet, improved replica by replica: what is still outside the band, then how many bytes move.
+"""A small fleet is improved replica by replica: first the part outside the band, then the bytes that move.
 
 Where disks hold a few large replicas, it matters which go, and which go together; they are looked for by
 simulated annealing, again and again until the plan is close to the least, or so many times, and then by
@@ -84,7 +84,7 @@ class _Annealing:
     each replica."""
 
     def __init__(self, fleet: SmallFleet, worth: float, at: Sequence[int]) -> None:
-        """at: where it begins, and what is best so far."""
+        """Begin at the placement `at`, which is also the best so far."""
         self.fleet, self._worth = fleet, worth
         self._allowed = [frozenset(places) for places in fleet.places]
         self._movable = [row for row, places in enumerate(fleet.places) if len(places) > 1]

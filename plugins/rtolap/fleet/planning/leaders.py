@@ -1,4 +1,4 @@
-"""Leaders: every broker leads about as many partitions, without moving data.
+"""The plan of preferred leaders, by which every broker leads about as many partitions, without moving data.
 
 1. The order of replicas changes only where a broker would lead too many partitions by preference. Brokers are
    nodes, and a broker reaches another by each partition that it leads and whose other replica stands there.
@@ -18,13 +18,13 @@ from typing import ClassVar
 import numpy as np
 
 from rtolap.fleet.planning.placement import Placement
-from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.plan import Bounds, Limits, Plan, PlanKind, plan_of, refuse_missing
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s
 
 
 def plan_leaders(snapshot: FleetSnapshot, *, limits: Limits = Limits()) -> Plan:
-    """Raises IncompleteSnapshot."""
-    refuse_missing(snapshot, Kind.LEADERS)
+    """Plan preferred leaders. Raises IncompleteSnapshot."""
+    refuse_missing(snapshot, PlanKind.LEADERS)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     eligible = eligible_replicas(placement)
     balance = _Leadership(placement, eligible)
@@ -40,7 +40,7 @@ def plan_leaders(snapshot: FleetSnapshot, *, limits: Limits = Limits()) -> Plan:
     ]
     return plan_of(
         placement,
-        Kind.LEADERS,
+        PlanKind.LEADERS,
         [],
         why,
         Bounds(0, 0),
@@ -180,7 +180,7 @@ class _Leadership:
 class LeaderPlanner:
     """See `plan_leaders`."""
 
-    kind: ClassVar = Kind.LEADERS
+    kind: ClassVar = PlanKind.LEADERS
     moves_replicas: ClassVar = False
 
     def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:

@@ -27,7 +27,7 @@ import numpy as np
 from rtolap.base.errors import IncompleteSnapshot
 from rtolap.fleet.planning.leaders import elections_of, eligible_replicas, prefer
 from rtolap.fleet.planning.placement import Placement
-from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.plan import Bounds, Limits, Plan, PlanKind, plan_of, refuse_missing
 from rtolap.fleet.planning.planned_state import state_with
 from rtolap.fleet.planning.refusals import partition_names
 from rtolap.fleet.planning.transfers import largest_first
@@ -45,9 +45,9 @@ _EXCHANGED_MAX = 2000  # of each of two brokers, the largest loads
 def plan_leaders_by_load(
     snapshot: FleetSnapshot, *, tolerance: float = TOLERANCE, limits: Limits = Limits()
 ) -> Plan:
-    """tolerance: how far above the mean a broker may be, as a share of it. Raises IncompleteSnapshot where
-    rates are not known."""
-    refuse_missing(snapshot, Kind.LEADERS_BY_LOAD)
+    """Plan leaders by load. `tolerance` is how far above the mean a broker may be, as a share of it. Raises
+    IncompleteSnapshot where rates are not known."""
+    refuse_missing(snapshot, PlanKind.LEADERS_BY_LOAD)
     _refuse_unknown(snapshot)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     loads, able = sent_bytes_per_s(snapshot), placement.able
@@ -71,7 +71,7 @@ def plan_leaders_by_load(
     ]
     return plan_of(
         placement,
-        Kind.LEADERS_BY_LOAD,
+        PlanKind.LEADERS_BY_LOAD,
         [("tolerance", f"{tolerance:g}")],
         why,
         Bounds(0, 0),
@@ -248,7 +248,7 @@ class _Sharing:
 class LeaderLoadPlanner:
     """See `plan_leaders_by_load`."""
 
-    kind: ClassVar = Kind.LEADERS_BY_LOAD
+    kind: ClassVar = PlanKind.LEADERS_BY_LOAD
     moves_replicas: ClassVar = False
 
     def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:

@@ -37,7 +37,7 @@ class Band:
 
 
 def band_of(used_bytes: Int64s, total_bytes: Int64s, tolerance: float) -> Band:
-    # As floats: disks that are as large as can be told, as those of some network file systems, add up to
+    # As floats: disks that are as large as a number can say, as those of some network file systems, add up to
     # more.
     mean = float(used_bytes.sum(dtype=np.float64)) / max(float(total_bytes.sum(dtype=np.float64)), 1.0)
     low = np.ceil(np.maximum(mean - tolerance, 0.0) * total_bytes).astype(np.int64)

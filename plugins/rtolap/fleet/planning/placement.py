@@ -87,8 +87,8 @@ class Placement:
         slots: int = 1,
         allowed: AllowedBrokers | None = None,
     ) -> None:
-        """slots: there are at least so many for each partition. allowed: without it, every topic may stand on
-        every broker."""
+        """Take the snapshot's placement. `slots` is the least number of slots for each partition. Without
+        `allowed`, every topic may stand on every broker."""
         self.snapshot = snapshot
         self.disk_limit = disk_limit
         partitions, replicas = snapshot.partitions, snapshot.replicas
@@ -268,7 +268,7 @@ def rack_numbers(snapshot: FleetSnapshot) -> Int32s:
 
 
 def counts_in_rack(racks: Int32s, rack: Int32s) -> Int64s:
-    """racks: a row of rack numbers per partition. How many in each row are of that row's rack."""
+    """Count the replicas in a rack for each partition. `racks` has a row of rack numbers per partition."""
     found: Int64s = (racks == rack[:, None]).sum(axis=1)
     return np.where(rack == NO_RACK, 0, found)
 

@@ -1,8 +1,8 @@
 """A plan: what to change in a fleet, made of one snapshot and bound to it.
 
 A plan states for each partition that changes the replicas it has and those it is to have, in the order of
-preference. Whoever carries it out reads `moves`; whoever approves it reads `why`, the bytes, the time and how
-full every disk is before and after.
+preference. The mover reads `moves`; the person who approves it reads `why`, the bytes, the time and how full
+every disk is before and after.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 from rtolap.base.errors import IncompleteSnapshot
 from rtolap.fleet.planning.copy_time import Copies, CopyTime, copy_time, one_after_the_other
 from rtolap.fleet.planning.placement import DISK_LIMIT, AllowedBrokers, Placement
-from rtolap.fleet.planning.stages import Stage, one_stage
+from rtolap.fleet.planning.stages import PlanStage, one_stage
 from rtolap.fleet.snapshot.file import digest_of
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Floats, Int32s, Int64s
 
 THROTTLE_BYTES_PER_S = 50_000_000
 
 
-class Kind(StrEnum):
+class PlanKind(StrEnum):
     """The decision that a plan carries out; `MissingFact.forbids` speaks of decisions by these words."""
 
     DISKS = "disks"
@@ -156,7 +156,7 @@ class Plan:
     cluster_id: str
     snapshot_digest: str
     taken_at_ms: int
-    kind: Kind
+    kind: PlanKind
     arguments: tuple[tuple[str, str], ...]
     why: tuple[str, ...]
     disk_limit: float
@@ -220,8 +220,8 @@ class Plan:
         return one_after_the_other(times)
 
 
-def refuse_missing(snapshot: FleetSnapshot, kind: Kind) -> None:
-    """Raises IncompleteSnapshot where what could not be read forbids this kind of plan."""
+def refuse_missing(snapshot: FleetSnapshot, kind: PlanKind) -> None:
+    """Raise IncompleteSnapshot where facts that could not be read forbid this kind of plan."""
     for missing in snapshot.missing:
         if kind in missing.forbids:
             raise IncompleteSnapshot(
@@ -234,14 +234,14 @@ def refuse_missing(snapshot: FleetSnapshot, kind: Kind) -> None:
 
 def plan_of(
     placement: Placement,
-    kind: Kind,
+    kind: PlanKind,
     arguments: Sequence[tuple[str, str]],
     why: Sequence[str],
     bounds: Bounds,
     *,
     throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
     elections: Int64s | None = None,
-    stages: Sequence[Stage] | None = None,
+    stages: Sequence[PlanStage] | None = None,
     left_out: Sequence[LeftOut] = (),
 ) -> Plan:
     """Plan what is different in the placement. elections: partitions, whether they change or not. stages: the

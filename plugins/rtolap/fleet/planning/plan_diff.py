@@ -8,7 +8,7 @@ from rtolap.fleet.planning.plan import Plan
 
 
 @dataclass(frozen=True)
-class Difference:
+class PlanDifference:
     """The difference of two plans. Partitions are named topic-number, in order.
 
     Attributes:
@@ -22,10 +22,10 @@ class Difference:
     elsewhere: tuple[str, ...]
 
 
-def difference(first: Plan, second: Plan) -> Difference:
+def difference(first: Plan, second: Plan) -> PlanDifference:
     one, other = _targets(first), _targets(second)
     both = one.keys() & other.keys()
-    return Difference(
+    return PlanDifference(
         sum(one[name] == other[name] for name in both),
         _names(one.keys() - both),
         _names(other.keys() - both),

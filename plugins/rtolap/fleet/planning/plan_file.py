@@ -22,7 +22,7 @@ import numpy as np
 
 from rtolap.base.errors import PlanChanged
 from rtolap.fleet.file_format import FileFormat
-from rtolap.fleet.planning.plan import Assignment, Bounds, Disks, Kind, LeftOut, Plan
+from rtolap.fleet.planning.plan import Assignment, Bounds, Disks, LeftOut, Plan, PlanKind
 from rtolap.fleet.snapshot.model import UNKNOWN, Int32s
 
 _FORMAT = FileFormat("rtolap fleet plan", 2, "plan")
@@ -74,7 +74,7 @@ class _PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
     digest: str
     cluster_id: str
     snapshot: _Made
-    kind: Kind
+    kind: PlanKind
     arguments: dict[str, str]
     why: list[str]
     left_out: list[_LeftOutRow]
@@ -222,7 +222,7 @@ def _plan_of_document(document: _PlanDocument, name: str) -> Plan:
 
 
 def _stages(stages: list[int]) -> Int32s:
-    """Raises ValueError where stages are not in their order, or one has no partition."""
+    """Return the stages. Raises ValueError where they are not in order, or one has no partition."""
     steps = np.diff(np.array([0, *stages], np.int64))
     if ((steps < 0) | (steps > 1)).any():
         raise ValueError("stages are not in their order")
@@ -289,12 +289,13 @@ def save_plan(plan: Plan, path: Path) -> None:
 
 
 def load_plan(path: Path) -> Plan:
-    """Raises NotFound, Corrupted for a file that is no plan, SchemaTooNew, PlanChanged for an edited one."""
+    """Load a plan. Raises NotFound, Corrupted for a file that is no plan, SchemaTooNew, and PlanChanged for
+    an edited one."""
     return plan_from(_FORMAT.read(path), str(path))
 
 
 def plan_from(data: bytes, name: str = "the plan") -> Plan:
-    """Raises as `load_plan`."""
+    """Return the plan in these bytes. Raises as `load_plan`."""
     document = _FORMAT.decode(data, _PlanDocument, name)
     expected = _digest_of_document(document)
     if document.digest != expected:
@@ -308,7 +309,7 @@ def plan_from(data: bytes, name: str = "the plan") -> Plan:
 
 
 def _encoded(document: _PlanDocument) -> bytes:
-    """Head and lists, a line for each disk and partition: what changes is seen line by line."""
+    """Encode the document with a line for each disk and partition, so that a change is seen line by line."""
     disks, partitions = document.disks, document.partitions
     document.disks, document.partitions = [], []
     head = msgspec.json.encode(document)

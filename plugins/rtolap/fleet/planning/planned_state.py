@@ -1,4 +1,5 @@
-"""The fleet as it is when a plan, or a part of one, is done: a snapshot, of which can be planned again.
+"""The fleet as it is when a plan, or a part of one, is done: a snapshot, from which further plans can be
+made.
 
 A copy is as large as the largest replica of its partition that is known, and in sync. A partition whose
 leader goes is led by the first of its replicas.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol
 
-from rtolap.fleet.planning.plan import Kind, Limits, Plan
+from rtolap.fleet.planning.plan import Limits, Plan, PlanKind
 from rtolap.fleet.snapshot.model import FleetSnapshot
 
 
@@ -16,7 +16,7 @@ class Planner(Protocol):
         moves_replicas: False for a decision about leaders only, which no placement rule concerns.
     """
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[PlanKind]
     moves_replicas: ClassVar[bool]
 
     def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:

@@ -13,11 +13,11 @@ from rtolap.fleet.planning.drain import DiskRemovalPlanner, DrainPlanner
 from rtolap.fleet.planning.factor import FactorPlanner
 from rtolap.fleet.planning.leaders import LeaderPlanner
 from rtolap.fleet.planning.leaders_by_load import LeaderLoadPlanner
-from rtolap.fleet.planning.plan import Kind
+from rtolap.fleet.planning.plan import PlanKind
 from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.planning.repairs import PlacementPlanner, RackPlanner
 
-PLANNERS: Mapping[Kind, type[Planner]] = {
+PLANNERS: Mapping[PlanKind, type[Planner]] = {
     planner.kind: planner
     for planner in (
         *(DiskPlanner, LeaderPlanner, LeaderLoadPlanner, RackPlanner, PlacementPlanner),

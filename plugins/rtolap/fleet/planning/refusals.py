@@ -15,7 +15,7 @@ _NAMED_MAX = 3
 
 
 def refuse_unmovable(placement: Placement, partitions: Int64s, goal: str) -> None:
-    """Raises the first error of `unmovable`."""
+    """Raise the first error of `unmovable`."""
     for _, error in unmovable(placement, partitions, goal):
         raise error
 

@@ -19,7 +19,7 @@ import numpy as np
 from rtolap.base.errors import ImpossiblePlan, RtolapError
 from rtolap.fleet.planning.idlest import IdlestDisks
 from rtolap.fleet.planning.placement import NO_RACK, Placement, fullest_rack
-from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.plan import Bounds, Limits, Plan, PlanKind, plan_of, refuse_missing
 from rtolap.fleet.planning.refusals import (
     by_size,
     left_out_text,
@@ -32,8 +32,8 @@ from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s, R
 
 
 def plan_racks(snapshot: FleetSnapshot, *, limits: Limits = Limits()) -> Plan:
-    """Raises ImpossiblePlan, and what `refusals` and `idlest` say."""
-    refuse_missing(snapshot, Kind.RACK)
+    """Plan the repair of racks. Raises ImpossiblePlan, and what `refusals` and `idlest` raise."""
+    refuse_missing(snapshot, PlanKind.RACK)
     if not any(rack is not None for rack in snapshot.brokers.racks):
         raise ImpossiblePlan(
             "rack repair: no broker names its rack", action="set broker.rack, and restart the brokers"
@@ -76,7 +76,7 @@ def plan_racks(snapshot: FleetSnapshot, *, limits: Limits = Limits()) -> Plan:
     left = needed - int(np.maximum(placement.incoming_bytes - placement.running_bytes, 0).sum())
     return plan_of(
         placement,
-        Kind.RACK,
+        PlanKind.RACK,
         [],
         why,
         Bounds(needed, max(left, 0)),
@@ -95,9 +95,9 @@ def _repeated(racks: Int64s) -> Flags:
 
 
 def plan_placement(snapshot: FleetSnapshot, *, limits: Limits) -> Plan:
-    """limits: without the brokers that it allows nothing is misplaced. Raises what `refusals` and `idlest`
-    say."""
-    refuse_missing(snapshot, Kind.PLACEMENT)
+    """Plan the repair of misplaced topics. Without allowed brokers in `limits`, nothing is misplaced.
+    Raises what `refusals` and `idlest` raise."""
+    refuse_missing(snapshot, PlanKind.PLACEMENT)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     replicas = snapshot.replicas
     may_stand = placement.allowed.by_rule[placement.rules[replicas.partitions], replicas.brokers]
@@ -116,7 +116,7 @@ def plan_placement(snapshot: FleetSnapshot, *, limits: Limits) -> Plan:
     )
     return plan_of(
         placement,
-        Kind.PLACEMENT,
+        PlanKind.PLACEMENT,
         [],
         [why],
         Bounds(needed, 0),
@@ -128,7 +128,7 @@ def plan_placement(snapshot: FleetSnapshot, *, limits: Limits) -> Plan:
 class RackPlanner:
     """See `plan_racks`."""
 
-    kind: ClassVar = Kind.RACK
+    kind: ClassVar = PlanKind.RACK
     moves_replicas: ClassVar = True
 
     def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
@@ -139,7 +139,7 @@ class RackPlanner:
 class PlacementPlanner:
     """See `plan_placement`."""
 
-    kind: ClassVar = Kind.PLACEMENT
+    kind: ClassVar = PlanKind.PLACEMENT
     moves_replicas: ClassVar = True
 
     def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:

@@ -40,8 +40,9 @@ NAMED_MAX = 3
 
 
 def check_applies(plan: Plan, snapshot: FleetSnapshot, *, allowed: AllowedBrokers | None = None) -> None:
-    """allowed: where topics may stand, by default anywhere. Raises OtherCluster, PlanOutdated where a planned
-    partition or a directory is no longer what it was, and PlanRefused where the plan would break a rule."""
+    """Check that a plan still applies. `allowed` is where topics may stand, by default anywhere. Raises
+    OtherCluster, PlanOutdated where a planned partition or a directory has changed, and PlanRefused where
+    the plan would break a rule."""
     if plan.cluster_id != snapshot.cluster_id:
         raise OtherCluster(
             "the plan was made for another cluster", expected=plan.cluster_id, found=snapshot.cluster_id
@@ -96,8 +97,8 @@ def _name(plan: Plan, row: int) -> str:
 def broken_rules(
     plan: Plan, snapshot: FleetSnapshot, rows: Int64s, allowed: AllowedBrokers | None = None
 ) -> tuple[str, ...]:
-    """rows: the plan's partitions in the snapshot. allowed: where topics may stand, by default anywhere. What
-    the plan would break, in words; nothing if it may be carried out."""
+    """Return the rules that the plan would break, in words; nothing if it may be carried out. `rows` are the
+    plan's partitions in the snapshot. `allowed` is where topics may stand, by default anywhere."""
     broken: tuple[str, ...] = ()
     state = snapshot
     for stage in range(plan.stage_count):
@@ -120,7 +121,8 @@ def _broken_in_stage(
     *,
     first: bool,
 ) -> tuple[str, ...]:
-    """state: the fleet before the stage. chosen: the plan's rows of it; rows: their partitions there."""
+    """Return the rules that a stage would break. `state` is the fleet before the stage, `chosen` the plan's
+    rows of it, `rows` their partitions there."""
     placement = Placement(state, disk_limit=plan.disk_limit)
     before, before_dirs = _matrix(plan.before, chosen, state)
     after, after_dirs = _matrix(plan.after, chosen, state)

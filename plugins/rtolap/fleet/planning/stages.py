@@ -23,7 +23,7 @@ STOPS_MAX = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class PlanStage:
     """A stage of a plan.
 
     Attributes:
@@ -41,9 +41,9 @@ class Stage:
     log_dirs: Int32s
 
 
-def one_stage(placement: Placement, rows: Int64s) -> Stage:
+def one_stage(placement: Placement, rows: Int64s) -> PlanStage:
     """Return all changes of these partitions at once."""
-    return Stage(
+    return PlanStage(
         rows,
         placement.brokers_before[rows],
         placement.log_dirs_before[rows],
@@ -52,7 +52,7 @@ def one_stage(placement: Placement, rows: Int64s) -> Stage:
     )
 
 
-def in_stages(placement: Placement) -> tuple[Stage, ...]:
+def in_stages(placement: Placement) -> tuple[PlanStage, ...]:
     """Order the changes of a placement. Where some find no order, the placement is left without them."""
     rows = placement.changed()
     if not rows.size:
@@ -79,7 +79,8 @@ class _Change:
 
 
 class _Ordering:
-    """room: bytes by directory, below the limit, after the stages so far."""
+    """An order of moves in stages. `room` has the bytes of each directory that are free below the limit,
+    after the stages so far."""
 
     def __init__(self, placement: Placement, rows: Sequence[int]) -> None:
         self._placement = placement
@@ -92,8 +93,8 @@ class _Ordering:
         self._pending.sort(key=lambda change: (-change.size_bytes, change.partition))
         self._stops = 0
 
-    def run(self) -> tuple[Stage, ...]:
-        stages: list[Stage] = []
+    def run(self) -> tuple[PlanStage, ...]:
+        stages: list[PlanStage] = []
         while self._pending:
             fitting = self._fitting()
             if not fitting:
@@ -127,7 +128,7 @@ class _Ordering:
                     room[log_dir] -= change.size_bytes
         return found
 
-    def _stop(self) -> Stage | None:
+    def _stop(self) -> PlanStage | None:
         """Send replicas aside, as few bytes as it takes, after which another partition fits."""
         for lacking, log_dir, other in sorted(self._lacking(), key=lambda each: (each[0], each[2].partition)):
             leaving = [
@@ -217,7 +218,7 @@ class _Ordering:
             return int(placement.replica_bytes[partition, slot])
         return int(placement.partition_bytes[partition])
 
-    def _made(self, changes: dict[int, dict[int, int]]) -> Stage:
+    def _made(self, changes: dict[int, dict[int, int]]) -> PlanStage:
         rows = np.array(sorted(changes), np.int64)
         brokers_before, log_dirs_before = self._brokers[rows], self._log_dirs[rows]
         dir_brokers = self._placement.snapshot.log_dirs.brokers
@@ -230,4 +231,4 @@ class _Ordering:
                 self._room[log_dir] -= size
                 self._brokers[partition, slot] = dir_brokers[log_dir]
                 self._log_dirs[partition, slot] = log_dir
-        return Stage(rows, brokers_before, log_dirs_before, self._brokers[rows], self._log_dirs[rows])
+        return PlanStage(rows, brokers_before, log_dirs_before, self._brokers[rows], self._log_dirs[rows])

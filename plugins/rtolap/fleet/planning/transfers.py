@@ -20,7 +20,7 @@ from rtolap.fleet.snapshot.model import Flags, Int32s, Int64s
 
 
 class Transfers:
-    """leading_max: no broker gets to lead more partitions by preference."""
+    """Transfers between disks. No broker gets to lead more than `leading_max` partitions by preference."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement

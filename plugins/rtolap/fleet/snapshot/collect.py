@@ -54,7 +54,7 @@ T = TypeVar("T")
 def collect_snapshot(
     administration: FleetAdministration, clock: Clock, rates: RateReader | None = None
 ) -> FleetSnapshot:
-    """Raises what `interface` says where brokers do not tell who and what there is."""
+    """Take a snapshot. Raises what `interface` says where brokers do not give the facts that a plan needs."""
     return _Collection(administration, rates).snapshot(clock.now_ms())
 
 
@@ -142,7 +142,7 @@ class _Collection:
         )
 
     def _note_sizes(self, brokers: Brokers, replicas: Replicas, silent: set[int]) -> None:
-        """Leave brokers out that say nothing at all: that is told already."""
+        """Leave out brokers that do not answer at all: `missing` names them already."""
         unknown = replicas.log_dirs == UNKNOWN
         for row in np.unique(replicas.brokers[unknown]):
             broker_id = int(brokers.ids[row])

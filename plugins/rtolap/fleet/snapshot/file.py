@@ -101,12 +101,14 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def save(snapshot: FleetSnapshot, path: Path) -> None:
-    """Raises Corrupted where the snapshot contradicts itself, RtolapError where no file can be written."""
+    """Save a snapshot. Raises Corrupted where it contradicts itself, RtolapError where no file can be
+    written."""
     FORMAT.write(path, to_bytes(snapshot))
 
 
 def load(path: Path) -> FleetSnapshot:
-    """Raises NotFound, Corrupted for a file that is none or is damaged, SchemaTooNew for a later version."""
+    """Load a snapshot. Raises NotFound, Corrupted for a file that is none or is damaged, SchemaTooNew for a
+    later version."""
     return from_bytes(FORMAT.read(path), str(path))
 
 
@@ -128,7 +130,7 @@ def digest_of(snapshot: FleetSnapshot) -> str:
 
 
 def to_bytes(snapshot: FleetSnapshot) -> bytes:
-    """Raises Corrupted where the snapshot contradicts itself."""
+    """Return a snapshot's bytes. Raises Corrupted where it contradicts itself."""
     snapshot.check()
     header = _Header(
         FORMAT.name,
@@ -159,7 +161,7 @@ def to_bytes(snapshot: FleetSnapshot) -> bytes:
 
 
 def from_bytes(data: bytes, name: str) -> FleetSnapshot:
-    """name: of the file, for messages. Raises as `load`."""
+    """Return the snapshot in these bytes. `name` is the file's, for messages. Raises as `load`."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = {member: archive.read(member) for member in archive.namelist()}

@@ -169,7 +169,7 @@ class Replicas:
 
 @dataclass(frozen=True)
 class Quota:
-    """A client quota.
+    """A quota that a client has.
 
     Attributes:
         entity: Types and names, sorted by type. The name None is the default of its type.
@@ -210,8 +210,8 @@ class FleetSnapshot:
     missing: tuple[MissingFact, ...] = ()
 
     def check(self) -> None:
-        """Raises Corrupted, naming what is wrong, where tables contradict each other (lengths, order, rows
-        that are not there) or say what no fleet can be (sizes below nothing, more usable than there is)."""
+        """Raise Corrupted, naming what is wrong, where tables contradict each other (lengths, order, missing
+        rows) or show an impossible fleet (negative sizes, more usable than there is)."""
         brokers, dirs, topics = self.brokers, self.log_dirs, self.topics
         partitions, replicas = self.partitions, self.replicas
         for name, table in (
@@ -252,7 +252,7 @@ class FleetSnapshot:
         self._check_placement()
 
     def _check_values(self) -> None:
-        """Columns by themselves."""
+        """Check the columns by themselves."""
         brokers, topics, partitions, replicas = self.brokers, self.topics, self.partitions, self.replicas
         _check(self.taken_at_ms >= 0, f"it was taken at {self.taken_at_ms} ms, before there were clocks")
         _check_least("brokers.ids", brokers.ids, 0)
@@ -292,7 +292,7 @@ class FleetSnapshot:
         return ", ".join(named) + (", …" if rows.size > _NAMED_MAX else "")
 
     def _check_placement(self) -> None:
-        """Replicas of one partition."""
+        """Check the replicas of each partition."""
         partitions, replicas, count = self.partitions, self.replicas, len(self.brokers)
         keys = np.sort(replicas.partitions.astype(np.int64) * count + replicas.brokers)
         twice = np.flatnonzero(keys[1:] == keys[:-1])

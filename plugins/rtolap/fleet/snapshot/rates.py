@@ -1,8 +1,8 @@
 """Derives the rates of partitions from what brokers report about topics.
 
 A broker's metrics know topics, not partitions: `BytesInPerSec` counts what producers write to all partitions
-of a topic that the broker leads, `BytesOutPerSec` what consumers read of them. What it tells of a topic is
-divided over the partitions of it that it leads, in proportion to the bytes that they hold there: partitions
+of a topic that the broker leads, `BytesOutPerSec` what consumers read of them. A topic's rates are divided
+over the partitions of it that the broker leads, in proportion to the bytes that they hold there: partitions
 of one topic are kept equally long, so what they hold is what was written to them over that time. Growth
 between two looks would tell the same of some seconds only, at the cost of asking for all log directories
 twice. Where a size is not known, or all are empty, they get equal parts. A partition that was added lately

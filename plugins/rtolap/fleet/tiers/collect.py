@@ -116,7 +116,7 @@ class _Collection:
             for known, (_, partition) in zip(at, rows, strict=True)
             if partition.leader != NO_BROKER
         }
-        self._note("offsets", [(known, "nobody leads it") for known in at if known not in leaders])
+        self._note("offsets", [(known, "it has no leader") for known in at if known not in leaders])
         earliest, earliest_local, last_copied, latest = (
             self._offsets(at, leaders, spec) for spec in _UPWARDS
         )
@@ -145,9 +145,10 @@ class _Collection:
     def _copied_up_to(
         self, at: list[Partition], earliest: Int64s, earliest_local: Int64s, last_copied: Int64s
     ) -> Int64s:
-        """The last copied offset is -1 where nothing was copied, and where a new leader has not looked at
-        remote storage yet: then the disks, from which only copied segments go, tell which it is. Records that
-        were deleted by request may reach beyond what was copied."""
+        """Return the offset up to which segments were copied. The last copied offset is -1 where nothing was
+        copied, and where a new leader has not looked at remote storage yet. In that case the disks tell
+        which it is, since only copied segments leave them. Records that were deleted by request may reach
+        beyond the copied ones."""
         copied_up_to = np.maximum(last_copied + 1, earliest_local)
         not_looked = (last_copied == UNKNOWN) & (earliest_local > earliest)
         self._note(

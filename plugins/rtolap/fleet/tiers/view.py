@@ -84,8 +84,8 @@ class PartitionTiers:
 
     @cached_property
     def bounds(self) -> Int64s:
-        """Offsets, partitions × 4: tier t of a partition is from column t up to column t + 1. All are
-        `UNKNOWN` where one is."""
+        """Return the offsets, partitions × 4: tier t of a partition is from column t up to column t + 1. All
+        are `UNKNOWN` where one is."""
         columns = np.stack((self.earliest, self.earliest_local, self.copied_up_to, self.latest), axis=1)
         columns[(columns == UNKNOWN).any(axis=1)] = UNKNOWN
         return columns

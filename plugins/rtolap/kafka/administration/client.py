@@ -42,7 +42,7 @@ _ALTER_CONFIGS = "AlterConfigs on the topics and the cluster"
 
 
 class KafkaAdministration(KafkaUsage):
-    """Implements `interface.FleetAdministration`."""
+    """The implementation of `interface.FleetAdministration` that a cluster answers."""
 
     def __init__(self, cluster: KafkaCluster, client_id: str = "rtolap-fleet") -> None:
         super().__init__(cluster, AdministrationConnection(cluster, client_id))
@@ -57,7 +57,8 @@ class KafkaAdministration(KafkaUsage):
         return ClusterDescription(answer.cluster_id, self._controller(), answers.brokers(answer))
 
     def _controller(self) -> int:
-        """A broker names any broker as the controller; the metadata quorum knows its leader."""
+        """Return the controller. A broker names any broker as the controller; the metadata quorum knows its
+        leader."""
         try:
             answer = self._connection.ask(
                 requests.quorum, "describe the quorum", _DESCRIBE, failed=_top_level

@@ -68,7 +68,7 @@ def kafka_python_settings(cluster: KafkaCluster) -> dict[str, Any]:
 
 
 class AdministrationConnection:
-    """Thread-safe. Raises as `interface` says."""
+    """A connection for administration. It is thread-safe, and raises as `interface` says."""
 
     def __init__(self, cluster: KafkaCluster, client_id: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self.cluster = cluster

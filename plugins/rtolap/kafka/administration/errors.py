@@ -1,4 +1,4 @@
-"""kafka-python's errors in terms of the one tree. What an error means is in its class, never in its text."""
+"""kafka-python's errors in terms of the one tree. The class of an error gives its meaning, never the text."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 `memory.MemoryAdministration`.
 
 Every call is one exchange with brokers: it starts what it names and waits for no end. All of it may be sent
-again: a repetition changes nothing. What concerns several partitions, brokers or resources is answered for
-each; what concerns all is raised:
+again: a repetition changes nothing. A failure of single partitions, brokers or resources is answered for
+each; a failure of all is raised:
 
     Forbidden      names the right that is missing
     Unauthorized   the credentials are wrong
@@ -66,7 +66,8 @@ class ListedGroup:
 
 @dataclass(frozen=True)
 class ListedGroups:
-    """missing: why there may be others, by broker that did not answer, and for want of a right."""
+    """Groups that a cluster lists. `missing` says why there may be others: by broker that did not answer, and
+    for want of a right."""
 
     groups: tuple[ListedGroup, ...]
     missing: tuple[RtolapError, ...] = ()
@@ -74,7 +75,7 @@ class ListedGroups:
 
 @dataclass(frozen=True)
 class GroupMember:
-    """assigned: the partitions that it reads now."""
+    """A member of a group. `assigned` has the partitions that it reads now."""
 
     client_id: str
     host: str
@@ -98,8 +99,8 @@ class ActiveProducer:
 
 class UsageAdministration(Protocol):
     def list_groups(self, brokers: Collection[int]) -> ListedGroups:
-        """List the groups that these brokers keep. Needs Describe on the cluster; without it those groups
-        alone that may be described are told, and `missing` says that there may be others."""
+        """List the groups that these brokers keep. Needs Describe on the cluster; without it only groups that
+        may be described are listed, and `missing` says that there may be others."""
         ...
 
     def describe_groups(
@@ -164,13 +165,13 @@ class FleetAdministration(UsageAdministration, Protocol):
     def running_reassignments(
         self, partitions: Collection[Partition] | None = None
     ) -> dict[Partition, RunningReassignment]:
-        """Needs Describe on the cluster."""
+        """Return the reassignments that run. It needs Describe on the cluster."""
         ...
 
     def move_log_dirs(self, paths: Mapping[Replica, str]) -> dict[Replica, RtolapError]:
         """Begin to move replicas to other directories of their own brokers; the present one cancels what
-        runs. What was refused, by replica: NotFound where the broker has no such replica yet, or where there
-        is no such directory. Needs Alter on the cluster.
+        runs. Returns the refusals, by replica: NotFound where the broker has no such replica yet, or where
+        there is no such directory. Needs Alter on the cluster.
         """
         ...
 
@@ -186,7 +187,7 @@ class FleetAdministration(UsageAdministration, Protocol):
     def alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
     ) -> dict[ConfigResource, RtolapError]:
-        """Set values, or remove those that are None, all in one batch; others stay. What was refused, by
+        """Set values, or remove those that are None, all in one batch; others stay. Returns the refusals, by
         resource: NotFound for topics that are not there. Needs AlterConfigs on the topics or the cluster.
         """
         ...

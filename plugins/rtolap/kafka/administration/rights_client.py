@@ -23,7 +23,7 @@ _OPERATIONS = {
 
 
 class KafkaRights:
-    """Implements `interface.FleetAdministration.missing_rights`."""
+    """The implementation of `interface.FleetAdministration.missing_rights`."""
 
     def __init__(self, cluster: KafkaCluster, connection: AdministrationConnection) -> None:
         self.cluster = cluster

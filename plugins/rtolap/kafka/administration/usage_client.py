@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class KafkaUsage(KafkaRights):
-    """Implements `interface.UsageAdministration`."""
+    """The implementation of `interface.UsageAdministration`."""
 
     def list_groups(self, brokers: Collection[int]) -> ListedGroups:
         responses = self._connection.ask_each(
@@ -74,7 +74,8 @@ class KafkaUsage(KafkaRights):
         return ListedGroups(tuple(sorted(groups, key=lambda known: known.group)), (*missing, *self._hidden()))
 
     def _hidden(self) -> Iterator[RtolapError]:
-        """Brokers leave out, without a word, the groups that may not be described; but they tell rights."""
+        """Yield the errors of hidden groups. Brokers silently leave out groups that may not be described, but
+        they report rights."""
         if self.missing_rights([Right.DESCRIBE]):
             yield translated(_LIST, _CLUSTER, kafka_errors.ClusterAuthorizationFailedError(), self.cluster)
 
@@ -211,7 +212,8 @@ def _share_offsets(ids: list[str]) -> Any:
 
 
 def _classic_members(group: Any) -> tuple[GroupMember, ...]:
-    """A group of another protocol than the consumers', as Kafka Connect's, is assigned no partitions."""
+    """Return the members of a classic group. A group of another protocol than the consumers', as Kafka
+    Connect's, is assigned no partitions."""
     reads = group.protocol_type == ConsumerProtocolType
     found = []
     for member in group.members:
@@ -243,12 +245,12 @@ def _members(group: Any) -> tuple[GroupMember, ...]:
 
 
 def _host(host: str) -> str:
-    """Kafka writes addresses as Java does: host/address, the host often left out."""
+    """Return the host of an address that Kafka writes as Java does: host/address, often without the host."""
     return host.rpartition("/")[2]
 
 
 def _committed(group: Any) -> dict[Partition, int]:
-    """Raises the error of a partition."""
+    """Return committed offsets. Raises the error of a partition."""
     return {
         Partition(topic.name, partition.partition_index): partition.committed_offset
         for topic in group.topics
@@ -258,7 +260,7 @@ def _committed(group: Any) -> dict[Partition, int]:
 
 
 def _share_starts(group: Any) -> dict[Partition, int]:
-    """Raises the error of a partition."""
+    """Return the starts of a share group. Raises the error of a partition."""
     return {
         Partition(topic.topic_name, partition.partition_index): partition.start_offset
         for topic in group.topics
@@ -274,7 +276,7 @@ def _is_known(partition: Any, offset: int) -> bool:
 
 
 def _rounds(by_broker: Mapping[int, list[T]], size: int) -> Iterator[dict[int, list[T]]]:
-    """Yield what each broker is asked for in one go, until all of them have been asked for all."""
+    """Yield the requests of one round, a part for each broker, until every broker has had all of them."""
     longest = max(map(len, by_broker.values()), default=0)
     for start in range(0, longest, size):
         yield {broker: ids[start : start + size] for broker, ids in by_broker.items() if ids[start:]}

@@ -42,7 +42,7 @@ class Replica(NamedTuple):
 
 
 class OffsetSpec(IntEnum):
-    """The offset of a partition that is asked for, by the timestamps that stand for it in ListOffsets.
+    """The kinds of offsets of a partition, by the timestamps that stand for them in ListOffsets.
 
     LATEST: the next record's. EARLIEST: of the first record, wherever it lies. EARLIEST_LOCAL: of the first
     on the leader's disk. LATEST_TIERED: of the last record in remote storage.
@@ -59,7 +59,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True)
 class BrokerDescription:
-    """fenced: it is registered and serves nobody."""
+    """A broker as the cluster describes it. A `fenced` one is registered and serves nobody."""
 
     broker_id: int
     host: str
@@ -70,8 +70,8 @@ class BrokerDescription:
 
 @dataclass(frozen=True)
 class ClusterDescription:
-    """controller: the node that leads the metadata quorum, which need not be a broker; `NO_BROKER` where it
-    is not told."""
+    """A cluster as it describes itself. `controller` is the node that leads the metadata quorum, which need
+    not be a broker; `NO_BROKER` where it is unknown."""
 
     cluster_id: str
     controller: int
@@ -97,7 +97,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """partitions: by number."""
+    """A topic as the cluster describes it, with its `partitions` by number."""
 
     name: str
     internal: bool
@@ -143,7 +143,7 @@ class BrokerLogDirs:
 
 @dataclass(frozen=True)
 class RunningReassignment:
-    """replicas: all of the partition now, those to be removed too."""
+    """A reassignment that runs. `replicas` are all of the partition now, also those to be removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -183,7 +183,8 @@ ALL_BROKERS = ConfigResource(ConfigKind.BROKER, "")
 
 @dataclass(frozen=True)
 class ClientQuota:
-    """entity: types (user, client-id, ip) and names, sorted by type; a name None is the type's default."""
+    """A quota. `entity` has types (user, client-id, ip) and names, sorted by type; a name None is the type's
+    default."""
 
     entity: tuple[tuple[str, str | None], ...]
     values: dict[str, float] = field(default_factory=dict)

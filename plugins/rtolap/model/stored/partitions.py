@@ -1,4 +1,5 @@
-"""Range partitions by time: which one an instant is in, which must exist, which have had their time. Pure."""
+"""Range partitions by time: which one an instant is in, which must exist, and which have expired. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ WHOLE = PartitionRange(-(1 << 63), (1 << 63) - 1, "all")
 
 
 def partition_of(instant_ms: int, unit: PartitionUnit) -> PartitionRange:
-    """Weeks begin on Monday. Raises Refused beyond the calendar's years 1 to 9998."""
+    """Return the partition of an instant. Weeks begin on Monday. Raises Refused beyond the calendar's years 1
+    to 9998."""
     try:
         start = _floor(_EPOCH + instant_ms * _MS, unit)
         end = _next(start, unit)

@@ -21,7 +21,7 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def default_value(text: str, kind: ColumnType) -> Value:
-    """Exact: a default that the type would have to round is refused. Raises DefinitionError."""
+    """Return a default value exactly. A default that the type would have to round raises DefinitionError."""
     try:
         return _read(text, kind)
     except (ValueError, InvalidOperation, KeyError) as error:

@@ -20,7 +20,7 @@ _HOST_LISTS = ("file", "url", "zookeeper", "registry")
 
 
 def validate_application(application: Application) -> None:
-    """Raises DefinitionError naming every problem."""
+    """Raise DefinitionError naming every problem."""
     raise_all(f"application {application.name}", application_problems(application))
 
 
@@ -138,7 +138,7 @@ def _host_list_problems(source: ApplicationSource, hosts: HostList, key: Key) ->
 
 
 def _url_problems(url: str, key: Key) -> list[Problem]:
-    """The address itself is not repeated where it may hold a password."""
+    """Return the problems of an address, without repeating the address where it may hold a password."""
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname)

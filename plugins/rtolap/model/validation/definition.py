@@ -86,7 +86,7 @@ def lookup_problems(lookup: Lookup) -> tuple[Problem, ...]:
 
 
 def name_problems(name: str, key: Key) -> list[Problem]:
-    """Names stand in SQL, in znodes and in paths, so they are plain."""
+    """Return the problems of a name. Names stand in SQL, in znodes and in paths, so they are plain."""
     if not _NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
         expected = f"lower-case letters, digits and _, not a digit first, at most {NAME_LENGTH_MAX}"
         return [Problem(key, "not a name", expected=expected, found=repr(name))]
@@ -107,7 +107,8 @@ def topic_problems(topic: str) -> list[Problem]:
 
 
 def cluster_problems(name: str) -> list[Problem]:
-    """A name, never an address: where it is, and with which passwords, is the host's to say."""
+    """Return the problems of a cluster's name. It is never an address: the host knows the address and the
+    passwords."""
     if _CLUSTER.fullmatch(name):
         return []
     expected = "the name of a Kafka cluster: letters, digits, '.', '_' and '-', at most 64"
@@ -188,7 +189,8 @@ def _heartbeat_column_problems(table: Table) -> list[Problem]:
 
 
 def watermark_field_problems(table: Table | Loader) -> list[Problem]:
-    """The field is read beside the columns, so no column may stand there."""
+    """Return the problems of the watermark field. It is read beside the columns, so no column may stand
+    there."""
     field, key = table.watermark_field, ("watermark_field",)
     if not _NAME.fullmatch(field):
         return [Problem(key, "not a name", expected="lower-case letters, digits and _", found=repr(field))]
@@ -200,7 +202,8 @@ def watermark_field_problems(table: Table | Loader) -> list[Problem]:
 
 
 def _path_problems(columns: Sequence[Column]) -> list[Problem]:
-    """A JSON value is either a scalar or an object: `a` and `a.b` cannot both be columns."""
+    """Return the problems of the columns' paths. A JSON value is either a scalar or an object: `a` and `a.b`
+    cannot both be columns."""
     found: list[Problem] = []
     paths = {column.json_path: column.name for column in columns}
     for position, column in enumerate(columns):

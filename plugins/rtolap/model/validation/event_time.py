@@ -23,7 +23,7 @@ _PROBE = datetime(2001, 2, 3, 4, 5, 6)
 
 
 def time_problems(table: Table) -> list[Problem]:
-    """Columns must be valid already."""
+    """Return the problems of the event time. The columns must be valid already."""
     found: list[Problem] = []
     time = table.time
     names = {column.name: column for column in table.columns}

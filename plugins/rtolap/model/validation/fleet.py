@@ -243,7 +243,7 @@ def _pattern_problems(patterns: tuple[str, ...], key: Key) -> list[Problem]:
 
 
 def _hidden_problems(patterns: list[tuple[str, ...]], key: Key) -> list[Problem]:
-    """A pattern behind `*`, or behind itself, decides nothing."""
+    """Return a problem for each pattern behind `*`, or behind itself, since it decides nothing."""
     found: list[Problem] = []
     seen: set[str] = set()
     for place, alternatives in enumerate(patterns):

@@ -81,7 +81,7 @@ def stored_lookup_problems(lookup: Lookup, schema: StoredSchema) -> tuple[Proble
 def _key_problems(lookup: Lookup) -> Iterator[Problem]:
     names = [column.name for column in lookup.columns]
     if not lookup.keys:
-        expected = "keys: the columns that tell its rows apart"
+        expected = "keys: the columns that identify its rows"
         yield Problem((), "a lookup over a stored table has no keys", expected=expected, found="none")
     for position, key in enumerate(lookup.keys):
         if key not in names:
@@ -107,7 +107,7 @@ def _uniqueness_problems(lookup: Lookup, schema: StoredSchema) -> Iterator[Probl
     elif not set(schema.key_names) <= set(lookup.keys):
         yield Problem(
             ("keys",),
-            f"they do not tell rows of {lookup.stored_table} apart",
+            f"they do not identify rows of {lookup.stored_table}",
             expected=f"all of {', '.join(schema.key_names)}",
             found=", ".join(lookup.keys),
         )

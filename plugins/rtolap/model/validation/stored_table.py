@@ -87,7 +87,8 @@ def _key_problems(table: StoredTable) -> list[Problem]:
 
 
 def _names_problems(table: StoredTable, names: tuple[str, ...], key: Key) -> list[Problem]:
-    """Columns that rows are compared or hashed by: there, once, and exactly comparable."""
+    """Return the problems of columns by which rows are compared or hashed. Each exists, stands once, and
+    compares exactly."""
     found: list[Problem] = []
     declared = {column.name: column.type.strip().lower() for column in table.columns}
     for position, name in enumerate(names):

@@ -1,1 +1,1 @@
-"""An agent's protocol: REST on one host, bearer token."""
+"""An agent's protocol, which is REST on one host with a bearer token."""

@@ -199,7 +199,7 @@ def start_build(cube: str, segment: str) -> Call[wire.BuildSpecMessage]:
 
 
 def promote(cube: str, segment: str, build_id: str) -> Call[wire.SegmentInfo]:
-    """Raises Refused where an earlier segment has to be promoted first: retry later."""
+    """Promote a build. Raises Refused where an earlier segment has to be promoted first: retry later."""
     return post(_SEGMENT, "cubes", cube, "segments", segment, "builds", build_id, "promote")
 
 
@@ -280,7 +280,8 @@ def application_history(
 def change_hosts(
     name: str, level: str, action: str, hosts: Sequence[str], end_ms: int | None = None
 ) -> Call[watermarks.HostsChanged]:
-    """`action`: register, renew, drain or remove; see `watermark.HostsChange`."""
+    """Change the hosts of a source. `action` is register, renew, drain or remove; see
+    `watermark.HostsChange`."""
     body: Body = {"level": level, "action": action, "hosts": list(hosts), "end_ms": end_ms}
     return _of(name, post(_CHANGED, "applications", name, "hosts", body=body))
 

@@ -35,8 +35,8 @@ _RECONNECT = [
 def open_channel(
     address: str, ca: bytes | None, middleware: Sequence[flight.ClientMiddlewareFactory] = ()
 ) -> flight.FlightClient:
-    """`address` is host:port, `ca` the PEM of a TLS authority. Connects on the first call, and again at once
-    when a peer that was away has come back."""
+    """Open a channel to `address`, host:port; `ca` is the PEM of a TLS authority. It connects on the first
+    call, and again at once when a peer that was away has come back."""
     scheme = "grpc+tls" if ca else "grpc+tcp"
     options: dict[str, Any] = {"tls_root_certs": ca} if ca else {}
     return flight.FlightClient(

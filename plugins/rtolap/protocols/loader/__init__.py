@@ -1,1 +1,1 @@
-"""A loader's protocol: REST of one process, bearer token."""
+"""A loader's protocol, which is REST of one process with a bearer token."""

@@ -18,7 +18,8 @@ TIMEOUT_S = 10.0
 
 
 class LoaderClient(Closeable):
-    """Thread-safe. Raises Unavailable where nobody answers, and the loader's errors of the tree."""
+    """A client of a loader. It is thread-safe. Raises Unavailable where nobody answers, and the loader's
+    errors of the tree."""
 
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")

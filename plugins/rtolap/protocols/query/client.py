@@ -27,7 +27,8 @@ DEADLINE_GRACE_S = 5.0  # the service gives up by itself; its words are better t
 
 
 class QueryClient(Closeable):
-    """Thread-safe. Give a token, or a user and a password. Raises the service's errors of the tree.
+    """A client of the query service. It is thread-safe. It takes a token, or a user and a password. Raises
+    the service's errors of the tree.
 
     `database`: of tables that statements name without one; None: the one of cubes and lookups. `ca_file`: PEM
     of whom an https address is trusted to; None: the system's.
@@ -94,7 +95,7 @@ class QueryClient(Closeable):
         return decode_json(response.content, QueryAnswer)
 
     def _advance(self, sent: str, received: str) -> None:
-        """The token received says what those sent said, and this answer."""
+        """Advance the session's token: the received one covers the sent ones and this answer."""
         if received:
             with self._lock:
                 merged = set(_separate(sent))

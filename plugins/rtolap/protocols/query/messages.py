@@ -20,7 +20,7 @@ WarningCode = Literal[
     "not_enabled",  # a cube that has never read its topic
     "not_consuming",  # a cube that is disabled or paused: nothing newer arrives
     "events_lost",  # events of the time that is asked for are lost for good
-    "truncated_value",  # a text or number of which a part alone counts beside another type
+    "truncated_value",  # a text or number of which only a part counts beside another type
     "without_effect",  # what a definition asks for and does not get
 ]
 

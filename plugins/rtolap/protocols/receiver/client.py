@@ -72,7 +72,7 @@ class ReceiverClient(Closeable):
         return self._channel.call(name, act, within_s=ACTION_TIMEOUT_S)
 
     def ping(self, within_s: float) -> None:
-        """Raises Unavailable when it does not answer even this in time."""
+        """Raise Unavailable when it does not answer even this in time."""
         self._channel.answers(within_s)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Connection limits that let threads share an HTTP client.
 
-httpx keeps 20 idle connections by default, each for 5 seconds. What closes the others (httpcore 1.0) takes
-one for idle that another thread was just given, so that thread meets "bad file descriptor". Without these
-limits a connection is closed by its server only, and there are at most as many as threads.
+httpx keeps 20 idle connections by default, each for 5 seconds. The code that closes the others (httpcore 1.0)
+may close a connection that another thread was just given, so that thread meets "bad file descriptor". Without
+these limits a connection is closed by its server only, and there are at most as many as threads.
 """
 
 from __future__ import annotations

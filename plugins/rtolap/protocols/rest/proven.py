@@ -64,7 +64,7 @@ class ProvenAuth(httpx.Auth):
 
 
 def _address(url: httpx.URL) -> str:
-    """Host and port, as a server announces them."""
+    """Return host and port, as a server announces them."""
     netloc = url.netloc.decode("ascii")
     return netloc if url.port is not None else f"{netloc}:{443 if url.scheme == 'https' else 80}"
 

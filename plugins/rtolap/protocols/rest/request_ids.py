@@ -15,7 +15,7 @@ import uuid
 from rtolap.base.errors import DefinitionError
 
 HEADER = "Idempotency-Key"
-CHARS_MIN, CHARS_MAX = 16, 64  # so long that nobody takes one twice by accident
+CHARS_MIN, CHARS_MAX = 16, 64  # long enough that nobody takes one twice by accident
 _ID = re.compile(rf"[-_.:A-Za-z0-9]{{{CHARS_MIN},{CHARS_MAX}}}")
 
 

@@ -28,7 +28,8 @@ class RowStream(Protocol):
     """
 
     def write(self, tablet: wire.TabletId, batch: pa.RecordBatch) -> None:
-        """Blocks while the node takes nothing. All batches of a stream have the same columns."""
+        """Write a batch. It blocks while the node takes nothing. All batches of a stream have the same
+        columns."""
         ...
 
     def finish(self, end: wire.PutEnd) -> wire.PutAnswer:
@@ -81,7 +82,7 @@ class StorageNode(Protocol):
     def status(self) -> wire.NodeStatus: ...
 
     def ping(self, within_s: float) -> None:
-        """Raises Unavailable when it does not answer even this in time."""
+        """Raise Unavailable when it does not answer even this in time."""
         ...
 
 
@@ -94,7 +95,8 @@ class StorageClient(Closeable):
         self._channel = FlightChannel(self._peer, address, token, ca=ca)
 
     def put(self, head: wire.PutHead, columns: pa.Schema) -> _Put:
-        """The node proves itself in an exchange before any row leaves: rows go before an answer comes."""
+        """Send rows to a node. The node proves itself in an exchange before any row leaves, since rows go
+        before an answer comes."""
         descriptor = flight.FlightDescriptor.for_command(msgspec.json.encode(head))
         self._channel.answers(ACTION_TIMEOUT_S)
 
@@ -108,7 +110,7 @@ class StorageClient(Closeable):
         return _Put(self, columns, writer, reader, check)
 
     def scan(self, request: wire.ScanRequest, timeout_s: float | None = None) -> BatchStream:
-        """`timeout_s` is for all of its rows."""
+        """Scan a tablet. `timeout_s` is for all of its rows."""
         return self._get("scan", request, timeout_s)
 
     def copy(self, request: wire.CopyRequest) -> BatchStream:
@@ -206,7 +208,7 @@ class _Put:
         self._reader.cancel()
 
     def _reason(self, error: Exception) -> Exception:
-        """The node's own words stand where its answer is read, not where writing broke."""
+        """Return the reason of a failure. The node's own words are in its answer, not where writing broke."""
         try:
             self._reader.read_chunk()
         except StopIteration:

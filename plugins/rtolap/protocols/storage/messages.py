@@ -102,7 +102,7 @@ _tickets = msgspec.json.Decoder(Ticket)
 
 
 def read_ticket(data: bytes) -> Ticket:
-    """Raises QueryError."""
+    """Read a ticket. Raises QueryError."""
     try:
         ticket: Ticket = _tickets.decode(data)
         return ticket
@@ -111,8 +111,8 @@ def read_ticket(data: bytes) -> Ticket:
 
 
 class CreateTablets(msgspec.Struct, frozen=True):
-    """Tablets of a partition, empty at version 0. One that is there stays as it is; one of an earlier table
-    is dropped first; one of a later table makes the call harmless."""
+    """Tablets of a partition, empty at version 0. A tablet that exists stays as it is; one of an earlier
+    table is dropped first; one of a later table makes the call harmless."""
 
     tablets: tuple[TabletId, ...]
     schema: StoredSchema
@@ -182,7 +182,7 @@ class Abort(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """An empty response."""
+    """A response that says nothing but that it is done."""
 
 
 class AskStatus(msgspec.Struct, frozen=True):

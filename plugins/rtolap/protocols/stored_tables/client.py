@@ -71,9 +71,8 @@ class _Request:
 
 
 class StoredTablesClient(Closeable):
-    """Thread-safe. `urls`: base URLs of front ends, in any order. `ca`: PEM whom to trust; None: the
-    system's.
-    """
+    """A client of the front ends. It is thread-safe. `urls` are the base URLs of front ends, in any order.
+    `ca` is the PEM that their certificates are checked with; None means the system's."""
 
     def __init__(
         self,
@@ -102,55 +101,55 @@ class StoredTablesClient(Closeable):
         return self._send("GET", "/stored-tables", tuple[TableInfo, ...], retry=retry)
 
     def table(self, name: TableName) -> TableInfo:
-        """Raises NotFound."""
+        """Return a table. Raises NotFound."""
         return self._send("GET", _path(name), TableInfo)
 
     def databases(self) -> tuple[str, ...]:
-        """Requested with the tables, without a retry."""
+        """Return the databases. They come with the tables, in a request without a retry."""
         return self._send("GET", "/stored-databases", tuple[str, ...], retry=False)
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
-        """Raises DefinitionError, Refused."""
+        """Create a database. Raises DefinitionError, Refused."""
         self._change("POST", "/stored-databases", dict[str, str], CreateDatabase(name, if_not_exists))
 
     def drop_database(self, name: str) -> None:
-        """Raises NotFound, Refused."""
+        """Drop a database. Raises NotFound, Refused."""
         self._change("DELETE", f"/stored-databases/{quote(name, safe='')}", dict[str, str])
 
     def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:
-        """Raises DefinitionError, Refused."""
+        """Create a table. Raises DefinitionError, Refused."""
         return self._change("POST", "/stored-tables", TableInfo, CreateTable(definition, if_not_exists))
 
     def drop(self, name: TableName) -> None:
-        """Raises NotFound, NotYet."""
+        """Drop a table. Raises NotFound, NotYet."""
         self._change("DELETE", _path(name), dict[str, str])
 
     def change_columns(self, name: TableName, changes: Sequence[ColumnChange]) -> TableInfo:
-        """Raises NotFound, DefinitionError."""
+        """Change the columns of a table. Raises NotFound, DefinitionError."""
         return self._change("POST", _path(name) + "/columns", TableInfo, ChangeColumns(tuple(changes)))
 
     def truncate(self, name: TableName) -> TableInfo:
-        """Raises NotFound, NotYet."""
+        """Truncate a table. Raises NotFound, NotYet."""
         return self._change("POST", _path(name) + "/truncate", TableInfo)
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
         return self._send("GET", _path(name) + "/partitions", tuple[PartitionInfo, ...])
 
     def add_partition(self, name: TableName, request: AddPartition) -> TableInfo:
-        """Raises NotFound, DefinitionError, Refused, NotYet."""
+        """Add a partition. Raises NotFound, DefinitionError, Refused, NotYet."""
         return self._change("POST", _path(name) + "/partitions", TableInfo, request)
 
     def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo:
-        """Raises NotFound, DefinitionError, NotYet."""
+        """Drop a partition. Raises NotFound, DefinitionError, NotYet."""
         path = f"{_path(name)}/partitions/{quote(partition, safe='')}"
         return self._change("DELETE", path + ("?if_exists=true" if if_exists else ""), TableInfo)
 
     def read_view(self, names: Sequence[TableName]) -> ReadView:
-        """Raises NotFound."""
+        """Return the view that one statement reads. Raises NotFound."""
         return self._send("POST", "/read-views", ReadView, ReadViewRequest(tuple(names)))
 
     def transaction(self, db: str, label: str) -> TransactionInfo:
-        """Raises NotFound."""
+        """Return the transaction of a label. Raises NotFound."""
         path = f"/transactions/{quote(db, safe='')}/{quote(label, safe='')}"
         return self._send("GET", path, TransactionInfo)
 
@@ -169,8 +168,8 @@ class StoredTablesClient(Closeable):
 
     def _repeat(self, request: _Request, answer: type[T]) -> T:
         def over(state: RetryCallState) -> bool:
-            """A change whose answer did not come in its time is sent once more, however long that was: what
-            has become of it stands in the ledger."""
+            """Return whether to give up. A change whose answer did not come in its time is sent once more,
+            however long that was: the ledger has its outcome."""
             late = (state.seconds_since_start or 0) >= self._retry_s
             return late and not (request.in_doubt and state.attempt_number == 1)
 
@@ -201,7 +200,7 @@ class StoredTablesClient(Closeable):
                 return _read(response, answer)
         if request.in_doubt:
             raise CommitUnknown(
-                f"no front end said what has become of {request}",
+                f"no front end reported the outcome of {request}",
                 expected=f"an answer of {', '.join(self._urls)}",
                 found=failure,
                 action="see whether it was done before you ask for it again",

@@ -76,8 +76,9 @@ class PartitionSession:
 
 
 class MysqlPartitions:
-    """`password`: called for each connection. `ca_file`: PEM whom to trust, and nothing but TLS then;
-    else TLS is taken unchecked where the server offers it."""
+    """The partitions of a table behind the MySQL protocol. `password` is called for each connection.
+    `ca_file` is the PEM that certificates are checked with, and TLS is then required; without it TLS is
+    taken unchecked where the server offers it."""
 
     def __init__(
         self, host: str, port: int, user: str, password: Callable[[], str], *, ca_file: Path | None = None
@@ -92,7 +93,7 @@ class MysqlPartitions:
 
     @contextmanager
     def session(self) -> Iterator[PartitionSession]:
-        """Raises Unavailable, Unauthorized, and what `password` raises."""
+        """Open a session. Raises Unavailable, Unauthorized, and what `password` raises."""
         password = self._password()
         try:
             connection = pymysql.connections.Connection(

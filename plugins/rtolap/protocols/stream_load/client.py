@@ -51,7 +51,8 @@ _ERROR_LOG_BYTES_MAX = 4 << 20
 
 
 class StreamLoadClient(Closeable):
-    """Thread-safe. `urls`: endpoints of one cluster; the next is tried where one does not respond.
+    """A client of Stream Load. It is thread-safe. `urls` are the endpoints of one cluster; the next is tried
+    where one does not respond.
 
     Errors of all calls: Unavailable (it may have been carried out: request the state), Unauthorized, Refused.
     """
@@ -98,12 +99,12 @@ class StreamLoadClient(Closeable):
         return self._state("GET", f"/api/{quote(db, safe='')}/get_load_state", label)
 
     def close_label(self, db: str, label: str) -> LoadState:
-        """See to it that no load is taken under the label any more, where `keeps_labels`, and return what
-        became of it: COMMITTED, VISIBLE, or ABORTED. One under way is aborted."""
+        """Close a label, where `keeps_labels`, so that no load is taken under it any more, and return its
+        outcome: COMMITTED, VISIBLE, or ABORTED. A load under way is aborted."""
         return self._state("PUT", f"/api/{quote(db, safe='')}/_close_label", label)
 
     def schema(self, db: str, table: str) -> TableSchema:
-        """Raises NotFound."""
+        """Return the schema of a table. Raises NotFound."""
         path = f"/api/{quote(db, safe='')}/{quote(table, safe='')}/_schema"
         answer = self._ask("GET", path, SchemaAnswer)
         if answer.code != 0 or answer.data is None:
@@ -119,7 +120,7 @@ class StreamLoadClient(Closeable):
             return False  # Doris answers with a page for people
 
     def acknowledge(self, db: str, labels: Iterable[str]) -> None:
-        """The labels are needed no more. Harmless for those that are gone."""
+        """Acknowledge labels that are needed no more. It is harmless for those that are gone."""
         body = msgspec.json.encode(AcknowledgeRequest(tuple(labels)))
         path = f"/api/{quote(db, safe='')}/_acknowledge_labels"
         answer = self._ask("PUT", path, TwoPhaseAnswer, content=body)

@@ -44,7 +44,8 @@ def put(
     connect_timeout_s: float = 5.0,
     trust: ssl.SSLContext | None = None,
 ) -> PutAnswer:
-    """`body` as bytes goes with its length, otherwise in chunks. `timeout_s` bounds the whole exchange.
+    """Send a body by PUT. Bytes go with their length, other bodies in chunks. `timeout_s` bounds the whole
+    exchange.
 
     Raises Unavailable where there is no complete answer: the request may have been carried out.
     """

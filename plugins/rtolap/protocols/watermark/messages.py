@@ -33,7 +33,7 @@ NAMELESS = "*"  # stands for all hosts of a source without a host list
 
 
 def check_host_names(names: Sequence[str], what: str) -> None:
-    """Raises DefinitionError, without repeating a name that is none."""
+    """Raise DefinitionError for a wrong host name, without repeating it."""
     for position, name in enumerate(names):
         if not name or len(name) > HOST_NAME_MAX or not name.isprintable() or " " in name:
             raise DefinitionError(

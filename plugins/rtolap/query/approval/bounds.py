@@ -30,7 +30,7 @@ _CLOSING = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE,
 
 
 def check_text(sql: str) -> None:
-    """Raises QueryError for a text that is too long, or of too many parts, to be looked at."""
+    """Raise QueryError for a text that is too long, or of too many parts, to be looked at."""
     if len(sql.encode(errors="replace")) > STATEMENT_BYTES_MAX:
         raise QueryError("the statement is too long", expected=f"at most {STATEMENT_BYTES_MAX} bytes")
     if len(sql) <= PARTS_MAX:
@@ -45,7 +45,7 @@ def check_text(sql: str) -> None:
 
 
 def check_tokens(tokens: Iterable[Token]) -> None:
-    """Raises QueryError for a statement that is too deeply nested, or of too many words."""
+    """Raise QueryError for a statement that is too deeply nested, or of too many words."""
     words = nesting = 0
     for token in tokens:
         kind = token.token_type

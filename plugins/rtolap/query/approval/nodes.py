@@ -58,7 +58,7 @@ ALLOWED: frozenset[type[exp.Expr]] = frozenset((*_STATEMENTS, *_PARTS, *_OPERATO
 
 
 def approve(tree: exp.Expr) -> None:
-    """Raises QueryError for a statement that holds anything else, UnknownFunction for a function."""
+    """Raise QueryError for a statement that holds anything else, UnknownFunction for a function."""
     nesting, links = {id(tree): 0}, {id(tree): 0}
     for count, node in enumerate(tree.walk()):
         parent = node.parent

@@ -83,7 +83,7 @@ class Remembered(Closeable, Generic[T]):
             return known[1]
 
     def close(self) -> None:
-        """Does not wait for a look under way."""
+        """End the looks, without waiting for one under way."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _run(self) -> T:

@@ -80,7 +80,7 @@ class Listing:
 
 
 class Cluster:
-    """Thread-safe."""
+    """The cluster as this service sees it. It is thread-safe."""
 
     def __init__(self, metadata: ClusterMetadata, clock: Clock, stored: Listing | None = None) -> None:
         self._stored = stored

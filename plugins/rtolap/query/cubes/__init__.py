@@ -1,1 +1,1 @@
-"""Reading cubes: history out of the object store, real time from receivers, under one snapshot."""
+"""Reading cubes: history comes from the object store and real time from receivers, under one snapshot."""

@@ -1,4 +1,5 @@
-"""`model.predicate` → a pyarrow dataset expression: three-valued as SQL, pushed down to row groups."""
+"""A `model.predicate` becomes a pyarrow dataset expression, which is three-valued as in SQL and is pushed
+down to row groups."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ class Fetcher:
         return stats
 
     def fetch(self, read: CubeRead, cancellation: Cancellation, session: SessionPositions) -> Fetched:
-        """All that was answered before the call is in it, whichever statement has made the read: by this
-        service, and to this session by any. The session's positions advance with it.
+        """Fetch a read. Everything that was answered before the call is in it: to any session by this
+        service, and to this session by any service. The session's positions advance with it.
 
         Raises Unavailable, Corrupted or StaleSnapshot (when snapshots keep going stale).
         """
@@ -114,7 +114,7 @@ class Fetcher:
         self._answered.keep(cubes)
 
     def close(self) -> None:
-        """Does not wait for a look under way."""
+        """End the looks, without waiting for one under way."""
         self._looks.shutdown(wait=False, cancel_futures=True)
 
     def _refresh(self, cube: str, cancellation: Cancellation) -> None:
@@ -224,7 +224,7 @@ class Fetcher:
 
 
 def _check_assigned(cube: str, at_least: Offsets, sets: Sequence[ReplicaSetPlan]) -> None:
-    """Raises StaleSnapshot where the assignment known here is older than one that answered before."""
+    """Raise StaleSnapshot where the assignment known here is older than one that answered before."""
     missing = sorted(at_least.keys() - {partition for each in sets for partition in each.partitions})
     if missing:
         raise StaleSnapshot(

@@ -1,4 +1,4 @@
-"""History: READY versions in the object store. The engine that reads them is a seam.
+"""History is READY versions in the object store. The engine that reads them is a seam.
 
 `EmbeddedHistory` reads the smallest cuboid that has the dimensions that are read and filtered by. Columns
 that fit into memory are filtered and grouped there, in dictionary codes. Other columns are read out of their
@@ -80,7 +80,8 @@ class HistoryEngine(Protocol):
 
 
 class EmbeddedHistory:
-    """Thread-safe. Segments of a remote store are read beside each other, SEGMENTS_AT_ONCE of a statement."""
+    """History in the embedded engine. It is thread-safe. Segments of a remote store are read beside each
+    other, SEGMENTS_AT_ONCE of a statement."""
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class EmbeddedHistory:
         stats: ReadStats,
         cancellation: Cancellation,
     ) -> list[pa.Table]:
-        """Raises NotCoded where the rows have to be grouped in another way."""
+        """Read by codes. Raises NotCoded where the rows have to be grouped in another way."""
         coded, collected = CodedRead(read, rows, self._memory), CollectedRows(read, rows)
         choices = self._known_choices(rows)
         missing: list[SegmentRecord] = []

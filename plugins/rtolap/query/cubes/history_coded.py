@@ -80,7 +80,7 @@ class CodedRead:
         return True
 
     def load(self, choice: Choice, files: Sequence[HistoryFile]) -> LoadedFiles:
-        """Raises OSError and pyarrow.ArrowException."""
+        """Load the columns of files. Raises OSError and pyarrow.ArrowException."""
         loaded: list[CodedFile] = []
         others: list[HistoryFile] = []
         for key, file in zip(choice.keys, files, strict=True):
@@ -137,7 +137,7 @@ class CodedRead:
     def _has_room(self, file: HistoryFile, candidate_rows: int) -> bool:
         """Return True if the file is to be loaded, and reserve its room.
 
-        Small files are loaded, and of larger ones those of which most rows are read, while there is room.
+        While there is room, small files are loaded, and larger ones if most of their rows are read.
         """
         rows = self._rows.rows_if_whole(file)
         if rows is None:

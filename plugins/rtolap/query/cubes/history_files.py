@@ -69,7 +69,7 @@ class ParquetFooters:
         self._footers: ByteBounded[ParquetFooter] = ByteBounded(bytes_max)
 
     def footer(self, file: HistoryFile) -> ParquetFooter:
-        """Raises OSError and pyarrow.ArrowException."""
+        """Return the footer of a file. Raises OSError and pyarrow.ArrowException."""
         known = self._footers.find(file.path)
         if known is not None:
             return known
@@ -106,7 +106,8 @@ class HistoryFiles:
         self._verified: OrderedDict[str, None] = OrderedDict()
 
     def manifest(self, location: str, segment: SegmentRecord) -> HistoryManifest:
-        """Raises Corrupted when it is missing, damaged or another version's."""
+        """Return the manifest of a version. Raises Corrupted when it is missing, damaged or another
+        version's."""
         known = self._manifests.find(location)
         if known is not None:
             return known

@@ -43,7 +43,8 @@ def can_be_coded(read: CubeRead, needed: Iterable[str]) -> bool:
 
 
 class FileMemory:
-    """Thread-safe. Bounded in bytes; what was not used for longest goes first, file by file."""
+    """Memory of files, bounded in bytes: the file that was not used for longest goes first. It is
+    thread-safe."""
 
     def __init__(self, footers: ParquetFooters, bytes_max: int = BYTES_MAX) -> None:
         self._footers = footers

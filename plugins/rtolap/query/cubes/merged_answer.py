@@ -100,7 +100,7 @@ def _column(column: MergedColumn, groups: pa.Table) -> pa.Array[Any]:
 
 
 def _checked(source: Any) -> Any:
-    """The engine orders NaN, and sums infinities, in its own way."""
+    """Leave NaN and infinities to the engine, which orders and sums them in its own way."""
     if pa.types.is_floating(source.type) and pc.all(pc.is_finite(source)).as_py() is False:
         raise _LeftToEngine
     return source

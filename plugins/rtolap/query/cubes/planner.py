@@ -1,4 +1,5 @@
-"""The planner: a cube read and one snapshot of the cluster → what is read from where. Pure functions."""
+"""The planner decides from a cube read and one snapshot of the cluster what is read from where. Its functions
+are pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Real time: one request per replica set, to the preferred receiver, to the next one when it fails."""
+"""Real time takes one request per replica set, to the preferred receiver, and to the next one when it
+fails."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class RealtimeSource(Protocol):
         ...
 
     def ping(self, receiver_id: str, address: str, within_s: float) -> None:
-        """Raises Unavailable when the receiver does not answer even this in time."""
+        """Raise Unavailable when the receiver does not answer even this in time."""
         ...
 
 

@@ -33,7 +33,7 @@ class _Copy:
 
 
 class HistoryCache:
-    """Thread-safe. Paths that it does not know are REMOTE."""
+    """The copies of history on disk. It is thread-safe. Paths that it does not know are REMOTE."""
 
     def __init__(self, folder: CacheFolder) -> None:
         self.folder = folder

@@ -89,7 +89,7 @@ class CacheFolder:
     """
 
     def __init__(self, root: Path, disk: CacheDisk | None = None) -> None:
-        """Raises DefinitionError for a folder that holds other things."""
+        """Raise DefinitionError for a folder that holds other things."""
         self.root = root
         self._disk = disk or RealCacheDisk()
         self._lock: int | None = None
@@ -115,7 +115,7 @@ class CacheFolder:
             self._lock = None
 
     def path(self, file: CacheFile) -> Path:
-        """Raises DefinitionError for a path that leaves the folder."""
+        """Return the path of a file. Raises DefinitionError for a path that leaves the folder."""
         return Path(self.files.absolute(file.path))
 
     def copy(self, file: CacheFile, chunks: Iterable[bytes]) -> FileIdentity:

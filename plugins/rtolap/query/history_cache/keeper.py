@@ -1,4 +1,4 @@
-"""The keeper: follows the segment records, and makes what is on the disk equal to the placement.
+"""The keeper follows the segment records, and makes the files on disk equal to the placement.
 
 A round does one thing: it removes what must go, or makes one copy. A walk goes through the placement, newest
 first, and begins again when READY versions have changed, a copy went, or a failure is due to be tried again.

@@ -14,7 +14,7 @@ from rtolap.query.history_cache.states import Condition, CopyFailure, Eviction, 
 
 
 def report(keeper: HistoryKeeper, versions_max: int) -> HistoryCacheReport:
-    """Thread-safe: taken beside the keeper's thread."""
+    """Report on the cache. It is thread-safe, and taken beside the keeper's thread."""
     cache = keeper.cache
     counts = cache.counts()
     copies = _Copies(keeper)
@@ -79,7 +79,8 @@ class _Copies:
 
 
 def follow(registry: Metrics, keeper: HistoryKeeper) -> None:
-    """The metrics, sampled at each scrape, from any thread. Labels are the members of `states`."""
+    """Register the metrics. Each scrape samples them, from any thread. The labels are the members of
+    `states`."""
 
     def sample() -> Iterable[Family]:
         cache = keeper.cache

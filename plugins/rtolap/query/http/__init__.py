@@ -1,4 +1,5 @@
-"""The HTTP server: JSON or an Arrow stream. Basic (users file) or Bearer (cluster token).
+"""The HTTP server answers in JSON or an Arrow stream. It takes Basic (users file) or Bearer (cluster token)
+authentication.
 
     POST /api/v1/query   {sql, parameters?, timeout_ms?, database?}  →  {columns, rows, positions, stats,
                          warnings}; the statements of `query.statements`, each in a session of its own

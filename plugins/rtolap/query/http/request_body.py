@@ -50,9 +50,8 @@ async def received(request: Request, account: Account) -> bytes:
 
 
 def decoded(data: bytes, account: Account) -> QueryRequest:
-    """Return the body as a request. What its values take as objects is reserved before they are made.
-
-    Raises OverBudget, and RequestValidationError for what is no request.
+    """Return the body as a request. The memory of its values is reserved before they are made. Raises
+    OverBudget, and RequestValidationError for any other content.
     """
     values = _values_in(data)
     account.reserve(BODY, BODY_COPIES * len(data) + VALUE_BYTES * values)

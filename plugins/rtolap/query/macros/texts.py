@@ -85,7 +85,7 @@ TEXT_MACROS: dict[str, str] = {
     "mysql_round_even(x, n)": (
         f"CASE WHEN n >= 0 AND abs(x) >= {2**52} THEN x ELSE round_even(x, CAST(n AS INTEGER)) END"
     ),
-    # a number as text, of which a zero has no sign
+    # a number as text, where a zero has no sign
     "mysql_unsigned_zero(n)": "CASE WHEN regexp_matches(n, '[1-9]') THEN n ELSE ltrim(n, '-') END",
     # a decimal that its type does not hold is the largest that it holds
     "mysql_clamped(n, tried, most)": (

@@ -1,4 +1,4 @@
-"""The MySQL protocol, server side: a small layer of our own over one socket and one thread a connection.
+"""The MySQL protocol's server side is a small layer of our own over one socket and one thread a connection.
 
 `packets` frames bytes; `handshake` logs in (caching_sha2_password, TLS with a certificate); `result_sets`
 describes Arrow types as MySQL's and encodes batches column by column; `connection` runs the command phase

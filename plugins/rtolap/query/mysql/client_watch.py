@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class ClientWatch(Closeable):
-    """Thread-safe. It watches from its creation until `close`."""
+    """A watch over clients, which runs from its creation until `close`. It is thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -81,7 +81,8 @@ class MySqlConnection:
             running.cancel(reason)
 
     def run(self) -> None:
-        """Returns when the client leaves; raises ConnectionClosed when it vanishes."""
+        """Serve the client. It returns when the client leaves, and raises ConnectionClosed when it
+        vanishes."""
         while True:
             self._stream.sequence = 0
             try:
@@ -100,7 +101,7 @@ class MySqlConnection:
             self._stream.flush()
 
     def _reserve(self, payload_bytes: int) -> None:
-        """Raises OverBudget for a packet that there is no room for."""
+        """Reserve memory for a packet. Raises OverBudget where there is none."""
         self._account.reserve(PACKET, PACKET_COPIES * payload_bytes)
 
     def _command(self, command: int, payload: bytes) -> None:
@@ -266,7 +267,7 @@ class MySqlConnection:
             self._execute(self._classify(statement), binary_rows, cursor=cursor)
 
     def _field_list(self, relation: str) -> None:
-        """COM_FIELD_LIST, which the `mysql` command line completes names with."""
+        """Answer COM_FIELD_LIST, by which the `mysql` command line completes names."""
         shown = self._executor.execute(Show("columns", name=relation.replace("`", "")), self.session)
         names = shown.table().column(0).to_pylist()
         self._answers.fields(relation, [str(name) for name in names])

@@ -1,4 +1,4 @@
-"""Login: caching_sha2_password on its fast path, TLS first when there is a certificate."""
+"""Login uses caching_sha2_password on its fast path, and TLS first when there is a certificate."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Tls:
 
 
 def log_in(stream: PacketStream, connection_id: int, verify: Verify, tls: Tls | None) -> Login:
-    """Raises Unauthorized, TlsRequired or ConnectionClosed; the caller then closes the connection."""
+    """Log a client in. Raises Unauthorized, TlsRequired or ConnectionClosed; the caller then closes the
+    connection."""
     nonce = bytes(1 + byte % 126 for byte in os.urandom(20))  # no zero byte: it would end the field
     offered = codes.CAPABILITIES | (codes.SSL if tls else 0)
     stream.write(
@@ -87,7 +88,7 @@ def log_in(stream: PacketStream, connection_id: int, verify: Verify, tls: Tls | 
 
 
 def change_user(stream: PacketStream, payload: bytes, verify: Verify) -> tuple[str, str | None]:
-    """COM_CHANGE_USER: log in again, with a nonce of its own. Raises Unauthorized."""
+    """Answer COM_CHANGE_USER: log in again, with a nonce of its own. Raises Unauthorized."""
     fields = PacketFields(payload, 1)
     user = fields.null_terminated().decode("utf-8", "replace")
     fields.read(fields.integer(1))

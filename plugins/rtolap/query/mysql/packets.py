@@ -1,4 +1,5 @@
-"""Frames: 3 bytes of length, 1 of sequence, little-endian. 2^24-1 bytes of payload continue in the next."""
+"""Frames have 3 bytes of length and 1 of sequence, little-endian. 2^24-1 bytes of payload continue in the
+next."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Reserve = Callable[[int], None]  # bytes of a payload; raises an error of the tr
 
 
 class ConnectionClosed(Exception):
-    """The client went away: nothing can be sent to it any more."""
+    """The client went away, so nothing can be sent to it any more."""
 
 
 class ReaderTooSlow(ConnectionClosed):
@@ -39,7 +40,7 @@ class Packets(Protocol):
     def write(self, payload: bytes | bytearray | memoryview) -> None: ...
 
     def write_frames(self, frames: bytes, sequence: int) -> None:
-        """Frames that are made already; `sequence` is the number of the one behind them."""
+        """Write complete frames. `sequence` is the number of the packet behind them."""
 
 
 class Frames(Packets):
@@ -87,7 +88,7 @@ class PacketStream(Packets):
         self.sock.settimeout(silence_s)
 
     def start_tls(self, context: ssl.SSLContext) -> None:
-        """Raises ConnectionClosed when the handshake fails."""
+        """Start TLS. Raises ConnectionClosed when the handshake fails."""
         self._keep_deadline()
         try:
             wrapped = context.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)

@@ -126,7 +126,7 @@ class PreparedStatements:
         self._account.reserve(LONG_DATA, self._long_bytes)
 
     def fetched(self, fields: PacketFields) -> None:
-        """A COM_STMT_FETCH: every cursor that was given has no rows."""
+        """Answer a COM_STMT_FETCH: a cursor has no rows, since all rows were sent."""
         identity = fields.integer(4)
         if not self._find(identity).asks_for_cursor:
             raise QueryError(f"prepared statement {identity} has no cursor", action="execute it with one")

@@ -130,14 +130,16 @@ def text_rows(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def binary_rows(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Header 0, a bitmap of nulls shifted by two bits, then the values that are not null."""
+    """Yield rows of the binary protocol: header 0, a bitmap of nulls shifted by two bits, then the values
+    that are not null."""
     columns = [_binary_column(column) for column in batch.columns]
     bitmaps = _null_bitmaps(batch)
     return map(_JOIN, zip(repeat(b"\0", batch.num_rows), bitmaps, *columns, strict=True))
 
 
 def _text_column(column: pa.Array[Any]) -> list[bytes]:
-    """A prefix of one byte is looked up, since a call for each value takes longer than all the rest."""
+    """Return a column's values as packets have them. A prefix of one byte is looked up, since a call for each
+    value takes longer than all the rest."""
     values = as_text(column)
     if pa.types.is_string(values.type):
         values = values.cast(pa.binary())  # the same bytes

@@ -1,4 +1,5 @@
-"""Accepts connections: one thread each, at most so many, each with a bounded time to log in.
+"""Connections of the MySQL server have one thread each, are bounded in number, and have a bounded time to log
+in.
 
 Those that are still logging in are counted apart. There the one that has been at it for longest gives way to
 a new one: a silent client keeps no other out, however often it connects.
@@ -32,7 +33,7 @@ from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.sql_session import SqlSession
 from rtolap.servers.http_server import ACCEPT_AGAIN_S, EXHAUSTED
-from rtolap.servers.limits import Connections, Place
+from rtolap.servers.limits import ConnectionPlace, Connections
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +189,7 @@ class MySqlServer:
             stream.close()
 
     def _enter(self, identity: int, connection: MySqlConnection, stream: PacketStream) -> None:
-        """Raises Unavailable where as many are logged in as may be."""
+        """Enter a connection. Raises Unavailable where the limit of logins is reached."""
         limits, user = self._limits, connection.session.user
         with self._lock:
             inside = [each.session.user for each, _, _ in self._open.values() if each is not None]
@@ -204,7 +205,7 @@ class MySqlServer:
             action="close one, or start the service with a larger --connections-max",
         )
 
-    def _serve(self, stream: PacketStream, identity: int, host: str, place: Place) -> None:
+    def _serve(self, stream: PacketStream, identity: int, host: str, place: ConnectionPlace) -> None:
         verify = functools.partial(self._verify, host)
         account: Account | None = None
         try:

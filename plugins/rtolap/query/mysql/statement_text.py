@@ -20,7 +20,8 @@ _MEANT = {b"0": b"\0", b"b": b"\b", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"Z":
 
 
 def statement_text(data: bytes) -> str:
-    """Raises SqlSyntaxError for bytes that are no text outside of `_binary'…'`."""
+    """Return the text of a statement. Raises SqlSyntaxError for bytes that are no text outside of
+    `_binary'…'`."""
     try:
         return data.decode()
     except UnicodeDecodeError:

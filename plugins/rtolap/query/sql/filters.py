@@ -252,7 +252,8 @@ def _calendar_part(node: exp.Expr) -> _CalendarPart | None:
 
 
 def _as_range(column: str, unit: TimeUnit, op: CompareOp, value: object) -> Predicate | None:
-    """`YEAR(c) = 2013` and `DATE(c) = '2013-01-02'` as ranges of `c`, so that they prune like any range.
+    """Return `YEAR(c) = 2013` and `DATE(c) = '2013-01-02'` as ranges of `c`, so that they prune like any
+    range.
 
     Return the exact predicate on the column itself for `<unit of column> <op> <value>`; None if there is
     none.

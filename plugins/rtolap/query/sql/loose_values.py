@@ -1,7 +1,7 @@
 """Texts and numbers as MySQL reads them where a number or a moment is wanted: as much as there is of one.
 
 A text begins with a number, or counts as 0. A text or a number that is no moment counts as the zero date,
-which is before all others. What is left behind is a truncation, which is warned of.
+which is before all others. The ignored rest is a truncation, and gives a warning.
 """
 
 from __future__ import annotations

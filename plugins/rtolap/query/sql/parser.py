@@ -87,14 +87,15 @@ def too_deep() -> QueryError:
 
 
 def _drop_hints(tree: exp.Expr) -> None:
-    """They tell MySQL's server how to work, not what to answer."""
+    """Drop hints, which tell MySQL's server how to work and change no answer."""
     for node in tree.find_all(exp.Select, exp.Table):
         node.set("hint", None)
         node.set("hints", None)
 
 
 def _drop_introducers(tree: exp.Expr) -> None:
-    """`_utf8mb4'…'` is the text itself, and so are bytes that are one: clients send texts as bytes too."""
+    """Drop introducers. `_utf8mb4'…'` is the text itself, and so are bytes that are a text: clients send
+    texts as bytes too."""
     for node in list(tree.find_all(exp.Introducer)):
         charset = str(node.this if isinstance(node.this, str) else node.this.name).lower()
         if charset not in _CHARSETS or not node.expression.is_string:
@@ -107,7 +108,7 @@ def _drop_introducers(tree: exp.Expr) -> None:
 
 
 def _drop_dual(tree: exp.Expr) -> None:
-    """FROM DUAL is MySQL's way to say that there is no FROM."""
+    """Drop FROM DUAL, which is how MySQL writes that there is no FROM."""
     for select in tree.find_all(exp.Select):
         source = select.args.get("from_")
         table = None if source is None or select.args.get("joins") else source.this
@@ -127,7 +128,8 @@ def _complete(tree: exp.Expr, database: str) -> None:
 
 
 def _name_question_marks(sql: str) -> tuple[str, tuple[str, ...]]:
-    """`?` → `:p1`, `:p2`, … by place in the text, so that moving one in the tree shifts no other."""
+    """Name question marks: `?` → `:p1`, `:p2`, … by place in the text, so that moving one in the tree shifts
+    no other."""
     tokens = RtolapSql().tokenize(sql)
     bounds.check_tokens(tokens)
     marks = [token.start for token in tokens if token.token_type is TokenType.PLACEHOLDER]

@@ -56,7 +56,8 @@ def _compared(column: str, op: str, value: object, schema: Schema) -> TimeRange:
 
 
 def _bound_ms(local: datetime | None, zone: str, *, latest: bool) -> int | None:
-    """None, no bound, where the calendar ends: `day_start <= '9999-12-31'` is how many write *for ever*."""
+    """Return a bound in ms; None, no bound, where the calendar ends: `day_start <= '9999-12-31'` is how many
+    write *for ever*."""
     try:
         return None if local is None else to_utc_ms(local, zone, latest=latest)
     except OverflowError:

@@ -16,7 +16,7 @@ UserValue = str | int | float | Decimal | bytes | None
 
 @dataclass(frozen=True)
 class SqlStatement:
-    """A query.
+    """A query that is ready to run.
 
     Attributes:
         database: the database of tables that the text names without one; None where only cubes and lookups

@@ -83,7 +83,7 @@ def user_value(outcome: StatementOutcome) -> UserValue:
 
 
 def refuse(expression: str, users: Mapping[str, UserValue]) -> UserValue:
-    """`Evaluate` where nothing is computed."""
+    """Refuse user variables: an `Evaluate` where nothing is computed."""
     raise UnsupportedSql(f"unsupported value of SET: {expression[:100]}")
 
 
@@ -135,7 +135,7 @@ def value_bytes(name: str, value: UserValue) -> int:
 
 
 def _read(text: str) -> Iterator[tuple[str, str, str]]:
-    """(scope, name, expression) of each assignment of a list; what is none of these is passed over.
+    """Yield scope, name and expression of each assignment of a list; other items are passed over.
 
     The work is linear in the text, and has no step for each character.
     """
@@ -185,7 +185,7 @@ class _Reading:
             raise SqlSyntaxError(f"bad SQL: SET … = {expression[:100]}") from error
 
     def value(self, expression: str) -> VariableValue:
-        """Raises UnsupportedSql for what is not computed here."""
+        """Return a value. Raises UnsupportedSql for an expression that is not computed here."""
         node = self.parsed(expression)
         known = None if node is None else self.known(node)
         if known is not None:
@@ -203,7 +203,7 @@ class _Reading:
         return self.users.get(f"@{node.name}".lower())
 
     def variable(self, node: exp.SessionParameter) -> VariableValue | None:
-        """NULL, where a client saves one that is not here."""
+        """Return a variable's value; NULL where a client saves a variable that does not exist here."""
         return self._variables.get(str(node.name).lower())
 
     def known(self, node: exp.Expr) -> VariableValue | None:
@@ -263,7 +263,7 @@ def _user_value(expression: str, reading: _Reading, evaluate: Evaluate) -> UserV
 
 
 def _check_text(length: int) -> None:
-    """Raises QueryError for a text that no user variable may hold, before it is made."""
+    """Raise QueryError for a text that no user variable may hold, before it is made."""
     if length > USER_BYTES_MAX:
         raise QueryError(
             "too much in user variables",

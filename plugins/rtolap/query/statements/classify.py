@@ -66,7 +66,7 @@ def _without_leading_comments(sql: str) -> str:
 
 
 def _with_conditionals(sql: str) -> str:
-    """Conditional comments become their content; not those within quotes or other comments."""
+    """Replace conditional comments by their content, except within quotes or other comments."""
     pieces, at = [], 0
     while (piece := _PIECE.search(sql, at)) is not None:
         end = sql.find("*/", piece.end()) if piece.lastgroup else piece.end()
@@ -84,7 +84,7 @@ def _with_conditionals(sql: str) -> str:
 
 @dataclass(frozen=True)
 class Nothing:
-    """A `;` alone."""
+    """A statement that is a `;` alone."""
 
 
 @dataclass(frozen=True)

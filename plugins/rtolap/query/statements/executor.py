@@ -42,7 +42,7 @@ class OpenConnections(Protocol):
     def sessions(self) -> Sequence[SqlSession]: ...
 
     def facts(self) -> Mapping[str, VariableValue]:
-        """Variables of the server, which no session changes."""
+        """Return the variables of the server, which no session changes."""
 
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
         """Interrupt a query, or end a connection, of the same user. Raises QueryError if there is none."""

@@ -32,7 +32,7 @@ ShownRows = tuple[Sequence[str], list[tuple[object, ...]]]
 
 
 class Shows:
-    """Thread-safe. `processes` lists the sessions that this server has."""
+    """The answers of SHOW. They are thread-safe. `processes` lists the sessions that this server has."""
 
     def __init__(self, service: QueryService, processes: Callable[[], Iterable[SqlSession]]) -> None:
         self._service = service

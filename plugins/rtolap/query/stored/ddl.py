@@ -235,7 +235,7 @@ def _partition_change(
 
 
 def _bounds(words: Words) -> tuple[int | None, int]:
-    """`VALUES [("…"), ("…"))` or `VALUES LESS THAN ("…")`, in ms since the epoch."""
+    """Return the bounds of `VALUES [("…"), ("…"))` or `VALUES LESS THAN ("…")`, in ms since the epoch."""
     words.expect("VALUES")
     if words.accept("LESS", "THAN"):
         return None, _bound(words)

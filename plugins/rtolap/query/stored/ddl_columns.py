@@ -48,7 +48,8 @@ class DefinedColumn(NamedTuple):
 
 
 def column(words: Words) -> DefinedColumn:
-    """`name type [KEY] [function] [[NOT] NULL] [DEFAULT value] [COMMENT 'text']`. Raises QueryError."""
+    """Parse a column: `name type [KEY] [function] [[NOT] NULL] [DEFAULT value] [COMMENT 'text']`. Raises
+    QueryError."""
     name = words.name("the name of a column")
     stored_column = StoredColumn(name, _type(words, name))
     is_key = False

@@ -26,7 +26,7 @@ _MODELS: tuple[tuple[str, TableModel], ...] = (
     ("AGGREGATE", "aggregate"),
 )
 _HOUR_MS = 3_600_000
-# At least so long: nothing is dropped before its time.
+# A lower bound: nothing is dropped before its time.
 _UNIT_MS: dict[str, int] = {
     "hour": _HOUR_MS,
     "day": 24 * _HOUR_MS,
@@ -62,7 +62,7 @@ class _Clauses:
 
 
 def create_table(words: Words, name: TableName) -> tuple[StoredTable, tuple[str, ...]]:
-    """(the definition, notes). The definition is not validated yet."""
+    """Return the definition, which is not validated yet, and notes."""
     columns, marked = _columns(words)
     clauses = _Clauses(keys=marked)
     while not words.ended():
@@ -169,7 +169,7 @@ def _distributed(words: Words, clauses: _Clauses) -> Buckets:
 
 
 def properties(words: Words) -> dict[str, str]:
-    """`('key' = 'value', …)`, keys in lower case."""
+    """Parse `('key' = 'value', …)`, with keys in lower case."""
     words.expect("(")
     properties_by_name: dict[str, str] = {}
     while True:

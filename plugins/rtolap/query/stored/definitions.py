@@ -23,7 +23,7 @@ from rtolap.query.stored.source import StoredSource
 
 
 class StoredDefinitions:
-    """Thread-safe. Who may do it is for the caller to check."""
+    """Definitions of stored tables. They are thread-safe. The caller checks the rights."""
 
     def __init__(self, source: StoredSource, refresh_catalogue: Callable[[], object]) -> None:
         """Create an executor of definitions.
@@ -73,11 +73,11 @@ class StoredDefinitions:
         return notes
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
-        """Raises NotFound."""
+        """Return the partitions of a table. Raises NotFound."""
         return self._source.partitions(name)
 
     def transaction(self, db: str, label: str) -> TransactionInfo:
-        """Raises NotFound."""
+        """Return the transaction of a label. Raises NotFound."""
         return self._source.transaction(db, label)
 
     def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]:

@@ -180,7 +180,7 @@ class StoredReader:
             if stale:
                 raise stale[0] from error
             raise Unavailable(
-                f"nobody gives tablet {scan.request.tablet} at version {scan.request.version}",
+                f"no node gives tablet {scan.request.tablet} at version {scan.request.version}",
                 expected="one of its replicas",
                 found="; ".join(str(failure) for _, failure in error.failures) or "none that lives",
                 action="ask again later",

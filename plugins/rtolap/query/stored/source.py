@@ -23,7 +23,8 @@ from rtolap.protocols.stored_tables.messages import (
 
 
 class StoredSource(Protocol):
-    """Thread-safe. Raises Unavailable where no frontend, or not that node, answers."""
+    """The source of stored rows. It is thread-safe. Raises Unavailable where no front end, or not that node,
+    answers."""
 
     def tables(self) -> tuple[TableInfo, ...]:
         """Return the tables. Called with every look at the catalogue: quick, without retries."""
@@ -38,15 +39,16 @@ class StoredSource(Protocol):
     def drop_database(self, name: str) -> None: ...
 
     def read_view(self, names: Sequence[TableName]) -> ReadView:
-        """Raises NotFound."""
+        """Return the view that one statement reads. Raises NotFound."""
         ...
 
     def scan(self, address: str, request: ScanRequest, timeout_s: float) -> BatchStream:
-        """`timeout_s` is for all of its rows. Raises NotYet, StaleSnapshot, NotFound, Corrupted."""
+        """Scan tablets at a node. `timeout_s` is for all of its rows. Raises NotYet, StaleSnapshot, NotFound,
+        Corrupted."""
         ...
 
     def ping(self, address: str, within_s: float) -> None:
-        """Raises Unavailable when the node does not answer even this in time."""
+        """Raise Unavailable when the node does not answer even this in time."""
         ...
 
     def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo: ...

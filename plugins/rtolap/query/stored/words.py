@@ -97,7 +97,7 @@ class Words:
         return sign + word.text
 
     def names(self, expected: str) -> tuple[str, ...]:
-        """`(a, b, …)`"""
+        """Parse `(a, b, …)`."""
         self.expect("(")
         names = [self.name(expected)]
         while self.accept(","):

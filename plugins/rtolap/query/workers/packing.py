@@ -45,7 +45,7 @@ def packed(value: object) -> Any:
 
 
 def unpacked(value: Any) -> Any:
-    """Raises Corrupted for what `packed` does not make."""
+    """Return the value. Raises Corrupted for bytes that `packed` does not make."""
     if not isinstance(value, list):
         return value
     try:

@@ -83,7 +83,8 @@ def plan_of(rewritten: Rewritten) -> WorkerPlan:
 
 
 def rewritten_of(plan: WorkerPlan, catalogue: QueryCatalogue, parameters: tuple[str, ...]) -> Rewritten:
-    """Raises Corrupted for a plan that is about anything else than the catalogue and the parameters."""
+    """Return the rewritten statement of a plan. Raises Corrupted for a plan about anything but the catalogue
+    and the parameters."""
     _check(set(plan.lookups) <= catalogue.lookups.keys(), "a lookup")
     _check(set(plan.information) <= INFORMATION_TABLES, "a table of information_schema")
     _check(set(plan.parameters) <= set(parameters), "a parameter")

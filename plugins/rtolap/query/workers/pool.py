@@ -101,7 +101,7 @@ class WorkerPool(EngineSessions):
         self._watch.start()
 
     def session(self, ending: Cancellation) -> EngineSession:
-        """Raises what ended the statement, or Unavailable."""
+        """Return a session. Raises what ended the statement, or Unavailable."""
         unborn = 0
         servers: set[int] = set()  # fork servers that ended before they made a worker: a failure each
         while unborn + len(servers) < _TRIES:

@@ -102,7 +102,7 @@ class _Worker:
         self._catalogue = QueryCatalogue()
 
     def hear(self, control: socket.socket) -> None:
-        """Interrupts: 8 bytes each, the number of the session that they are for."""
+        """Hear interrupts: 8 bytes each, the number of the session that they are for."""
         while len(number := control.recv(8, socket.MSG_WAITALL)) == 8:
             with self._lock:
                 if self._session is not None and self._number == int.from_bytes(number, "little"):
@@ -235,7 +235,7 @@ def _unpacked(values: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _pieces(result: EngineResult) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Batches, each with whether it is known to be the last; large ones in parts."""
+    """Yield batches, large ones in parts, each with whether it is known to be the last."""
     batch = result.next_batch()
     while batch is not None:
         is_short = batch.num_rows < BATCH_ROWS  # so the engine has most likely no more: looking costs nothing

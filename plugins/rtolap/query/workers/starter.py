@@ -36,7 +36,8 @@ _THREADLESS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_DEFAU
 
 
 class Starter(Closeable):
-    """Thread-safe. Workers live on when the fork server ends; the next one to be started has a new server."""
+    """A starter of workers. It is thread-safe. Workers live on when the fork server ends; the next one to be
+    started has a new server."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options

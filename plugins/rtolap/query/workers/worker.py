@@ -48,7 +48,8 @@ class Worker:
         self.idle_since_s = time.monotonic()
 
     def wait_ready(self, ending: Cancellation) -> None:
-        """Raises what ended the statement, WorkerGone, or Unavailable where it takes too long."""
+        """Wait until the worker is ready. Raises what ended the statement, WorkerGone, or Unavailable where
+        it takes too long."""
         until_s = time.monotonic() + START_S
         while self.pid is None:
             ending.check()

@@ -1,4 +1,5 @@
-"""The consumer: ports to which region servers ship WAL edits, as to the region servers of another cluster.
+"""The consumer opens ports to which region servers ship WAL edits, as to the region servers of another
+cluster.
 
 `server` listens and drains; a `connection` reads `frames` within the bounds of `limits`, into memory of the
 `frame_budget`; `calls` decodes a call, holds its events against `log_bounds`, hands them to delivery and

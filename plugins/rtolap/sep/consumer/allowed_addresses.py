@@ -58,7 +58,7 @@ class AllowedAddresses:
         return self.allows(address)
 
     async def refresh(self) -> None:
-        """Look up once, together with whoever asks for it meanwhile."""
+        """Look up once; callers that come meanwhile share the result."""
         if self._refreshing is None:
             self._refreshing = asyncio.create_task(self._look_up())
         await asyncio.shield(self._refreshing)

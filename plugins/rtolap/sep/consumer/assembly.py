@@ -43,7 +43,8 @@ def open_process(
     ports: Sequence[int] = (),
     metrics: ConsumerMetrics | None = None,
 ) -> SubscriptionProcess:
-    """`store`: the source's ZooKeeper, paths absolute. `ports`: none takes free ones, as many as declared.
+    """Open the process of a subscription. `store` is the source's ZooKeeper, with absolute paths. No `ports`
+    take free ones, as many as declared.
 
     NotFound: no such subscription; NotYet: it is being created or dropped.
     """
@@ -92,7 +93,8 @@ def open_process(
 
 
 def filters_of(subscription: Subscription) -> list[EditFilter]:
-    """Raises NotFound for a filter that no installed distribution declares."""
+    """Return the filters of a subscription. Raises NotFound for a filter that no installed distribution
+    declares."""
     filters: list[EditFilter] = []
     if subscription.namespaces or not subscription.tables:
         filters.append(FollowedTables(subscription))

@@ -1,7 +1,7 @@
 """Calls of a region server: decoded, handed to delivery, answered by a result or by an exception of HBase.
 
 An exception makes the region server send the same edits again after a pause; it looks at neither the class
-nor `do_not_retry`, but logs class and message: they are for whoever reads its log.
+nor `do_not_retry`, but logs class and message, for the people who read its log.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Deliver = Callable[[EditBatch, float], Awaitable[None]]
 Answer = Callable[[bytes], bytes]
 
 
-class Bounds(Protocol):
+class EditBounds(Protocol):
     """Tells edits that the source cannot have written, see `log_bounds`."""
 
     async def check(self, batch: EditBatch, deadline_s: float) -> NDArray[np.bool_] | None:
@@ -150,7 +150,7 @@ class CallHandler:
         *,
         default_timeout_s: float,
         answers: Mapping[str, Answer] | None = None,
-        bounds: Bounds | None = None,
+        bounds: EditBounds | None = None,
         set_apart: SetApart | None = None,
     ) -> None:
         self._decoder = decoder

@@ -254,7 +254,8 @@ class Connection(asyncio.BufferedProtocol):
         return settings.frame_grace_s + self._filled / settings.frame_bytes_per_s_min - took_s
 
     def _hold_up(self) -> None:
-        """Others wait for memory that this frame holds and does not fill."""
+        """Close the connection for frames that others wait for: this one holds memory and does not fill
+        it."""
         self._too_slow("a frame stood still while others waited for memory")
 
     def _too_slow(self, found: str) -> None:
@@ -296,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
                 answered = await self._consumer.handler.handle(request, arrived_s)
             except CallFailure as error:
                 failure = error
-            except Exception as error:  # a fault of ours is answered too, else its caller waits in vain
+            except Exception as error:  # a fault of ours is answered too, or its caller would wait for ever
                 log.exception("a call of %s from %s ended unexpectedly", request.method[:100], self._address)
                 failure = failure_of("failed", error)
             else:

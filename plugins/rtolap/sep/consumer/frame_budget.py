@@ -134,7 +134,7 @@ class FrameBudget:
         return frame not in self._waiting
 
     def complete(self, frame: FrameMemory) -> None:
-        """The frame has come whole; its memory is held until `end`."""
+        """Note that the frame has come whole. Its memory is held until `end`."""
         frame.whole = True
         self._hand_out()
 

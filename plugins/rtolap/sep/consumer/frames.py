@@ -53,7 +53,8 @@ class Request:
 
 
 def check_preamble(preamble: bytes) -> None:
-    """Unauthorized: the client wants to log in by Kerberos or a token. Corrupted: it speaks no HBase."""
+    """Raise Unauthorized where the client wants to log in by Kerberos or a token, and Corrupted where it
+    speaks no HBase."""
     if preamble == _PREAMBLE:
         return
     if preamble == _SECURITY_PREAMBLE or preamble.startswith(_NAME_AND_VERSION):
@@ -69,7 +70,7 @@ def check_preamble(preamble: bytes) -> None:
 
 
 def parse_connection_header(frame: bytes | bytearray) -> ConnectionHeader:
-    """Corrupted: the frame is none."""
+    """Parse a connection header. Raises Corrupted where the frame is none."""
     try:
         return ConnectionHeader.FromString(bytes(frame))
     except DecodeError as error:
@@ -79,7 +80,8 @@ def parse_connection_header(frame: bytes | bytearray) -> ConnectionHeader:
 
 
 def parse_request(frame: bytearray) -> Request:
-    """`frame` is without its length. Corrupted: it is torn, or its parts are not as long as they say."""
+    """Parse a request, given without its length. Raises Corrupted where it is torn, or its parts are not as
+    long as they say."""
     view = memoryview(frame)
     header, place = _delimited(view, 0, "header")
     if len(header) > _HEADER_BYTES_MAX:

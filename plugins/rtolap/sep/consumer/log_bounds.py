@@ -49,7 +49,7 @@ _REMEMBERED: Final = 100_000  # regions
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class RegionClaim:
     """The events of one region in a call: their places, their largest id, their first and last row."""
 
     table: str
@@ -64,7 +64,7 @@ class Claim:
 class Doubt:
     """A claim beyond its bounds, and in words why."""
 
-    claim: Claim
+    claim: RegionClaim
     expected: str
 
 
@@ -142,7 +142,7 @@ class LogBounds:
         since_s = self._doubted_s.setdefault(region, now_s)
         return now_s - since_s >= self._doubt_s
 
-    async def _doubts(self, claims: Sequence[Claim], deadline_s: float) -> list[Doubt]:
+    async def _doubts(self, claims: Sequence[RegionClaim], deadline_s: float) -> list[Doubt]:
         """Ask until all is well, or as long as a read point or a region may be late."""
         loop = asyncio.get_running_loop()
         began_s, pause_s, is_first = time.monotonic(), _PAUSE_S, True
@@ -168,10 +168,10 @@ class LogBounds:
 
     # -- on the thread -----------------------------------------------------------------------------------
 
-    def _look(self, claims: Sequence[Claim], is_first: bool) -> list[Doubt]:
+    def _look(self, claims: Sequence[RegionClaim], is_first: bool) -> list[Doubt]:
         """Return the claims that are beyond their bounds as they are now. Unavailable: a region is away.
 
-        `is_first`: ask for every read point. Later a region is asked for all that wait together.
+        `is_first`: ask for every read point. Later one request to a region serves all claims that wait.
         """
         doubts = []
         self._fresh_s = 0.0 if is_first else _SHARED_S
@@ -188,7 +188,7 @@ class LogBounds:
                 doubts.append(doubt)
         return doubts
 
-    def _doubt(self, claim: Claim) -> Doubt | None:
+    def _doubt(self, claim: RegionClaim) -> Doubt | None:
         own = self._own(claim)
         if own is None:
             if claim.highest <= self._read_points.get(claim.region, -1):
@@ -215,7 +215,7 @@ class LogBounds:
             self._forgot_s[table] = now_s
             self._client.forget(table)
 
-    def _own(self, claim: Claim) -> Region | None:
+    def _own(self, claim: RegionClaim) -> Region | None:
         regions = self._client.regions(claim.table)
         known = self._by_name.get(claim.table)
         if known is None or known[0] is not regions:
@@ -224,7 +224,7 @@ class LogBounds:
                 self._by_name[claim.table] = known
         return known[1].get(claim.region)
 
-    def _behind(self, claim: Claim, region: Region) -> Doubt | None:
+    def _behind(self, claim: RegionClaim, region: Region) -> Doubt | None:
         name = region.encoded
         if claim.highest > self._read_points.get(name, -1):
             if time.monotonic() - self._requested_s.get(name, -math.inf) >= self._fresh_s:
@@ -241,7 +241,7 @@ class LogBounds:
         return None
 
 
-def claims_of(batch: EditBatch) -> Iterator[Claim]:
+def claims_of(batch: EditBatch) -> Iterator[RegionClaim]:
     """Return a claim for each region of each table in the batch."""
     tables, regions = batch.events["table"], batch.events["region"]
     if not batch.num_events:
@@ -252,7 +252,7 @@ def claims_of(batch: EditBatch) -> Iterator[Claim]:
     ids = batch.events["sequence_id"].to_numpy()
     for places in np.split(order, borders):
         rows = pc.min_max(batch.events["row"].take(pa.array(places)))
-        yield Claim(
+        yield RegionClaim(
             str(tables[int(places[0])].as_py()),
             str(regions[int(places[0])].as_py()),
             int(ids[places].max()),
@@ -262,7 +262,7 @@ def claims_of(batch: EditBatch) -> Iterator[Claim]:
         )
 
 
-def _with_rows(regions: Sequence[Region], claim: Claim) -> Sequence[Region]:
+def _with_rows(regions: Sequence[Region], claim: RegionClaim) -> Sequence[Region]:
     """Return the regions, sorted by their starts, that have rows from the claim's first to its last."""
     starts = [region.start for region in regions]
     low = max(0, bisect_right(starts, claim.first) - 1)

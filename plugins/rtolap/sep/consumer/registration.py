@@ -99,7 +99,8 @@ class Registration:
 
 
 def check_sink(sink: ServerName) -> None:
-    """DefinitionError: region servers could not parse the name, or not connect to what it names."""
+    """Raise DefinitionError for a name that region servers could not parse, or to which they could not
+    connect."""
     if not _HOST.fullmatch(sink.host) or _is_unspecified(sink.host):
         raise DefinitionError(
             "a consumer cannot be registered under this host",

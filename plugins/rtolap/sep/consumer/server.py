@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from rtolap.base.errors import Unavailable
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
-from rtolap.sep.consumer.calls import Answer, Bounds, CallHandler, Deliver, SetApart
+from rtolap.sep.consumer.calls import Answer, CallHandler, Deliver, EditBounds, SetApart
 from rtolap.sep.consumer.connection import Connection
 from rtolap.sep.consumer.frame_budget import FrameBudget
 from rtolap.sep.consumer.limits import ConsumerSettings, RefusalLog
@@ -52,7 +52,7 @@ class ConsumerServer:
         settings: ConsumerSettings | None = None,
         metrics: ConsumerMetrics | None = None,
         answers: Mapping[str, Answer] | None = None,
-        bounds: Bounds | None = None,
+        bounds: EditBounds | None = None,
         set_apart: SetApart | None = None,
     ) -> None:
         self.settings = settings or ConsumerSettings()
@@ -111,7 +111,8 @@ class ConsumerServer:
         return sum(connection.calls for connection in self._connections)
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no new calls, let those at work be answered, at most so long, then close everything."""
+        """Take no new calls, wait at most this long until those at work are answered, then close
+        everything."""
         self._draining = True
         for listener in self._listeners:
             listener.close()

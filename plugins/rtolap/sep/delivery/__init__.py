@@ -1,4 +1,4 @@
-"""Delivery: events of concurrent calls reach the listener in order, each once.
+"""Delivery brings the events of concurrent calls to the listener in order, each once.
 
 `delivered_edits` remembers what was delivered, with `row_ranges` which region had a row last; `edit_records`
 is its form in a topic, `journal` keeps it durable. `listener` is the contract with those that take events.

@@ -1,7 +1,7 @@
 """Rows that are set apart: their events go to the dead letters, in order, until they can be delivered.
 
-That a row is apart stands in the journal before the first of its letters is written, so whoever takes over
-goes on with it. `replay` brings rows back. docs/decisions/0016-rows-apart.md says why.
+That a row is apart stands in the journal before the first of its letters is written, so a process that takes
+over goes on with it. `replay` brings rows back. docs/decisions/0016-rows-apart.md says why.
 """
 
 from __future__ import annotations

@@ -246,7 +246,8 @@ class DeliveredEdits:
 
 
 def _keys(batch: EditBatch) -> tuple[I64, I64, list[str], NDArray[np.int32]]:
-    """(sequence ids, write times in ms, names of regions, the name's index of each event)"""
+    """Return the events' sequence ids, write times in ms, names of regions, and each event's index of its
+    region's name."""
     regions = batch.events["region"]
     return (
         batch.events["sequence_id"].to_numpy(),
@@ -257,7 +258,7 @@ def _keys(batch: EditBatch) -> tuple[I64, I64, list[str], NDArray[np.int32]]:
 
 
 def _by_region(codes: NDArray[np.int32]) -> Iterator[tuple[int, I64]]:
-    """(index of the region's name, the places of its events in their order)"""
+    """Yield the index of each region's name, with the places of its events in their order."""
     if not len(codes):
         return
     if codes.min() == codes.max():
@@ -270,7 +271,7 @@ def _by_region(codes: NDArray[np.int32]) -> Iterator[tuple[int, I64]]:
 
 
 def _rows(batch: EditBatch, places: I64) -> pa.BinaryArray:
-    """`places` ascend."""
+    """Return the rows at ascending `places`."""
     rows = batch.events["row"]
     return rows if len(places) == len(rows) else rows.take(pa.array(places))
 

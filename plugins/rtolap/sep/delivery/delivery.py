@@ -335,7 +335,7 @@ class _GroupRun:
         self._order = np.argsort(sequence_ids, kind="stable") if len(calls) > 1 else None
 
     def due(self) -> tuple[I64, EditBatch]:
-        """(places, the batch of these events), in the order of delivery"""
+        """Return the places of due events, and the batch of them, in the order of delivery."""
         if self._order is None:
             places = np.flatnonzero(self.left)
             return places, self.batch.filter(self.left)

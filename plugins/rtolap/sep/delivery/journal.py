@@ -1,4 +1,5 @@
-"""The journal: what was delivered, durable, in a topic of one partition that one process writes at a time.
+"""The journal notes durably which events were delivered, in a topic of one partition that one process writes
+at a time.
 
     record        written                                                     means, when it is read again
     Delivered     in the transaction of the events, or after they are done    these edits are delivered
@@ -123,7 +124,7 @@ class Journal:
 
     Attributes:
         memory: the delivered edits; None before `recover`, and after a write whose outcome is not known.
-        ended_loads: `not_after_ms` of ended loads, by label. Whoever releases a label removes it.
+        ended_loads: `not_after_ms` of ended loads, by label. The caller that releases a label removes it.
     """
 
     def __init__(
@@ -141,7 +142,9 @@ class Journal:
         self.open_loads: dict[str, LoadBegun] = {}
         self.apart: dict[RowKey, RowApart] = {}
         self.open_consumer = open_consumer
-        self.ended_loads: dict[str, int] = {}  # label → not_after_ms; whoever gives it back takes it out
+        self.ended_loads: dict[
+            str, int
+        ] = {}  # label → not_after_ms; the caller that gives a label back removes it
         self._load_number = 0
         self._open_producer = open_producer
         self._admin = admin
@@ -170,8 +173,8 @@ class Journal:
     def write(self, records: Sequence[Record], columns: Sequence[OutColumns] = ()) -> None:
         """Write these, and the records of other topics, as one; then remember them.
 
-        CommitUnknown: `recover` tells what became of it. NotLeader: another process has taken over. Anything
-        else: nothing was written.
+        CommitUnknown: `recover` finds the outcome. NotLeader: another process has taken over. Anything else:
+        nothing was written.
         """
         assert self._producer is not None, "recover comes first"
         assert self.memory is not None, "recover comes first"
@@ -250,8 +253,8 @@ class Journal:
                     memory.remember(begun.regions)
 
     def _rewrite(self) -> None:
-        """A failure costs nothing, for the longer journal says the same. CommitUnknown: nothing more can be
-        written before `recover`."""
+        """Rewrite the journal. A failure costs nothing, for the longer journal says the same. After
+        CommitUnknown, nothing more can be written before `recover`."""
         assert self._producer is not None
         assert self.memory is not None
         try:

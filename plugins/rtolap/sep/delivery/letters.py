@@ -1,4 +1,5 @@
-"""Dead letters: events that were given up, or set apart, as records of a topic; whole, whatever their size.
+"""Dead letters are events that were given up, or set apart, as records of a topic; each is whole, whatever
+its size.
 
 The value is JSON: the event with where it came from, its cells with families, qualifiers, values and tags in
 base64. `{"parts":3,…` is the beginning of a letter that is larger than a record may be: it and the next two

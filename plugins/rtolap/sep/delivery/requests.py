@@ -86,7 +86,7 @@ class RequestNodes:
 
 
 def perform(request: Request, delivery: Delivery) -> None:
-    """Unavailable: not now. Refused: never."""
+    """Perform a request. Raises Unavailable where it cannot be done now, and Refused where it never can."""
     match request.kind:
         case "replay":
             delivery.replay()

@@ -147,7 +147,7 @@ class RowRanges:
         table.replace(places, shown + rest)
 
     def forget(self, region: DeliveredRegion) -> None:
-        """Ranges behind it are not shown again."""
+        """Forget a region. Ranges behind it are not shown again."""
         table = self._tables.get(region.table)
         if table is None:
             return

@@ -26,7 +26,7 @@ _IDLE_LOOK_S = 5.0  # a replay may be due
 
 
 class _Waiting(Call):
-    """A call with whoever awaits it."""
+    """A call with the task that awaits it."""
 
     def __init__(self, batch: EditBatch, deadline_s: float) -> None:
         super().__init__(batch, deadline_s)

@@ -1,4 +1,4 @@
-"""Events: what each WAL edit of a call did to each row, as columns.
+"""Events say, in columns, what each WAL edit of a call did to each row.
 
 `decode` turns a call into an `edit_batch.EditBatch`: it reads the keys of its WAL entries, has `cells` read
 its cell block, and makes an event of each row of each entry. `filters` keep what a subscription wants.

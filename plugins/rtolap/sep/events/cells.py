@@ -41,7 +41,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class CellBlock:
-    """All cells of a block, a row each; the binary columns are made when they are asked for.
+    """All cells of a block, a row each; the binary columns are made when they are requested.
 
     `rows()`, `families()` … copy the bytes of the cells at `places`, all of them where it is None.
     """
@@ -67,7 +67,7 @@ class CellBlock:
         return self._part(_VALUE, places)
 
     def tags(self, places: Places | None = None) -> pa.BinaryArray:
-        """Raw tags without their total length; empty where a cell has none."""
+        """Return raw tags without their total length; empty where a cell has none."""
         return self._part(_TAGS, places)
 
     def _part(self, part: int, places: Places | None) -> pa.BinaryArray:

@@ -82,7 +82,7 @@ class EditDecoder:
     def decode(
         self, parameter: bytes | bytearray | memoryview, cell_block: bytes | bytearray | memoryview
     ) -> DecodedCall:
-        """`parameter` is the call's ReplicateWALEntryRequest as bytes.
+        """Decode a call. `parameter` is its ReplicateWALEntryRequest as bytes.
 
         Corrupted: either of both cannot be read, or they contradict each other. TooLarge: more entries or
         cells than there may be.
@@ -180,7 +180,8 @@ class _EventGroups:
 
 
 def _group_by_entry_and_row(entry_of_cell: Places, rows: pa.BinaryArray) -> _EventGroups:
-    """`entry_of_cell` ascends; `rows[i]` is the row of cell i. Events stand in the order of first cells.
+    """Group cells by entry and row. `entry_of_cell` ascends; `rows[i]` is the row of cell i. Events stand in
+    the order of first cells.
 
     Neighbours of one entry and row are one run of cells. Only where the same row comes again within an entry,
     after another one, do cells move.
@@ -241,7 +242,7 @@ class _EntryColumns:
 
 
 def _check_entries(parameter: bytes | bytearray | memoryview, entries_max: int) -> None:
-    """TooLarge: more parts than entries may be. Torn messages are left to the parser."""
+    """Raise TooLarge for more parts than there may be entries. Torn messages are left to the parser."""
     if len(parameter) > _PARAMETER_BYTES_MAX:
         raise TooLarge(
             "the keys of a call's WAL entries are too large",
@@ -282,7 +283,8 @@ def _check_entries(parameter: bytes | bytearray | memoryview, entries_max: int) 
 
 
 def _decode_entries(parameter: bytes | bytearray | memoryview) -> _EntryColumns:
-    """`parameter` is a serialized ReplicateWALEntryRequest. Corrupted: it is not, or contradicts itself."""
+    """Decode the entries of a serialized ReplicateWALEntryRequest. Raises Corrupted where `parameter` is
+    none, or contradicts itself."""
     request = ReplicateWALEntryRequest()
     try:
         request.ParseFromString(bytes(parameter))

@@ -27,7 +27,8 @@ class PayloadExtractor:
         self._name, self._extract = name, extract
 
     def __call__(self, batch: EditBatch) -> pa.BinaryArray:
-        """DefinitionError: the function answers with anything but bytes or null for each event."""
+        """Return the payload of each event. Raises DefinitionError where the function returns anything but
+        bytes or null for an event."""
         answer = self._extract(batch)
         column = answer if isinstance(answer, pa.Array) else pa.array(answer)
         if len(column) != batch.num_events or column.type not in (pa.binary(), pa.null()):
@@ -40,17 +41,18 @@ class PayloadExtractor:
 
 
 def load_filter(name: str) -> EventMaskFilter:
-    """NotFound: no installed distribution declares the filter."""
+    """Load a filter. Raises NotFound where no installed distribution declares it."""
     return EventMaskFilter(name, load_function(FILTERS, name))
 
 
 def load_payload_extractor(name: str) -> PayloadExtractor:
-    """NotFound: no installed distribution declares the extractor."""
+    """Load a payload extractor. Raises NotFound where no installed distribution declares it."""
     return PayloadExtractor(name, load_function(PAYLOAD_EXTRACTORS, name))
 
 
 def load_function(group: str, name: str) -> Callable[..., object]:
-    """NotFound: nobody declares `name` in the group. DefinitionError: it is no function."""
+    """Load a function. Raises NotFound where nobody declares `name` in the group, DefinitionError where it is
+    no function."""
     declared = entry_points(group=group)
     named = [entry for entry in declared if entry.name == name]
     if not named:

@@ -48,7 +48,7 @@ class TableFilter:
 class FollowedTables:
     """Keeps events of tables that a subscription to namespaces, or to everything but some, follows.
 
-    HBase ships no others. What somebody else sends of them is left out here.
+    HBase ships no others. Edits of them that another sender ships are left out here.
     """
 
     def __init__(self, subscription: Subscription) -> None:

@@ -71,7 +71,7 @@ def arrow_type(value_type: str) -> pa.DataType:
 
 
 def decode_values(values: pa.BinaryArray, value_type: str) -> DecodedValues:
-    """`values` may have nulls, which stay null. DefinitionError: there is no such type."""
+    """Decode values, where nulls stay null. Raises DefinitionError for an unknown type."""
     if value_type == "bytes":
         return DecodedValues(values, np.zeros(len(values), bool), "any bytes")
     if value_type in _FIXED:
@@ -157,7 +157,7 @@ def _is_json(value: bytes) -> bool:
 
 
 def _decode_decimal(values: pa.BinaryArray, kind: ColumnType) -> DecodedValues:
-    """Numbers of at most 8 bytes are read in columns, longer ones one after the other.
+    """Decode decimals. Numbers of at most 8 bytes are read in columns, longer ones one after the other.
 
     A number with more digits than the type has is refused, never rounded.
     """
@@ -190,7 +190,7 @@ def _decode_decimal(values: pa.BinaryArray, kind: ColumnType) -> DecodedValues:
 
 
 def _signed(matrix: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Each row is a big-endian number in two's complement of at most 8 bytes."""
+    """Return the number in each row, which is a big-endian number in two's complement of at most 8 bytes."""
     count, size = matrix.shape
     wide = np.zeros((count, _LONG_BYTES), np.uint8)
     wide[:, _LONG_BYTES - size :] = matrix

@@ -257,8 +257,8 @@ def _is_open(connection: socket.socket) -> bool:
 
 
 def remote_error(exception: ExceptionResponse, what: str) -> RtolapError:
-    """`what` was refused with the exception: Unavailable where it will pass (the server starts, stops or is
-    busy, the region is on its way), NotFound, Forbidden, otherwise Refused."""
+    """Return the error by which a server refused `what`: Unavailable where it will pass (the server starts,
+    stops or is busy, the region is on its way), NotFound, Forbidden, otherwise Refused."""
     name = exception.exception_class_name.rpartition(".")[2].rpartition("$")[2]
     # the first line of the trace is the exception's text; NotFound of a peer has the peer's name alone
     text = exception.stack_trace.partition("\n")[0].strip() or exception.exception_class_name
@@ -269,7 +269,7 @@ def remote_error(exception: ExceptionResponse, what: str) -> RtolapError:
 
 
 def error_of(name: str, text: str, what: str) -> RtolapError:
-    """`name`: the exception's class without its package."""
+    """Return the error of an exception. `name` is its class without the package."""
     if name in _STARTING_OR_BUSY:
         return Unavailable(f"{what}: not now", found=text, action="try again")
     if name in _UNKNOWN:

@@ -51,7 +51,8 @@ class MasterClient(Closeable):
         return {described.id: Peer.of(described) for described in response.peer_desc}
 
     def cluster_status(self, *options: admin_pb2.Option) -> admin_pb2.ClusterStatus:
-        """`options`: the parts that are wanted, all without any."""
+        """Return the status of the cluster. `options` are the parts to return; without any, all parts are
+        returned."""
         response = self._read(
             "GetClusterStatus",
             admin_pb2.GetClusterStatusRequest(options=options),
@@ -80,7 +81,7 @@ class MasterClient(Closeable):
     # -- changes ------------------------------------------------------------------------------------------
 
     def add_peer(self, peer: Peer) -> None:
-        """Raises Refused where HBase has one of that name already, or does not take it."""
+        """Add a peer. Raises Refused where HBase has one of that name already, or does not take it."""
         states = admin_pb2.ReplicationState
         state = states.ENABLED if peer.enabled else states.DISABLED
         request = admin_pb2.AddReplicationPeerRequest(
@@ -94,7 +95,7 @@ class MasterClient(Closeable):
         self.change("UpdateReplicationPeerConfig", request, lambda: self.peers().get(peer.id) == peer)
 
     def remove_peer(self, peer_id: str) -> None:
-        """Raises NotFound."""
+        """Remove a peer. Raises NotFound."""
         request = admin_pb2.RemoveReplicationPeerRequest(peer_id=peer_id)
         self.change("RemoveReplicationPeer", request, lambda: peer_id not in self.peers())
 

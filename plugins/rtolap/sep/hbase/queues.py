@@ -43,7 +43,7 @@ class QueueId(msgspec.Struct, frozen=True, order=True):
 
     @staticmethod
     def parse(text: str) -> QueueId:
-        """Raises Corrupted for anything else."""
+        """Parse a queue's id. Raises Corrupted for anything else."""
         peer, separator, rest = text.partition("-")
         if not peer:
             raise Corrupted("not the id of a queue", expected="peer, or peer-server…", found=repr(text))
@@ -96,7 +96,8 @@ class Queue(msgspec.Struct, frozen=True):
 def read_queues(
     znodes: HBaseZnodes, peers: Iterable[str] | None = None, *, positions: bool = True
 ) -> list[Queue]:
-    """Queues of the `peers`, or of all; sorted by peer, recovered ones last, then by server.
+    """Read the queues of the `peers`, or of all. They are sorted by peer, recovered ones last, then by
+    server.
 
     `positions`: read those too, of the logs that are shipped now, the oldest of each kind that a server
     writes. A large cluster has tens of thousands of others, which have none.

@@ -1,6 +1,6 @@
 """Regions of a table and the calls that read rows of them: Multi with Gets, and Scan.
 
-Rows come as cell blocks, which `events.cells` decodes. Every call is one request: whoever calls looks up a
+Rows come as cell blocks, which `events.cells` decodes. Every call is one request: the caller looks up a
 region that has moved, and tries again.
 
 A region's *read point* is the largest sequence id whose edits a read sees. HBase ships an edit once its log
@@ -272,7 +272,7 @@ def _regions_of(cells: Mapping[tuple[bytes, bytes], bytes]) -> list[Region]:
 
 
 def region_name(info: RegionInfo) -> bytes:
-    """`table,start,id.`, the MD5 of all before in hexadecimal, and a dot."""
+    """Return a region's name: `table,start,id.`, the MD5 of all before in hexadecimal, and a dot."""
     name = b"%s,%s,%d" % (table_text(info.table_name).encode(), info.start_key, info.region_id)
     return name + b"." + hashlib.md5(name, usedforsecurity=False).hexdigest().encode() + b"."
 

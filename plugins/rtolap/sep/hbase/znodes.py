@@ -41,7 +41,7 @@ class ServerName(msgspec.Struct, frozen=True, order=True):
 
     @staticmethod
     def parse(text: str) -> ServerName:
-        """Raises Corrupted for anything else."""
+        """Parse a server's name. Raises Corrupted for anything else."""
         parts = text.split(",")
         if len(parts) != 3 or not parts[0] or not (parts[1].isdecimal() and parts[2].isdecimal()):
             raise Corrupted("not the name of a server", expected="host,port,startcode", found=repr(text))
@@ -60,7 +60,8 @@ class HBaseZnodes:
         self.parent = "/" + parent.strip("/")
 
     def master(self) -> ServerName:
-        """Raises Unavailable where there is none: it starts, or another takes over."""
+        """Return the active master. Raises Unavailable where there is none: it starts, or another takes
+        over."""
         master = ServerName.of(self._message("master", admin_pb2.Master).master)
         if not master.host:
             raise Corrupted(f"{self.parent}/master names no server")
@@ -70,7 +71,7 @@ class HBaseZnodes:
         return ServerName.of(self._message("meta-region-server", admin_pb2.MetaRegionServer).server)
 
     def cluster_id(self) -> uuid.UUID:
-        """Raises NotFound where no HBase has ever had this parent node."""
+        """Return the cluster's id. Raises NotFound where no HBase has ever had this parent node."""
         node = self.store.get(f"{self.parent}/hbaseid")
         if node is None:
             raise NotFound(
@@ -111,7 +112,7 @@ def parse_message(data: bytes, kind: type[M], what: str) -> M:
 
 
 def parse_cluster_id(data: bytes) -> uuid.UUID:
-    """Raises Corrupted where it is no UUID, in which case a region server that reads it aborts."""
+    """Parse a cluster's id. Raises Corrupted where it is no UUID; a region server that reads it aborts."""
     payload = without_metadata(data)
     if payload.startswith(_PROTOBUF_MAGIC):
         text = parse_message(data, admin_pb2.ClusterId, "hbaseid").cluster_id

@@ -1,4 +1,5 @@
-"""A subscription's delivery: its listener, its journal, its memory, put together as it declares them."""
+"""A subscription's delivery is put together from its listener, its journal and its memory, as it declares
+them."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.kafka_topic import JsonEvents, KafkaTopicListener
 from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
-from rtolap.sep.rows.reader import RowReader
+from rtolap.sep.rows.reader import HBaseRowReader
 from rtolap.sep.subscriptions.source import DeleteJournal
 
 PARTITIONS = 4  # of a listener's topic that is not there yet
@@ -44,7 +45,8 @@ TOPIC_CONFIG = {"max.message.bytes": str(16 << 20)}  # a cell of HBase may have 
 
 
 def event_columns(subscription: Subscription) -> EventColumns:
-    """NotFound: no installed distribution declares the payload extractor."""
+    """Return the columns of events. Raises NotFound where no installed distribution declares the payload
+    extractor."""
     columns = {
         name: ColumnSource(family.encode(), qualifier.encode(), column.type)
         for name, column in subscription.columns.items()
@@ -63,8 +65,9 @@ def open_delivery(
     leads: Callable[[], bool],
     source: MetadataStore,
 ) -> Delivery:
-    """`cluster`: that of the listener; `cluster_id`: the subscription's, new with each creation; `source`:
-    the ZooKeeper of HBase, paths absolute. Makes the topics that are missing; `recover` is still to come.
+    """Open the delivery, and make the topics that are missing; `recover` is still to be called. `cluster` is
+    the listener's; `cluster_id` is the subscription's, new with each creation; `source` is the ZooKeeper
+    of HBase, with absolute paths.
 
     Unavailable, Forbidden: Kafka; NotFound, DefinitionError: the listener.
     """
@@ -128,7 +131,7 @@ def journal_deleter(
     return delete
 
 
-def open_row_reader(subscription: Subscription, source: MetadataStore) -> RowReader:
+def open_row_reader(subscription: Subscription, source: MetadataStore) -> HBaseRowReader:
     """Return a reader of the subscription's rows. It connects when it first reads."""
     znodes = HBaseZnodes(source, subscription.source.parent)
 
@@ -137,7 +140,7 @@ def open_row_reader(subscription: Subscription, source: MetadataStore) -> RowRea
             families = master.replicated_families(table.rpartition(":")[0] or DEFAULT_NAMESPACE).get(table)
         return None if families is None else frozenset(name.encode() for name in families)
 
-    return RowReader(
+    return HBaseRowReader(
         RegionClient(znodes),
         families_of,
         [(each.family, each.qualifier) for each in event_columns(subscription).sources.values()],
@@ -158,7 +161,7 @@ def open_listener(
     settings: Settings,
     source: MetadataStore,
 ) -> Listener:
-    """Raises what its target does: see `open_delivery`."""
+    """Open a listener. Raises what its target raises: see `open_delivery`."""
     declared = subscription.listener
     match declared.kind:
         case "kafka" if declared.topic is not None:

@@ -31,14 +31,14 @@ REASON_CHARS_MAX = 500
 
 
 class CallableListener:
-    """Listener. `process_events` is called from the threads of the lanes."""
+    """A listener that calls a Python function. The threads of the lanes call `process_events`."""
 
     def __init__(self, process_events: Callable[[EditBatch], object], lanes: int = 4) -> None:
         self._lanes = Lanes(lanes, process_events)
 
     @classmethod
     def load(cls, name: str, lanes: int = 4) -> CallableListener:
-        """NotFound: no installed distribution declares a listener of this name."""
+        """Load a listener. Raises NotFound where no installed distribution declares one of this name."""
         return cls(load_function(LISTENERS, name), lanes)
 
     def deliver(self, group: EventGroup) -> DeliveryOutcome:
@@ -48,7 +48,7 @@ class CallableListener:
         return outcome
 
     def recover(self, journal: Journal) -> None:
-        """Work that was under way in an earlier process is not known to be done: it is due again."""
+        """Recover. Work that was under way in an earlier process may not be done, so it is due again."""
 
     def close(self) -> None:
         self._lanes.close()

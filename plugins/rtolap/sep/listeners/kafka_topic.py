@@ -49,7 +49,7 @@ Encode = Callable[[EditBatch, Mask], EncodedEvents]
 
 
 class KafkaTopicListener:
-    """Listener."""
+    """A listener that writes to a topic."""
 
     def __init__(self, topic: str, encode: Encode) -> None:
         self._topic = topic
@@ -80,10 +80,11 @@ class KafkaTopicListener:
         return DeliveryOutcome(delivered, refused)
 
     def recover(self, journal: Journal) -> None:
-        """Nothing is ever left open: the journal is in the transaction of the events."""
+        """Recover without any work: the journal is in the transaction of the events, so nothing is ever left
+        open."""
 
     def close(self) -> None:
-        """The journal's producer is the only connection."""
+        """Close the journal's producer, which is the only connection."""
 
 
 class JsonEvents:

@@ -55,7 +55,7 @@ class LoadEndpoint(Protocol):
 
 
 class StoredTableListener:
-    """Listener."""
+    """A listener that loads into a stored table."""
 
     def __init__(
         self, endpoint: LoadEndpoint, database: str, table: str, rows: TableRows, clock: Clock, prefix: str
@@ -102,7 +102,7 @@ class StoredTableListener:
         return self._rows.is_unique
 
     def recover(self, journal: Journal) -> None:
-        """Unavailable: what became of a load is not known yet."""
+        """Recover. Raises Unavailable where the outcome of a load is not known yet."""
         self._journal = journal
         for label in list(journal.open_loads):
             self._close_label(journal, label)
@@ -174,7 +174,8 @@ class StoredTableListener:
             return LoadAnswer(label=begun.label, message=str(error), code=error.code)
 
     def _close_label(self, journal: Journal, label: str) -> bool:
-        """Note for good what became of a load; return True if it was taken. Unavailable: not known yet."""
+        """Note the final outcome of a load; return True if it was taken. Raises Unavailable where the outcome
+        is not known yet."""
         state = self._endpoint.close_label(self._database, label)
         is_taken = state is not LoadState.ABORTED
         journal.write([LoadEnded(label, is_taken)])

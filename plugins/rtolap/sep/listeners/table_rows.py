@@ -165,7 +165,8 @@ class TableRows:
     def _prepared(
         self, batch: EditBatch, late: Mask, of_table: I64, row_of: I64, last: I64, read: ReadRows
     ) -> PreparedRows:
-        """`of_table`: places of the table's events; `row_of`: the row of each; `last`: the last of a row."""
+        """Return prepared rows. `of_table` has the places of the table's events, `row_of` the row of each,
+        `last` the last event of a row."""
         place_in_read = np.full(len(last), -1, np.int64)
         place_in_read[read.places] = np.arange(len(read.places))
         within = place_in_read[row_of]
@@ -233,7 +234,7 @@ def _with_cells(events: pa.RecordBatch, counts: I64) -> pa.RecordBatch:
 
 
 def _loadable(column: pa.Array) -> pa.Array:
-    """Bytes become hexadecimal text, as in records of a topic."""
+    """Return a column that can be loaded. Bytes become hexadecimal text, as in records of a topic."""
     if not pa.types.is_binary(column.type):
         return column
     return pa.array([None if value is None else value.hex() for value in column.to_pylist()], pa.string())

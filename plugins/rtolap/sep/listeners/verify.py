@@ -31,7 +31,7 @@ from rtolap.sep.events.edit_batch import EVENTS_SCHEMA, EditBatch
 from rtolap.sep.hbase.regions import RegionClient
 from rtolap.sep.hbase.rows_pb2 import Column
 from rtolap.sep.listeners.event_columns import EventColumns
-from rtolap.sep.rows.reader import SCAN_ROWS, RowReader
+from rtolap.sep.rows.reader import SCAN_ROWS, HBaseRowReader
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ Ask = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
 """A statement and its parameters → the rows of the answer."""
 
 
-class Difference(NamedTuple):
+class RowDifference(NamedTuple):
     """A row that differs.
 
     Attributes:
@@ -75,9 +75,10 @@ class Mirrored:
 
 
 class TableVerifier:
-    """Unavailable: HBase or the query service does not answer."""
+    """A comparison of a table with HBase. Raises Unavailable where HBase or the query service does not
+    answer."""
 
-    def __init__(self, mirrored: Mirrored, regions: RegionClient, reader: RowReader, ask: Ask) -> None:
+    def __init__(self, mirrored: Mirrored, regions: RegionClient, reader: HBaseRowReader, ask: Ask) -> None:
         self._mirrored = mirrored
         self._regions = regions
         self._reader = reader
@@ -85,7 +86,7 @@ class TableVerifier:
 
     def differences(
         self, start: bytes = b"", stop: bytes = b"", *, on_rows: Callable[[int], None] = lambda rows: None
-    ) -> Iterator[Difference]:
+    ) -> Iterator[RowDifference]:
         """Return rows from `start` to before `stop` (empty: to the end) that differ now. `on_rows`: so many
         were compared."""
         for table in self._mirrored.tables:
@@ -101,9 +102,9 @@ class TableVerifier:
             yield from self._extra(rows)
             on_rows(len(rows))
 
-    def check(self, rows: Sequence[tuple[str, bytes]]) -> list[Difference]:
+    def check(self, rows: Sequence[tuple[str, bytes]]) -> list[RowDifference]:
         """Return which of these rows of HBase's tables differ from the stored ones."""
-        found: list[Difference] = []
+        found: list[RowDifference] = []
         for table in dict.fromkeys(table for table, _ in rows):
             of_table = list(dict.fromkeys(row for each, row in rows if each == table))
             here = self._in_hbase(table, of_table)
@@ -112,7 +113,7 @@ class TableVerifier:
             for row, (key, values) in here.items():
                 kind = self._difference(key, values, there)
                 if kind is not None and not (kind == "extra" and self._mirrored.keeps_extra):
-                    found.append(Difference(table, row, kind))
+                    found.append(RowDifference(table, row, kind))
         return found
 
     def _difference(
@@ -132,14 +133,14 @@ class TableVerifier:
         same = all(_same(*each) for each in zip(values, stored, types, strict=True))
         return None if same else "different"
 
-    def _extra(self, rows: list[bytes]) -> list[Difference]:
+    def _extra(self, rows: list[bytes]) -> list[RowDifference]:
         """Return rows of the stored table that no table of HBase has."""
         left = dict.fromkeys(rows)
         for table in self._mirrored.tables:
             for read in self._reader.read(table, requested := list(left), {}):
                 for place in read.places[read.exists].tolist():
                     left.pop(requested[place], None)
-        return [Difference(self._mirrored.tables[0], row, "extra") for row in left]
+        return [RowDifference(self._mirrored.tables[0], row, "extra") for row in left]
 
     def _in_hbase(self, table: str, rows: list[bytes]) -> dict[bytes, tuple[Any, Any]]:
         """Return key and values by row.
@@ -218,7 +219,8 @@ class TableVerifier:
                 return struct.pack(_PACKED[kind], key)
             case kind:
                 raise DefinitionError(
-                    "keys of this type do not tell their row, since a number has many encodings", found=kind
+                    "keys of this type do not identify their row, since a number has many encodings",
+                    found=kind,
                 )
 
     @property
@@ -262,7 +264,7 @@ def _parameter(value: Any) -> Any:
 
 
 def _same(here: Any, there: Any, kind: str) -> bool:
-    """`here`: of HBase, `there`: of an answer, which is JSON."""
+    """Return whether a value of HBase (`here`) is the value of an answer (`there`), which is JSON."""
     if here is None or there is None:
         return (here is None or _is_nan(here)) and there is None
     match kind:

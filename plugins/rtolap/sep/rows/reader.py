@@ -75,7 +75,7 @@ class RowSource(Protocol):
     def close(self) -> None: ...
 
 
-class RowReader(Closeable):
+class HBaseRowReader(Closeable):
     """A RowSource that reads a real HBase.
 
     Args:
@@ -117,7 +117,7 @@ class RowReader(Closeable):
     def _read_part(
         self, table: str, rows: Sequence[bytes], part: list[int], at_least: Mapping[str, int]
     ) -> Iterator[ReadRows]:
-        """A part of many rows is cut where its cells become many."""
+        """Read a part of the rows. A part is cut where its cells become many."""
         taken, read, size = list[int](), list[RowCells](), 0
         checked: set[bytes] = set()
         while part:
@@ -178,7 +178,8 @@ class RowReader(Closeable):
         return RowCells([0] * count, b"", [False] * count)
 
     def _with_existence(self, table: str, runs: list[tuple[Region, list[bytes]]], read: RowCells) -> RowCells:
-        """A row without declared cells is there if it has others."""
+        """Return the cells, with the existence of rows. A row without declared cells exists if it has
+        others."""
         exists = [count > 0 for count in read.counts]
         if all(exists):
             return RowCells(read.counts, read.block, exists)
@@ -209,7 +210,8 @@ class RowReader(Closeable):
         return [Column(family=family) for family in known] or None
 
     def _wait_for_read_point(self, region: Region, row: bytes, sequence_id: int) -> None:
-        """Ids of other regions than the row's are those of parents, whose edits its region began with."""
+        """Wait for the read point of a region. Ids of other regions than the row's are those of parents, with
+        whose edits its region began."""
         if sequence_id <= self._waited.get(region.encoded, -1):
             return
         deadline_s, pause_s = self._monotonic_s() + READ_POINT_WAIT_S, _LOOK_S
@@ -225,7 +227,8 @@ class RowReader(Closeable):
             pause_s = min(2 * pause_s, _LOOK_MAX_S)
 
     def _retrying(self, table: str, act: Callable[[], T]) -> T:
-        """Regions move: what was not served is looked up again. A declared family may not be there."""
+        """Retry while regions move: a row that was not served is looked up again. A declared family may be
+        missing."""
         pause_s = _PAUSE_S
         for _ in range(_TRIES):
             try:

@@ -1,4 +1,4 @@
-"""Replication monitoring: how far behind every queue of every peer is, ours or not, and why.
+"""Replication monitoring shows how far behind every queue of every peer is, ours or not, and why.
 
     collect    one look at a cluster, of whatever answers: ZooKeeper, GetClusterStatus, JMX, sizes of logs
     model      what a look shows, and what a queue waits for

@@ -151,7 +151,8 @@ def _with_report(row: QueueStatus, report: LoadReport | None) -> QueueStatus:
 
 
 def _with_counters(rows: Collection[QueueStatus], pages: JmxPages) -> list[QueueStatus]:
-    """A page that servers share tells just of queues that one of them has alone."""
+    """Add the counters of pages. A page that servers share is used only for queues that one of them has
+    alone."""
     queue_ids = [row.queue for row in rows]
     counted = []
     for row in rows:

@@ -12,7 +12,7 @@ from rtolap.base.errors import Corrupted, NotFound, RtolapError
 from rtolap.sep.status.summary import PeerSummary
 
 
-class Look(msgspec.Struct, frozen=True):
+class ReplicationLook(msgspec.Struct, frozen=True):
     """The replication status at a time.
 
     Attributes:
@@ -34,8 +34,8 @@ class PeerLag(msgspec.Struct, frozen=True):
     median_ms: tuple[float | None, ...]
 
 
-def append_look(path: Path, look: Look) -> None:
-    """Raises RtolapError where the file cannot be written."""
+def append_look(path: Path, look: ReplicationLook) -> None:
+    """Append a look. Raises RtolapError where the file cannot be written."""
     try:
         with path.open("ab") as file:
             file.write(msgspec.json.encode(look) + b"\n")
@@ -43,22 +43,23 @@ def append_look(path: Path, look: Look) -> None:
         raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
 
 
-def read_looks(path: Path) -> list[Look]:
-    """A last line without its end was being written, and is left out. Raises NotFound, Corrupted."""
+def read_looks(path: Path) -> list[ReplicationLook]:
+    """Read the looks. A last line without its end was being written, and is left out. Raises NotFound,
+    Corrupted."""
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path}", action="keep looks by --record") from error
-    looks: list[Look] = []
+    looks: list[ReplicationLook] = []
     for number, line in enumerate(lines, 1):
         try:
-            looks.append(decode_json(line, Look))
+            looks.append(decode_json(line, ReplicationLook))
         except msgspec.DecodeError as error:
             raise Corrupted(f"{path}, line {number} is no look at replication", found=error) from error
     return looks
 
 
-def lag_by_peer(looks: Iterable[Look], only: Collection[str] = ()) -> list[PeerLag]:
+def lag_by_peer(looks: Iterable[ReplicationLook], only: Collection[str] = ()) -> list[PeerLag]:
     """Return lags by peer's name; a peer has just the looks that have seen it. Raises NotFound for one of
     `only` that none has seen."""
     rows: dict[str, list[tuple[int, PeerSummary]]] = {}

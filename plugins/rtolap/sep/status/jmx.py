@@ -17,7 +17,7 @@ _MISSING_NAMED_MAX = 5
 
 
 class SourceCounters(msgspec.Struct, frozen=True):
-    """Since the server started."""
+    """Counters that count since the server started."""
 
     failed_batches: int = 0
 
@@ -51,7 +51,8 @@ class JmxReader:
         self._http.close()
 
     def read(self, info_ports: Mapping[str, int]) -> JmxPages:
-        """`info_ports`: by server, host,port,startcode. Pages that do not answer are named, no error."""
+        """Read the pages of `info_ports`, by server as host,port,startcode. Pages that do not answer are
+        named, and are no error."""
         urls = {server: f"http://{_host(server)}:{port}" for server, port in info_ports.items()}
         targets = [*urls.items(), *(("", url) for url in self._shared_urls)]
         if not targets:

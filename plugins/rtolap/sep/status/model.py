@@ -82,7 +82,7 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A peer. None means not known.
+    """The status of a peer, in which None means unknown.
 
     Attributes:
         sinks: the number of servers of the receiving cluster (the peer count).
@@ -120,7 +120,7 @@ def reason_of(
     before: QueueStatus | None = None,
     peer_before: PeerStatus | None = None,
 ) -> str | None:
-    """None while edits are shipped, and where the reason is not known.
+    """Return the reason that a queue stands; None while edits are shipped, and where the reason is not known.
 
     `before`: the same queue a look earlier; without one nothing is said of progress.
     """
@@ -147,7 +147,8 @@ def reason_of(
 
 
 def since_ms(queue: QueueStatus, reason: str | None, now_ms: int) -> int | None:
-    """For how long: since the oldest edit that waits was written, or the last one was shipped."""
+    """Return for how many ms a queue has been standing: since the oldest edit that waits was written, or the
+    last one was shipped."""
     if reason is None:
         return None
     begin_ms = queue.last_shipped_ms if reason == NOTHING else queue.next_written_ms

@@ -95,7 +95,7 @@ class WalSizes:
         self._is_exact_while_written = urlsplit(root_dir).scheme != "hdfs"
 
     def read(self) -> LogSizes:
-        """Raises NotFound where no HBase has its logs there, or Unavailable."""
+        """Read the sizes of logs. Raises NotFound where no HBase has its logs there, or Unavailable."""
         if not self._store.exists(_LOG_FOLDERS[0]):
             raise NotFound(
                 "there are no logs of an HBase",
@@ -161,7 +161,7 @@ def _parse_load_reports(status: admin_pb2.ClusterStatus) -> ServerReports:
 
 
 def open_zookeeper(zookeeper: str) -> MetadataStore:
-    """Raises Unavailable."""
+    """Open the ZooKeeper of HBase. Raises Unavailable."""
     return ZooKeeperStore(zookeeper, root="/", session_timeout_s=_SESSION_TIMEOUT_S)
 
 
@@ -200,7 +200,8 @@ class ReplicationSources(Closeable):
         jmx_urls: Iterable[str] = (),
         master_timeout_s: float = _MASTER_TIMEOUT_S,
     ) -> ReplicationSources:
-        """Raises Unavailable where ZooKeeper does not answer, DefinitionError for a wrong `root_dir`.
+        """Open the sources. Raises Unavailable where ZooKeeper does not answer, DefinitionError for a wrong
+        `root_dir`.
 
         `root_dir`: where the logs are, see `WalSizes`. `jmx_urls`: of JVMs with several servers, see
         `JmxReader`.

@@ -17,7 +17,7 @@ from rtolap.sep.status.model import NOTHING, PeerStatus, QueueStatus, Replicatio
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """The spread of a value over the queues of which it is known."""
+    """The spread of a value over the queues that report it."""
 
     worst: int
     median: float
@@ -123,7 +123,8 @@ def _lag(queues: Iterable[QueueStatus]) -> Spread | None:
 
 
 def _remaining(queues: Iterable[QueueStatus]) -> Spread | None:
-    """A queue with nothing to replicate has nothing remaining, whatever else is in its log."""
+    """Return the remaining bytes of the queues. A queue with nothing to replicate has nothing remaining,
+    whatever else is in its log."""
     return spread(0 if row.reason == NOTHING else row.remaining_bytes for row in queues)
 
 

@@ -55,7 +55,7 @@ class DueLogs(msgspec.Struct, frozen=True):
 
 
 def due_logs(znodes: HBaseZnodes, peer: str, *, before_ms: int | None = None) -> DueLogs:
-    """Logs with what was written before now, or before `before_ms`, and is not known to be delivered.
+    """Return logs with edits that were written before now, or before `before_ms`, and may not be delivered.
 
     Raises Unavailable where ZooKeeper does not answer.
     """
@@ -126,7 +126,7 @@ def roll(znodes: HBaseZnodes, due: DueLogs) -> DueLogs:
 
 
 def check_peer(master: MasterClient, peer: str) -> None:
-    """Raises NotFound where HBase has no such peer, Refused where it is disabled: its queues only grow."""
+    """Raise NotFound where HBase has no such peer, and Refused where it is disabled: its queues only grow."""
     found = master.peers().get(peer)
     if found is None:
         raise NotFound(f"HBase has no peer {peer}", action="`rtolap sep status` lists those that it has")

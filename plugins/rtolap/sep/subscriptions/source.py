@@ -40,7 +40,7 @@ DeleteJournal = Callable[[Subscription, str], None]
 
 
 def keep_journal(subscription: Subscription, cluster_id: str) -> None:
-    """The journal stays, for whoever knows Kafka."""
+    """Leave the journal alone, for a person who knows Kafka."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SourceCluster:
     delete_journal: DeleteJournal = keep_journal
 
     def cluster_id(self) -> uuid.UUID:
-        """Raises NotFound where there is no HBase below the parent node."""
+        """Return the cluster's id. Raises NotFound where there is no HBase below the parent node."""
         return HBaseZnodes(self.store, self.declared.parent).cluster_id()
 
 
@@ -68,7 +68,7 @@ class SourceCluster:
 def open_source(
     declared: HBaseSource, *, timeout_s: float = 30.0, delete_journal: DeleteJournal = keep_journal
 ) -> Iterator[SourceCluster]:
-    """Raises Unavailable where ZooKeeper does not answer."""
+    """Open the source. Raises Unavailable where ZooKeeper does not answer."""
     store = ZooKeeperStore(declared.zookeeper, root="/", named_in="the subscription's source.zookeeper")
     try:
         with MasterClient(HBaseZnodes(store, declared.parent), timeout_s=timeout_s) as master:

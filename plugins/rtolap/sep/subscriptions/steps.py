@@ -42,7 +42,7 @@ _RATIO = "replication.source.ratio"
 
 
 def put_definition(source: SourceCluster, record: SubscriptionRecord) -> None:
-    """Raises AlreadyExists where another subscription has the name."""
+    """Write the definition. Raises AlreadyExists where another subscription has the name."""
 
     def attempt() -> None:
         read = records.find(source.store, record.name)
@@ -77,7 +77,7 @@ def put_servers_node(source: SourceCluster, record: SubscriptionRecord) -> None:
 
 
 def put_peer(source: SourceCluster, record: SubscriptionRecord) -> None:
-    """Raises AlreadyExists where HBase has a peer of that name which is not ours."""
+    """Add the peer. Raises AlreadyExists where HBase has a peer of that name which is not ours."""
     wanted = wanted_peer(record.subscription)
     check_cluster_id(source, record)
     peer = source.master.peers().get(record.name)
@@ -102,7 +102,8 @@ def enable_peer(source: SourceCluster, record: SubscriptionRecord) -> None:
 
 
 def mark_created(source: SourceCluster, record: SubscriptionRecord) -> None:
-    """Raises Refused where it was dropped meanwhile; then nothing of it is left."""
+    """Mark the subscription as created. Raises Refused where it was dropped meanwhile; then nothing of it is
+    left."""
     if not set_phase(source.store, record.name, "created", expected=("creating", "created")):
         remove(source, record.name)
         raise Refused(f"the subscription {record.name} was dropped while it was created")
@@ -208,7 +209,7 @@ def set_phase(store: MetadataStore, name: str, phase: Phase, *, expected: tuple[
 
 
 def check_cluster_id(source: SourceCluster, record: SubscriptionRecord) -> None:
-    """Raises Refused unless the node holds the subscription's own UUID, as a region server reads it."""
+    """Raise Refused unless the node holds the subscription's own UUID, as a region server reads it."""
     path = record.paths.hbaseid
     node = source.store.get(path)
     try:

@@ -23,7 +23,7 @@ from hpack import Decoder, HPACKError
 from rtolap.base.errors import SessionOffered, Unauthorized
 from rtolap.base.mutual_proof import CALL, HELLO, ServerSessions
 from rtolap.servers.flight_guard import frames
-from rtolap.servers.flight_guard.frames import CallRefused, MessageBounds, Refusal
+from rtolap.servers.flight_guard.frames import CallRefusal, CallRefused, MessageBounds
 from rtolap.servers.limits import FlightLimits
 
 _STREAMS_OF_ROWS = ("/DoPut", "/DoExchange")
@@ -59,7 +59,7 @@ class Calls:
         """
         self.authorized = False
         self.last_stream = 0
-        self.refusals: list[Refusal] = []
+        self.refusals: list[CallRefusal] = []
         self.thrown_away_bytes = 0  # the client's window has to grow by them again
         self._expected = f"Bearer {token}".encode()
         self._limits = limits
@@ -102,20 +102,20 @@ class Calls:
         return self._out
 
     def answered(self, kind: int, flags: int) -> None:
-        """The server has sent a frame of this kind."""
+        """Note that the server has sent a frame of this kind."""
         if kind in (frames.DATA, frames.HEADERS):
             self._owe(frames.WINDOW_UPDATE, _UPDATES_PER_FRAME)
         elif kind in _ACKNOWLEDGED and not flags & frames.ACK:
             self._owe(kind, 1)
 
     def answer_begun(self, stream: int) -> None:
-        """The server has sent the head of its answer."""
+        """Note that the server has sent the head of its answer."""
         call = self._calls.get(stream)
         if call is not None:
             call.answer_begun = True
 
     def answer_ended(self, stream: int) -> None:
-        """The server has ended this call."""
+        """Note that the server has ended this call."""
         self._calls.pop(stream, None)
 
     # -- frames -----------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class Calls:
         self._due[kind] = min(self._due[kind] + count, self._limits.restless_frames_max)
 
     def _count(self, due_kind: int | None) -> None:
-        """Count a frame. `due_kind`: the kind of which it may be due; None: it is never due."""
+        """Count a frame. `due_kind` is the kind as which it may be due; None means that it is never due."""
         if due_kind is not None and self._due[due_kind]:
             self._due[due_kind] -= 1
         else:
@@ -321,7 +321,8 @@ class Calls:
             self._refused.pop(stream, None)
 
     def _take_data(self, data: memoryview, at: int) -> int:
-        """A frame that has begun to go on goes on to its end, also where its call is refused meanwhile."""
+        """Take the data of a frame. A frame that has begun is taken to its end, also where its call is
+        refused meanwhile."""
         step = min(self._data_left, len(data) - at)
         piece = data[at : at + step]
         self._data_left -= step
@@ -346,7 +347,7 @@ class Calls:
         self._refused[stream] = None
         if len(self._refused) > _REFUSED_MAX:
             del self._refused[next(iter(self._refused))]  # the server throws away what still comes for it
-        self.refusals.append(Refusal(stream, refuse.status, refuse.reason, refuse.error, begun))
+        self.refusals.append(CallRefusal(stream, refuse.status, refuse.reason, refuse.error, begun))
         self._count_restless()
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from rtolap.base.errors import RtolapError
 from rtolap.servers.flight_guard import frames
 from rtolap.servers.flight_guard.calls import BrokenConnection, Calls
-from rtolap.servers.limits import Place
+from rtolap.servers.limits import ConnectionPlace
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _NOTHING = memoryview(b"")
 
 
 class _Answers:
-    """The server's side: its frames pass as they come, with the guard's own between them.
+    """The server's side, whose frames pass as they come, with the guard's own between them.
 
     Follows the frames of one connection, and informs its `calls` how far their responses are.
     """
@@ -35,7 +35,7 @@ class _Answers:
         self.waiting = bytearray()
 
     def insert(self, own: bytes) -> None:
-        """Frames of the guard's own, to be sent as soon as no other is half sent."""
+        """Insert frames of the guard's own, which are sent as soon as no other is half sent."""
         self.waiting += own
 
     def feed(self, data: memoryview) -> list[bytes | memoryview]:
@@ -90,7 +90,7 @@ class Side:
         self._watched = 0
 
     def send(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Raises OSError when the connection is broken."""
+        """Send pieces. Raises OSError when the connection is broken."""
         if self.unsent:
             self.unsent = b"".join([self.unsent, *pieces])
             return
@@ -126,7 +126,7 @@ class Side:
         self.sock.close()
 
 
-class Surroundings(Protocol):
+class RelayParts(Protocol):
     """The parts of the relay that its connections need."""
 
     watcher: selectors.BaseSelector
@@ -152,7 +152,9 @@ class Surroundings(Protocol):
 
 
 class Connection:
-    def __init__(self, relay: Surroundings, sock: socket.socket, place: Place, calls: Calls, own: bytes):
+    def __init__(
+        self, relay: RelayParts, sock: socket.socket, place: ConnectionPlace, calls: Calls, own: bytes
+    ):
         """Send the client `own` first."""
         self.place = place
         self._relay = relay
@@ -290,7 +292,8 @@ class Connection:
         self._linger()
 
     def _linger(self) -> None:
-        """A connection that ends with bytes unread takes along what the client has not read yet."""
+        """Read until the client has ended. A connection that ends with unread bytes discards what the client
+        has not read yet."""
         self._linger_bytes = LINGER_BYTES_MAX
         self._relay.lingering(self)
 

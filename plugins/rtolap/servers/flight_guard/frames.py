@@ -92,7 +92,7 @@ def answer(stream: int, status: int, message: str, *, begun: bool) -> bytes:
     return frame(HEADERS, END_HEADERS | END_STREAM, stream, block) + reset(stream, NO_ERROR)
 
 
-class Refusal(NamedTuple):
+class CallRefusal(NamedTuple):
     """The refusal of a call; `status` is gRPC's, `reason` counts it, `begun`: the head of its answer is sent
     already.
     """
@@ -122,7 +122,7 @@ class MessageBounds:
     prefix: bytearray = field(default_factory=bytearray)
 
     def advance(self, piece: memoryview) -> None:
-        """Raises CallRefused at the beginning of a message that is too long."""
+        """Advance by a piece. Raises CallRefused at the beginning of a message that is too long."""
         at, size = 0, len(piece)
         while at < size:
             if self.left_bytes:

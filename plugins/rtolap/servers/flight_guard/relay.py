@@ -45,7 +45,7 @@ ACCEPT_MAX = 32  # connections in a row, before the open ones have their turn
 FREED = 8  # descriptors at a time: a call takes three
 WARN_AGAIN_S = 1.0
 LINGER_S = 2.0
-CLOSE_S = 2.0  # what the server has answered is handed on for so long when it has ended
+CLOSE_S = 2.0  # time to pass on the rest of an answer when the server has ended
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 

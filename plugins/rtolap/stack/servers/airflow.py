@@ -63,7 +63,7 @@ def airflow_spec(
         missing = airflow_missing(airflow_url(ports), part.health, started_s)
         if missing is not None or part is API:
             return missing
-        # the page that told of this part must be our own
+        # the page that reported this part must be our own
         return foreign_listener((ports["airflow"],), read_record(layout.pid_file(API.name)))
 
     return ProcessSpec(

@@ -1,4 +1,4 @@
-"""HBase: a master, region servers and a ZooKeeper of its own, all in one JVM.
+"""HBase runs as a master, region servers and a ZooKeeper of its own, all in one JVM.
 
 A master that starts region servers beside itself always starts a ZooKeeper too, so it does not use the
 stack's. That is what stands between a source of changes and its readers elsewhere as well: two ensembles,

@@ -78,7 +78,8 @@ def mariadb_spec(
 
 
 def _first_statements(databases: tuple[str, ...], users: Mapping[str, str]) -> str:
-    """Done at every start before it listens, one a line, and harmless the second time.
+    """Return the statements that run at every start before it listens. They stand one a line, and are
+    harmless the second time.
 
     root has no password, so it is left to those who reach the socket.
     """

@@ -15,7 +15,7 @@ _PROBE_TIMEOUT_S = 2.0
 def zookeeper_spec(
     artifacts: JavaArtifacts, folder: Path, port: int, *, host: str = "127.0.0.1", tick_ms: int = 500
 ) -> ProcessSpec:
-    """Session time-outs are between 2 and 20 ticks: 1 s and 10 s here."""
+    """Return the server's process. Session time-outs are between 2 and 20 ticks: 1 s and 10 s here."""
     folder = folder.absolute()
 
     def prepare() -> None:

@@ -22,7 +22,7 @@ _LENGTH = struct.Struct("<q")  # in front of each packed buffer; -1: it is not p
 
 
 class Chunks(io.RawIOBase):
-    """The chunks as a file. One message may not be longer than `message_bytes_max`."""
+    """The chunks, which read as a file. No message may be longer than `message_bytes_max`."""
 
     def __init__(self, chunks: Iterator[bytes], message_bytes_max: int) -> None:
         self._chunks, self._bytes_max = chunks, message_bytes_max

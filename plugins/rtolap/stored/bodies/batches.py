@@ -50,7 +50,8 @@ class Refusals:
     def add_rejected(
         self, numbers: Longs, texts: Callable[[Longs], list[str]], at: Longs, reasons: list[str]
     ) -> None:
-        """Rows `at` of those that `numbers` and `texts` know; `reasons` of at least the first `room`."""
+        """Add rejected rows. `at` are their places among the rows that `numbers` and `texts` know; `reasons`
+        has at least those of the first `room`."""
         self.count += len(at)
         at = at[: self.room]
         shown = zip(numbers[at].tolist(), texts(at), reasons, strict=False)
@@ -118,13 +119,13 @@ class RowCounts:
         self.filtered += 0 if batch.rejected is None else batch.rejected.count
 
     def filter(self, rows: int) -> None:
-        """`rows` that were counted as loaded are refused after all."""
+        """Count `rows`, which were counted as loaded, as refused."""
         self.loaded -= rows
         self.filtered += rows
 
 
 def check_ratio(counts: RowCounts, max_filter_ratio: float) -> None:
-    """Raises RowsRefused when too large a share of the selected rows is refused."""
+    """Raise RowsRefused when too large a share of the selected rows is refused."""
     selected = counts.total - counts.unselected
     if counts.filtered and counts.filtered > max_filter_ratio * selected:
         raise RowsRefused(

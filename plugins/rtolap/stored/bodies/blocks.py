@@ -35,7 +35,8 @@ def whole_records(
     size_bytes: int,
     record_bytes_max: int,
 ) -> Iterator[T]:
-    """`take(data, final)` → bytes consumed (all, when final), result; what it leaves comes again with more.
+    """Yield whole records. `take(data, final)` returns the consumed bytes (all, when final) and a result; the
+    bytes that it leaves come again with more.
 
     A record that is not whole yet is looked at again only when the data has doubled. Raises TooLarge for a
     record that is longer than `record_bytes_max`.

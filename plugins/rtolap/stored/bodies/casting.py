@@ -32,15 +32,16 @@ _DISTINCT = 10**15  # so many digits always come back from a float
 
 
 class Converted(NamedTuple):
-    """A converted column. `lost` marks values that were not null and now are; None where there are none."""
+    """A converted column. `lost` marks values that were not null and now are; it is None where there are
+    none."""
 
     values: pa.Array
     lost: Mask | None
 
 
 def convert(values: pa.Array, kind: ColumnType, *, zone: str, rounds: bool) -> Converted:
-    """Convert a column. `zone`: what an instant with an offset is shown in, as the column has none. `rounds`:
-    see above.
+    """Convert a column. `zone` is the zone in which an instant with an offset is shown, since the column has
+    none. `rounds`: see above.
 
     Raises DefinitionError for types of which the column can never hold a value.
     """
@@ -156,7 +157,7 @@ def _holds(values: pa.StringArray, characters: bytes) -> bool:
 
 
 def _in_calendar(values: pa.Array) -> bool:
-    """Years 1 to 9999."""
+    """Return whether the years are 1 to 9999."""
     if pa.types.is_date(values.type):
         bounds = pc.min_max(values.cast(pa.date32()).view(pa.int32()))
         low, high = text.FIRST_DAY, text.LAST_MICRO // 86_400_000_000
@@ -225,8 +226,8 @@ def _integers_of(floats: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _unscaled(decimals: pa.Array, most: int) -> Longs | None:
-    """Return the integers of which scale makes the decimals, 0 for nulls; None when one is larger, or scale
-    is.
+    """Return the integers that `scale` turns into the decimals, 0 for nulls; None when an integer or the
+    scale is too large.
     """
     if not pa.types.is_decimal128(decimals.type) or not 0 <= decimals.type.scale <= _EXACT_POWERS:
         return None

@@ -135,7 +135,8 @@ def _each(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _instants(texts: pa.StringArray, zone: str, rounds: bool) -> tuple[Longs, NDArray[np.bool_]]:
-    """Microseconds since the epoch as written (or as `zone` shows it), and where the text is an instant."""
+    """Return microseconds since the epoch as written (or as `zone` shows them), and where the text is an
+    instant."""
     parts = pc.extract_regex(texts, _TIME)
     known = np.asarray(parts.is_valid())
     written = {field.name: pc.struct_field(parts, field.name).fill_null("") for field in parts.type}

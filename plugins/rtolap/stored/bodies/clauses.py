@@ -93,7 +93,7 @@ class ColumnsClause(NamedTuple):
 
 
 def parse_columns(text: str) -> ColumnsClause:
-    """Raises DefinitionError naming the header and the item."""
+    """Parse the header `columns`. Raises DefinitionError naming the header and the item."""
     _check_length("columns", text)
     sources: list[str] = []
     computed: dict[str, Expression] = {}
@@ -118,7 +118,8 @@ def parse_columns(text: str) -> ColumnsClause:
 
 
 def parse_expression(header: str, text: str) -> Expression:
-    """Raises DefinitionError for what is no expression, or holds what is not allowed."""
+    """Parse an expression. Raises DefinitionError for text that is none, or holds something that is not
+    allowed."""
     _check_length(header, text)
     try:
         trees = sqlglot.parse(f"SELECT {text}", dialect="doris")
@@ -170,7 +171,7 @@ def _clauses(select: exp.Select) -> bool:
 
 
 def _items(text: str) -> list[list[sqlglot.Token]]:
-    """Tokens between the commas that stand in no parentheses."""
+    """Return the tokens between the commas that stand in no parentheses."""
     try:
         tokens = Doris().tokenize(text)
     except SqlglotError as error:

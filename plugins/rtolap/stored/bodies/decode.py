@@ -32,7 +32,7 @@ def decode_body(
     schema: StoredSchema,
     settings: BodySettings = _DEFAULTS,
 ) -> Iterator[DecodedBatch]:
-    """Blocks on `chunks`; what it raises passes through. Memory is bounded by `settings`.
+    """Decode a body. It blocks on `chunks`, whose errors pass through. `settings` bounds the memory.
 
     DefinitionError: options and table do not go together (before the first chunk is read, unless it
     takes the body to see). Corrupted: the body is not what its headers say. TooLarge: it is larger than it

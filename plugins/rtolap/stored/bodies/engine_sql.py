@@ -140,7 +140,8 @@ def _wanted(column: exp.Expr, is_text: bool, types: Mapping[str, pa.DataType]) -
 
 
 def _unify(tree: exp.Expr, types: Mapping[str, pa.DataType]) -> None:
-    """Results become text where one of them is; text becomes a number or an instant where one is needed."""
+    """Unify types. Results become text where one of them is text; text becomes a number or an instant where
+    one is needed."""
     for node in list(tree.find_all(exp.Coalesce, exp.If, exp.Case)):
         results = _results(node)
         if any(_is_text(result, types) for result in results):

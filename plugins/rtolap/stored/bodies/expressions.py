@@ -58,7 +58,8 @@ class Engine:
             self._cursor: Any = _database(memory_bytes_max).cursor()
 
     def query(self, sql: str, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        """`sql` reads `rows`, whose columns are `c0`, `c1`, …; one array a result column, in order.
+        """Run `sql`, which reads `rows` with the columns `c0`, `c1`, …; return one array a result column, in
+        order.
 
         Raises DefinitionError for what does not bind, Unavailable beyond the memory limit.
         """
@@ -129,7 +130,7 @@ class Computed:
 
 
 def _finite(values: pa.Array) -> pa.Array:
-    """SQL has no NaN: what is none is null."""
+    """Return values in which NaN is null, since SQL has no NaN."""
     if not pa.types.is_floating(values.type):
         return values
     return pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))

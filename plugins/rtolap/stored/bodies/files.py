@@ -66,7 +66,8 @@ class FileBody:
         self._stream = stream
 
     def read(self, names: Collection[str]) -> Iterator[SourceRows]:
-        """Raises Corrupted for damaged files, TooLarge for what unpacks to too much."""
+        """Read the named columns. Raises Corrupted for damaged files, TooLarge for those that unpack to too
+        much."""
         rows = 0
         with _damaged(self._stream):
             for whole in self._batches(names):
@@ -100,7 +101,8 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def _check_decimals(kind: pa.DataType, name: str) -> None:
-    """Arrow computes with any scale that a file states, also where its tables of powers have ended."""
+    """Check the scale of decimals. Arrow computes with any scale that a file states, also where its tables of
+    powers have ended."""
     if pa.types.is_decimal(kind) and not 0 <= kind.scale <= kind.precision:
         raise Corrupted(
             f"column {name} of the body has an impossible type",
@@ -115,7 +117,8 @@ def _check_decimals(kind: pa.DataType, name: str) -> None:
 
 @contextmanager
 def open_file(chunks: Iterator[bytes], layout: Format, settings: BodySettings) -> Iterator[FileBody]:
-    """Raises Corrupted for what is no such file, TooLarge for one that is too large to spool."""
+    """Open a file. Raises Corrupted for content of another kind, TooLarge for a file that is too large to
+    spool."""
     if layout == "arrow":
         stream = Chunks(chunks, settings.record_bytes_max)
         allowance = Allowance(settings, lambda: stream.taken)
@@ -190,7 +193,8 @@ def _spool(chunks: Iterator[bytes], spool: IO[bytes], bytes_max: int) -> int:
 
 @contextmanager
 def _damaged(stream: Chunks | None = None) -> Iterator[None]:
-    """Arrow's errors in our tree; what the chunks of `stream` have raised stays what it is."""
+    """Translate Arrow's errors into our tree. Errors that the chunks of `stream` have raised stay the
+    same."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -154,7 +154,8 @@ def load_options(headers: Mapping[str, str]) -> LoadOptions:
 
 
 def separator(text: str, header: str = "column_separator") -> bytes:
-    r"""`","`, `"||"`, `"\x01"`, `"0x01"`, `"\t"` → bytes. Raises DefinitionError."""
+    r"""Return the bytes of a separator: `","`, `"||"`, `"\x01"`, `"0x01"`, `"\t"` → bytes. Raises
+    DefinitionError."""
     if _HEX_WHOLE.fullmatch(text):
         decoded = bytes.fromhex(text[2:])
     else:
@@ -260,7 +261,8 @@ def _count(headers: Mapping[str, str], header: str, most: int) -> int:
 
 
 def _partial(headers: Mapping[str, str]) -> bool:
-    """Either header says it; what they may say besides would change other rows, so it is refused."""
+    """Return whether an update is partial. Either header says so. Other values of them would change other
+    rows, so they are refused."""
     modes = ("UPSERT", "UPDATE_FIXED_COLUMNS")
     mode = _one_of(headers, "unique_key_update_mode", modes, "UPSERT", upper=True)
     _one_of(headers, "partial_update_new_key_behavior", ("APPEND",), "APPEND", upper=True)

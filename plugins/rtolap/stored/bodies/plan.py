@@ -23,14 +23,14 @@ class Direct(msgspec.Struct, frozen=True):
     source: str
 
 
-class Made(msgspec.Struct, frozen=True):
+class ComputedColumn(msgspec.Struct, frozen=True):
     """An expression over columns of the body."""
 
     column: SchemaColumn
     expression: Expression
 
 
-class Missing(msgspec.Struct, frozen=True):
+class MissingColumn(msgspec.Struct, frozen=True):
     """The column's default, or null."""
 
     column: SchemaColumn
@@ -49,7 +49,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     sources: tuple[str, ...]
-    targets: tuple[Direct | Made | Missing, ...]
+    targets: tuple[Direct | ComputedColumn | MissingColumn, ...]
     where: Expression | None
     deletes: bool | Expression | str
     undeletable: str | None = None
@@ -64,7 +64,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
         for target in self.targets:
             if isinstance(target, Direct):
                 wanted.add(target.source)
-            elif isinstance(target, Made):
+            elif isinstance(target, ComputedColumn):
                 wanted |= target.expression.names
         return tuple(name for name in self.sources if name in wanted)
 
@@ -94,10 +94,10 @@ def load_plan(
     folded = {name.lower(): name for name in sources}
     folded |= {name: name for name in sources}
     sequence = _sequence_source(options, schema, sources, hidden)
-    targets: list[Direct | Made | Missing] = []
+    targets: list[Direct | ComputedColumn | MissingColumn] = []
     for column in schema.columns:
         if (expression := written.computed.get(column.name)) is not None:
-            targets.append(Made(column, expression))
+            targets.append(ComputedColumn(column, expression))
         elif column.id == schema.sequence and sequence is not None:
             targets.append(Direct(column, sequence))
         elif (source := folded.get(column.name) or folded.get(column.name.lower())) is not None:
@@ -118,13 +118,13 @@ def load_plan(
     )
 
 
-def _missing(column: SchemaColumn) -> Missing:
+def _missing(column: SchemaColumn) -> MissingColumn:
     if column.default is None and not column.definition.nullable:
         raise DefinitionError(
             f"column {column.name} has no default value and may not be null",
             expected="it in the body, or in the header columns",
         )
-    return Missing(column)
+    return MissingColumn(column)
 
 
 def _sequence_source(
@@ -164,7 +164,7 @@ def _hidden(options: LoadOptions, sources: tuple[str, ...]) -> frozenset[str]:
 def _check_partial(
     options: LoadOptions,
     schema: StoredSchema,
-    targets: list[Direct | Made | Missing],
+    targets: list[Direct | ComputedColumn | MissingColumn],
     deletes: bool | Expression | str,
 ) -> tuple[str, ...]:
     """Return the columns that only deleting rows can do without, if any is missing."""
@@ -183,9 +183,9 @@ _MAKERS: dict[str, tuple[str, ...]] = {
 }
 
 
-def _check_sketches(targets: list[Direct | Made | Missing]) -> None:
+def _check_sketches(targets: list[Direct | ComputedColumn | MissingColumn]) -> None:
     for target in targets:
-        if isinstance(target, Made):
+        if isinstance(target, ComputedColumn):
             makers = _MAKERS.get(target.column.definition.type.strip().lower(), ())
             sketch = target.expression.sketch
             if sketch not in (makers or (None,)):

@@ -21,7 +21,7 @@ from rtolap.stored.bodies.casting import convert, convertible, shown
 from rtolap.stored.bodies.clauses import Expression
 from rtolap.stored.bodies.expressions import Computed, Engine
 from rtolap.stored.bodies.options import LoadOptions
-from rtolap.stored.bodies.plan import Direct, LoadPlan, Made
+from rtolap.stored.bodies.plan import ComputedColumn, Direct, LoadPlan
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, constant, stored_type
 
 _SHOWN_CHARS_MAX = 80
@@ -50,7 +50,9 @@ class BodyTarget:
                 if target.source == target.column.name:
                     known[target.source] = arrow_type(target.column.definition.load_type)
         expressions = {
-            target.column.name: target.expression for target in plan.targets if isinstance(target, Made)
+            target.column.name: target.expression
+            for target in plan.targets
+            if isinstance(target, ComputedColumn)
         }
         conditions: dict[str, Expression] = {}
         if plan.where is not None:
@@ -59,7 +61,11 @@ class BodyTarget:
             conditions[_DELETE] = plan.deletes
         self._made = Computed(engine(), expressions, known) if expressions else None
         for target in plan.targets:
-            if self._made is not None and isinstance(target, Made) and target.expression.sketch is None:
+            if (
+                self._made is not None
+                and isinstance(target, ComputedColumn)
+                and target.expression.sketch is None
+            ):
                 _check_type(target.column, self._made.types[target.column.name], "as computed")
         self._conditions = Computed(engine(), conditions, known | self._types) if conditions else None
 
@@ -81,7 +87,7 @@ class BodyTarget:
         }
         results = {} if self._made is None else self._made.run(given, rows.count)
         for target in targets:
-            if isinstance(target, Made):
+            if isinstance(target, ComputedColumn):
                 columns[target.column.name] = rows.made(target, results[target.column.name])
             elif not isinstance(target, Direct):
                 columns[target.column.name] = constant(target.column, rows.count)
@@ -155,8 +161,8 @@ class _Rows:
         requested = np.asarray(self.signs(name).to_numpy(zero_copy_only=False))
         self._refuse(requested, lambda _: f"column({name}) asks for a delete, which the table does not allow")
 
-    def made(self, target: Made, values: pa.Array) -> pa.Array:
-        """Conversions of what an expression gives are never strict."""
+    def made(self, target: ComputedColumn, values: pa.Array) -> pa.Array:
+        """Convert the values of an expression, which is never strict."""
         column = target.column
         if target.expression.sketch is not None:
             return sketches(target.expression.sketch, values)
@@ -167,7 +173,8 @@ class _Rows:
         return converted
 
     def deleting(self, wanted: Mask, signs: pa.BooleanArray, needed: Sequence[str]) -> Mask:
-        """Partial rows without `needed` columns could not become new ones: all but deletes are refused."""
+        """Return the rows that delete. Other partial rows are refused: without the `needed` columns they
+        could not become new rows."""
         deletes = np.asarray(signs.to_numpy(zero_copy_only=False))
         reason = f"column({', '.join(needed)}) has no default and may not be null, and a partial row lacks it"
         self._refuse(wanted & ~deletes, lambda _: reason)
@@ -179,7 +186,7 @@ class _Rows:
             self._refuse(nothing, lambda _: f"column({column.name}) is null, but the column is not nullable")
 
     def _refuse(self, rows: Mask, reason: Callable[[int], str]) -> None:
-        """Rows that are refused already keep their first reason."""
+        """Refuse rows. A row that is refused already keeps its first reason."""
         at: Longs = np.flatnonzero(rows & self.accepted)
         if len(at):
             refused = self._source.refused
@@ -198,14 +205,15 @@ def _check_type(column: SchemaColumn, found_type: pa.DataType, place: str) -> No
 
 
 def _loaded_type(column: SchemaColumn, options: LoadOptions) -> pa.DataType:
-    """A negated sum needs the width of sums: the smallest number has no negative of its own type."""
+    """Return the type in which a column is loaded. A negated sum needs the width of sums: the smallest number
+    has no negative of its own type."""
     definition = column.definition
     wide = options.negative and definition.aggregate == "SUM"
     return arrow_type(definition.column_type if wide else definition.load_type)
 
 
 def _true(values: pa.Array) -> Mask:
-    """Conditions as SQL has them: null is not true."""
+    """Return where a condition is true. As in SQL, null is not true."""
     converted = convert(values, BOOLEAN, zone="UTC", rounds=True).values
     return np.asarray(converted.fill_null(False).to_numpy(zero_copy_only=False))
 
@@ -216,7 +224,8 @@ def _shown(values: pa.Array, row: int) -> str:
 
 
 def sketches(function: str, values: pa.Array) -> pa.BinaryArray:
-    """`hll_hash(x)`, `to_bitmap(x)`, `bitmap_hash(x)` and the empty ones of the header `columns`, as columns.
+    """Return columns of `hll_hash(x)`, `to_bitmap(x)`, `bitmap_hash(x)` and the empty ones of the header
+    `columns`.
 
     A null is a sketch of nothing, as are values that HLL does not count and numbers that no bitmap has.
     `bitmap_hash` hashes what Doris' does, the text of the value, so that bitmaps of both have the same
@@ -237,7 +246,7 @@ def sketches(function: str, values: pa.Array) -> pa.BinaryArray:
 
 
 def _hlls(values: pa.Array) -> pa.BinaryArray:
-    """Images of one coupon differ in its four bytes, which are the last."""
+    """Return images of one coupon, which differ in the coupon's four bytes, the last ones."""
     value_coupons = coupons(values)
     pattern = np.frombuffer(image_of_distinct(np.zeros(1, np.uint32), LG_K), np.uint8)
     images = np.tile(pattern, (len(value_coupons), 1))

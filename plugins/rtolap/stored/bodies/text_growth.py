@@ -44,7 +44,7 @@ class Growth(NamedTuple):
 
 
 def check_growth(header: str, tree: exp.Expr) -> None:
-    """Raises DefinitionError where some part of the expression may become far longer than what it reads."""
+    """Raise DefinitionError where some part of the expression may become far longer than its input."""
     for node in tree.find_all(*_GROWING):
         try:
             growth = _growth(header, node)

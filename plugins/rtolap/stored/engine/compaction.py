@@ -44,7 +44,7 @@ _PPM = 1_000_000
 def plan(
     rowsets: Sequence[Rowset], deleted_rows: Mapping[str, int], settings: TabletSettings
 ) -> tuple[Rowset, ...]:
-    """Neighbours by version that are worth one run; empty when there is nothing to do.
+    """Choose neighbours by version that are worth one run; none when there is nothing to do.
 
     From the youngest on: a rowset is joined by older ones as long as these are not much larger than all
     younger ones together, so that a row is rewritten about once each time its surroundings double.
@@ -99,7 +99,7 @@ class CompactionOutcome(NamedTuple):
 def run(
     views: Sequence[View], schema: StoredSchema, disk: Disk, folder: Path, settings: TabletSettings
 ) -> CompactionOutcome:
-    """Merges views, in order of version, into one file in `folder`. OSError as the disk raises it."""
+    """Merge views, in order of version, into one file in `folder`. Raises OSError as the disk does."""
     unique = schema.model == "unique"
     # A deleting row has done its work when it was published; only an older sequence could still come.
     keep_deleting = unique and schema.sequence is not None
@@ -132,7 +132,7 @@ def run(
 def _tables(
     views: Sequence[View], schema: StoredSchema, rows_max: int, keep_deleting: bool
 ) -> Iterator[pa.Table]:
-    """Sorted and merged, in file columns; of unique tables with where each row was."""
+    """Yield merged tables, sorted, in file columns; those of unique tables say where each row was."""
     readers = [LiveRows(view, schema.columns, keep_deleting=keep_deleting) for view in views]
     for part in _parts(views, schema, rows_max):
         pieces = []
@@ -154,7 +154,7 @@ def _tables(
 
 
 def _parts(views: Sequence[View], schema: StoredSchema, rows_max: int) -> Iterator[KeyRange]:
-    """Key ranges, none much longer than `rows_max`; without keys simply one file after the other."""
+    """Yield key ranges, none much longer than `rows_max`; without keys simply one file after the other."""
     files = [view.file for view in views]
     whole = np.array([file.rows for file in files], np.int64)
     ranges = (
@@ -189,7 +189,7 @@ def _moves(places: list[pa.Table], files: int) -> tuple[Moved, ...]:
 
 
 def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: TabletSnapshot) -> None:
-    """Puts one rowset in the place of `chosen`, neighbours of the snapshot; under `compacting`."""
+    """Put one rowset in the place of `chosen`, neighbours of the snapshot; it runs under `compacting`."""
     name = compacted_rowset(core.state.serial)
     attempted = f"compacting {chosen[0].id} to {chosen[-1].id}"
     folder = compacting_folder(core.root, name)
@@ -253,7 +253,7 @@ def _carry(
     outcome: CompactionOutcome,
     version: int,
 ) -> None:
-    """Deletes that were published while a compaction ran, from its inputs to its output."""
+    """Carry deletes that were published while a compaction ran from its inputs to its output."""
     if not outcome.files:
         return
     target: FileId = (output.id, outcome.files[0].name)

@@ -180,8 +180,8 @@ def complete(
     prepared_in: Path,
     log_bytes_max: int,
 ) -> None:
-    """Ends what `write_whole` began: with the transactions that are prepared in the tablet whose place it
-    takes, as far as they are not among its versions. Its vote for them was given and must stay."""
+    """End what `write_whole` began. Transactions that are prepared in the replaced tablet come along, unless
+    its versions hold them: the vote for them was given and must stay."""
     known = {txn for _, txn in state.history}
     remaining = {txn: each for txn, each in prepared.items() if txn not in known}
     for txn, each in remaining.items():
@@ -217,7 +217,8 @@ def _files_of(manifest: Manifest) -> Iterator[tuple[str, FileMeta]]:
 
 
 def _check_names(manifest: Manifest) -> None:
-    """They become paths: those that this engine gives out (`steps`), and no others. Raises Corrupted."""
+    """Check names, which become paths: only those that this engine gives out (`steps`) are allowed. Raises
+    Corrupted."""
     state = manifest.state
     deletes = () if state is None else tuple(each.name for each in state.deletes)
     folders = () if state is None else tuple(rowset.id for rowset in state.rowsets)

@@ -31,7 +31,7 @@ Entry = tuple[str, str, int, bytes]
 class Core:
     """The parts of a tablet. `state`, `files` and `deletes` change together.
 
-    Whoever reads several of them holds `seeing`.
+    A thread that reads several of them holds `seeing`.
 
     Attributes:
         begun: the transactions that are being loaded, by id.
@@ -152,13 +152,13 @@ class RowsetFiles:
         self.sweep()
 
     def retire(self, rowsets: Iterable[str]) -> None:
-        """No version that can be pinned from here on reads them."""
+        """Retire rowsets. No version that can be pinned from here on reads them."""
         with self._lock:
             self._retired.update(rowsets)
         self.sweep()
 
     def remove(self, path: Path) -> None:
-        """Remove a path that nobody reads. One that the disk fails to remove is left to recovery."""
+        """Remove a path that nobody reads. A path that the disk fails to remove is left to recovery."""
         try:
             self._disk.remove(path)
         except OSError as error:

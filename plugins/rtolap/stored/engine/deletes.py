@@ -23,14 +23,14 @@ _NONE = FrozenBitMap()
 
 
 class Deletes:
-    """Deleted rows of all versions. What it gives out is never changed afterwards."""
+    """Deleted rows of all versions. Results that it returns never change afterwards."""
 
     def __init__(self) -> None:
         self._by_file: dict[FileId, list[tuple[int, FrozenBitMap]]] = {}
         self._now: dict[FileId, FrozenBitMap] = {}
 
     def add_deleted(self, version: int, deleted: Deleted) -> None:
-        """Versions ascend."""
+        """Add deleted rows. Versions ascend."""
         for file, rows in deleted.items():
             if rows:
                 frozen = FrozenBitMap(rows)
@@ -93,7 +93,7 @@ def encode(entries: list[_Entry]) -> bytes:
 
 
 def read(path: Path, meta: DeletesFile) -> list[_Entry]:
-    """Raises Corrupted."""
+    """Read the deletes. Raises Corrupted."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:

@@ -21,13 +21,13 @@ class OpenFile(Protocol):
     def write(self, data: bytes | memoryview) -> None: ...
 
     def sync(self) -> None:
-        """Everything written is durable; the file's name is not, before its folder is synced."""
+        """Make everything written durable. The file's name is not durable before its folder is synced."""
 
     def close(self) -> None: ...
 
 
 class Disk(Protocol):
-    """A disk. Every call raises OSError as the system does (`errno.ENOSPC`: no space left)."""
+    """A disk, whose calls all raise OSError as the system does (`errno.ENOSPC`: no space left)."""
 
     def create(self, path: Path) -> OpenFile:
         """Create a file in the place of any other."""

@@ -50,7 +50,7 @@ def key_ranges(files: Sequence[SortedFile], rows_max: int, *, repeats: bool) -> 
 
 
 def _bounds(files: Sequence[SortedFile], rows_max: int) -> list[list[pa.Scalar]]:
-    """Distinct first keys of blocks, about `rows_max` rows from one to the next."""
+    """Return distinct first keys of blocks, about `rows_max` rows from one to the next."""
     if not files:
         return []
     by_file = [file.sparse_keys() for file in files]

@@ -20,7 +20,7 @@ from rtolap.stored.engine.steps import file_name
 
 
 class Memtable:
-    """Bounded: `add_rows` until `is_full`, then `take_sorted`."""
+    """Rows in memory, which are bounded: `add_rows` until `is_full`, then `take_sorted`."""
 
     def __init__(self, schema: StoredSchema, bytes_max: int, *, partial: bool = False) -> None:
         self._schema, self._bytes_max, self._partial = schema, bytes_max, partial
@@ -43,7 +43,8 @@ class Memtable:
             self._bytes += table.nbytes
 
     def is_full(self) -> bool:
-        """Rows of equal keys are merged first; what merges well stays in memory. Refused as `merge` does."""
+        """Return whether the memtable is full. Rows of equal keys are merged first; a table that merges well
+        stays in memory. Raises Refused as `merge` does."""
         if self._bytes < self._bytes_max:
             return False
         if self._schema.model == "duplicate" or self._partial:
@@ -157,7 +158,7 @@ def without_idle_signs(table: pa.Table) -> pa.Table:
 
 
 def _together(tables: list[pa.Table]) -> pa.Table:
-    """Batches with delete signs and without."""
+    """Put batches with and without delete signs together."""
     if any(DELETE_SIGN in table.column_names for table in tables):
         tables = [
             table

@@ -33,7 +33,8 @@ class Log:
         self._broken: str | None = None
 
     def append(self, record: Record, attempted: str) -> None:
-        """Durable on return. Unavailable: it is not there; or, as the message says, nobody knows."""
+        """Append a record, which is durable on return. Raises Unavailable where it is not there, or, as the
+        message says, where that is unknown."""
         if self._broken is not None:
             raise _stopped(attempted, self._broken)
         path = log_file(self._root, self._generation)
@@ -62,7 +63,8 @@ class Log:
         return self._size_bytes > self._bytes_max and self._size_bytes > 2 * self._first_bytes
 
     def begin_again(self, state: TabletState) -> None:
-        """Steps 15 and 16. Without room for it the present log goes on, and it is tried again later."""
+        """Begin the log again (steps 15 and 16). Without room for it the present log goes on, and a later
+        call tries again."""
         old, new = (log_file(self._root, self._generation + at) for at in (0, 1))
         try:
             size_bytes = _write_half(self._disk, new, state)

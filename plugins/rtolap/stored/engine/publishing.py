@@ -95,7 +95,7 @@ def publish(core: Core, txn: int, version: int) -> None:
 
 
 def _make(core: Core, prepared: PreparedTxn, version: int) -> _Made:
-    """OSError as the disk raises it."""
+    """Make the rowset. Raises OSError as the disk does."""
     rowset = Rowset(published_rowset(version), version, version, prepared.files)
     folder = pending_folder(core.root, prepared.txn)
     pending = [SortedFile(folder / meta.name) for meta in prepared.files]

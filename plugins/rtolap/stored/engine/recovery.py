@@ -23,7 +23,7 @@ from rtolap.stored.engine.steps import (
 
 
 def tidy(disk: Disk, root: Path, state: TabletState) -> None:
-    """Repeats steps 6 and 13, then removes what nothing names. Raises Corrupted for what is missing."""
+    """Repeat steps 6 and 13, then remove everything without a name. Raises Corrupted for missing files."""
     for name in FOLDERS:
         if not (root / name).is_dir():
             disk.make_folder(root / name)
@@ -57,6 +57,7 @@ def tidy(disk: Disk, root: Path, state: TabletState) -> None:
 
 
 def _published_from(root: Path, txn: int) -> Path:
-    """Partial rows are published from what they were completed to; other transactions never have that."""
+    """Return where a transaction is published from. Partial rows are published from their completed rows,
+    which no other transaction has."""
     completed = completing_folder(root, txn)
     return completed if completed.is_dir() else pending_folder(root, txn)

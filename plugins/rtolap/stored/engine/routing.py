@@ -72,7 +72,7 @@ class Routing:
         self._ends = np.array([part.end_ms for part in self._partitions], np.int64)
 
     def split(self, batch: pa.RecordBatch) -> RoutedBatch:
-        """Raises DefinitionError where the batch lacks a column that decides, and it has no default."""
+        """Split a batch. Raises DefinitionError where it lacks a column that decides and has no default."""
         partition_numbers, unroutable, beyond, absent = self._partition(batch)
         buckets = self._bucket(batch)
         codes = partition_numbers * self._buckets + buckets

@@ -41,7 +41,7 @@ class View(NamedTuple):
 
     @property
     def deleted_rows(self) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-        """Ascending."""
+        """Return the deleted rows, ascending."""
         return np.frombuffer(self.deleted.to_array(), np.uint32)
 
 

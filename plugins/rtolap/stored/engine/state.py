@@ -45,7 +45,7 @@ class Rowset(msgspec.Struct, frozen=True):
 
 
 class PreparedTxn(msgspec.Struct, frozen=True):
-    """A prepared transaction. `partial`: its files lack columns, which publishing fills."""
+    """A transaction that is prepared. With `partial`, its files lack columns, which publishing fills."""
 
     txn: int
     files: tuple[FileMeta, ...]
@@ -83,7 +83,7 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
 
 
 class Published(msgspec.Struct, frozen=True, tag="published"):
-    """A published transaction. `completed`: what partial files have become."""
+    """A transaction that was published. `completed` has the files that partial ones have become."""
 
     txn: int
     version: int
@@ -212,7 +212,7 @@ def check_schema(state: TabletState, schema: StoredSchema) -> bool:
 
 
 def check_same_table(now: StoredSchema, schema: StoredSchema) -> None:
-    """Raises DefinitionError for a schema that is neither an earlier nor a later one of the same table."""
+    """Raise DefinitionError for a schema that is neither an earlier nor a later one of the same table."""
     same = (schema.model, schema.keys, schema.sequence) == (now.model, now.keys, now.sequence)
     types = {column.id: column.definition.column_type for column in now.columns}
     typed = all(types.get(c.id, c.definition.column_type) == c.definition.column_type for c in schema.columns)

@@ -1,6 +1,6 @@
 """A tablet, open: transactions in, versions out. `steps` has the order of what becomes durable.
 
-Loads, readers and a compaction run beside each other: `core` says who waits for whom.
+Loads, readers and a compaction run beside each other: `core` says which of them waits for which.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ class TabletStatus(msgspec.Struct, frozen=True):
 
 
 class Tablet:
-    """Made by `create` or `open`; for several threads.
-
-    Unavailable, from every method: the disk failed, and nothing visible has changed; or it cannot be known
-    what has become durable, and the tablet has stopped until it is opened again.
+    """A tablet that `create` or `open` has made, for several threads. Every method may raise Unavailable: the
+    disk failed, and nothing visible has changed; or it cannot be known what has become durable, and the
+    tablet has stopped until it is opened again.
     """
 
     def __init__(self, core: Core) -> None:
@@ -95,7 +94,7 @@ class Tablet:
 
     @classmethod
     def open(cls, root: Path, settings: TabletSettings | None = None, disk: Disk | None = None) -> Tablet:
-        """Recovers what a crash left, and verifies every byte. Raises NotFound, Corrupted, Refused."""
+        """Open a tablet: recover from a crash, and verify every byte. Raises NotFound, Corrupted, Refused."""
         disk, settings = disk or RealDisk(), settings or TabletSettings()
         if not log.generations(root):
             raise NotFound(f"no tablet in {root}")
@@ -112,7 +111,8 @@ class Tablet:
             raise
 
     def close(self) -> None:
-        """Lets others open it. What is not prepared is left to the next opening; readers go on."""
+        """Close the tablet, so that others can open it. Unprepared rows are left to the next opening; readers
+        go on."""
         with self._core.writing:
             self._core.log.stop("it is closed")
         self._core.folder_lock.release()
@@ -192,7 +192,8 @@ class Tablet:
         columns: Sequence[str] | None = None,
         predicate: Predicate | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """`pin` and `TabletSnapshot.read`; unpinned when the batches end or the iterator is closed."""
+        """Read as `pin` and `TabletSnapshot.read` do. The version is unpinned when the batches end or the
+        iterator is closed."""
         with self.pin(version) as snapshot:
             yield from snapshot.read(columns, predicate)
 
@@ -230,7 +231,7 @@ class Tablet:
             return transaction
 
     def publish(self, txn: int, version: int) -> None:
-        """Makes a prepared transaction visible. Repeating it is harmless.
+        """Make a prepared transaction visible. It may be repeated.
 
         NotYet: another version comes before. NotFound: it is not prepared. Refused: the version is another's.
         """
@@ -238,7 +239,8 @@ class Tablet:
             publish(self._core, txn, version)
 
     def abort(self, txn: int) -> None:
-        """Gives a transaction up; harmless for one that is not there. Refused when it is visible."""
+        """Give a transaction up. It is harmless for an unknown one. Raises Refused when the transaction is
+        visible."""
         attempted = f"aborting transaction {txn}"
         with self._core.writing:
             self._core.check_running(attempted)
@@ -250,7 +252,8 @@ class Tablet:
             begun.abort()
 
     def change_schema(self, schema: StoredSchema) -> None:
-        """Loads that have begun keep theirs. DefinitionError when it does not follow the present one."""
+        """Change the schema. Loads that have begun keep theirs. Raises DefinitionError when it does not
+        follow the present one."""
         attempted = f"changing the schema to version {schema.version}"
         with self._core.writing:
             self._core.check_running(attempted)

@@ -45,8 +45,8 @@ class Transaction:
         self._loader = FileLoader(disk, folder, schema, settings, partial=partial)
 
     def add_rows(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Rows by the names of the schema that the transaction began with; `__delete_sign` deletes by key.
-        Partial rows all have the same columns, keys among them.
+        """Add rows by the names of the schema that the transaction began with; `__delete_sign` deletes by
+        key. Partial rows all have the same columns, keys among them.
 
         DefinitionError: the batch does not fit, and is left out as a whole. Unavailable: the disk failed.
         Refused: a sum needs more than its type holds.
@@ -63,7 +63,8 @@ class Transaction:
         self._write(self._loader.flush)
 
     def prepare(self) -> None:
-        """Durable on return: publish or abort decide. Unavailable, Refused: as `add_rows`."""
+        """Make the rows durable: from here on publish or abort decide. Raises Unavailable, Refused, as
+        `add_rows` does."""
         self._decide_on(self._loader.finish, self._partial)
 
     def adopt(self, fill: Callable[[Disk, Path], tuple[FileMeta, ...]]) -> None:
@@ -98,7 +99,7 @@ class Transaction:
             raise
 
     def abort(self) -> None:
-        """Gives up what is not prepared; harmless afterwards."""
+        """Give up unprepared rows. It is harmless afterwards."""
         try:
             self._give_up()
         except OSError as error:

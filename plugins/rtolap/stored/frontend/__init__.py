@@ -1,4 +1,4 @@
-"""Loads: labelled transactions, exactly once, over replicas on storage nodes.
+"""Loads are labelled transactions, exactly once, over replicas on storage nodes.
 
 Nouns: a **transaction** is one load of rows, named by a **label** that is unique in its database as long as
 it is kept; a partition's **version** is what a published transaction makes, +1 each; a **participant** is a

@@ -88,8 +88,8 @@ class Storage:
 
 
 class Assembly:
-    """Its ledger stays its caller's. `start` and `stop` the periodic tasks, or call `run_once`; `app` is
-    served by whoever wants to."""
+    """The parts of a front end. The caller keeps the ledger, calls `start` and `stop` for the periodic tasks,
+    or `run_once`, and serves `app`."""
 
     def __init__(
         self,
@@ -186,12 +186,13 @@ class Assembly:
             duty.start()
 
     def run_once(self) -> None:
-        """Every duty once, in the caller's thread: of one that is driven step by step and never started."""
+        """Perform every duty once in the caller's thread, in an assembly that is driven step by step and
+        never started."""
         for duty in self._periodic_tasks:
             duty.run_once()
 
     def stop(self) -> None:
-        """The periodic tasks end, then the lease is given up: the next front end is master at once."""
+        """End the periodic tasks, then give up the lease: the next front end is master at once."""
         for duty in self._periodic_tasks:
             duty.stop()
         self.election.give_up()

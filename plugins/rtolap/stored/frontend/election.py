@@ -16,9 +16,8 @@ LEASE_MS = 10_000
 
 
 class Mastership:
-    """A candidate: it is master of the transactions from a successful `acquire` until somebody else takes the
-    lease.
-    """
+    """A candidate, which is master of the transactions from a successful `acquire` until another one takes
+    the lease."""
 
     def __init__(self, leases: Leases, owner: str, *, lease_ms: int = LEASE_MS) -> None:
         self._leases = leases
@@ -52,7 +51,8 @@ class Mastership:
                 self._leases.release(lease)
 
     def fence(self, connection: Connection) -> int:
-        """First of all in a master's write; the database's time in ms. Raises NotLeader."""
+        """Fence a master's write, as its first statement; return the database's time in ms. Raises
+        NotLeader."""
         lease = self._lease
         if lease is None:
             raise NotLeader(f"{self._owner} is not master of the transactions")
@@ -113,7 +113,7 @@ class Election:
         return False
 
     def master(self) -> Endpoint:
-        """Raises NotLeader while there is none."""
+        """Return the endpoint of the master. Raises NotLeader while there is none."""
         if self.leading:
             return self.here
         known_master = self._master
@@ -122,7 +122,7 @@ class Election:
         return known_master
 
     def require(self) -> None:
-        """Raises NotLeader, which names the master if one is known, unless this front end is it."""
+        """Raise NotLeader, which names the master if one is known, unless this front end is master."""
         if not self.leading:
             raise NotLeader("another front end is master", leader_url=self.master().url)
 

@@ -146,7 +146,7 @@ class _Serving:
 class _Server(HttpServer):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are for both servers, and handled by the loop."""
+        """Leave signals to the loop, which handles them for both servers."""
         yield
 
 

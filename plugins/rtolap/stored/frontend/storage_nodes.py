@@ -54,7 +54,8 @@ class Clients(Protocol):
 
 
 class StorageNodes(Closeable):
-    """Thread-safe. A `RowNodes`. Addresses are read from the ledger, at most once in `KNOWN_FOR_S`."""
+    """The storage nodes of the ledger, as `RowNodes`. It is thread-safe. Addresses are read from the ledger,
+    at most once in `KNOWN_FOR_S`."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class StorageNodes(Closeable):
         self._given_up: Counter[str] = Counter()  # calls of a node that nobody waits for any more
 
     def close(self) -> None:
-        """Calls under way are not waited for: they end by their own time-outs."""
+        """Close the clients. Calls under way are not waited for: they end by their own time-outs."""
         self._calls.shutdown(wait=False, cancel_futures=True)
 
     def heartbeat(self, name: str, beat: Heartbeat) -> HeartbeatAnswer:
@@ -111,8 +112,8 @@ class StorageNodes(Closeable):
         return self._ledger.read("read the storage nodes", work)
 
     def address(self, name: str) -> str:
-        """Raises Unavailable for a node that never sent a heartbeat, whose lease has run out, or that stands
-        still."""
+        """Return the address of a node. Raises Unavailable for a node that never sent a heartbeat, whose
+        lease has run out, or that stands still."""
         known_node, is_any_alive = self._find(name)
         if known_node is None:
             raise Unavailable(f"storage node {name} has never sent a heartbeat")
@@ -162,7 +163,7 @@ class StorageNodes(Closeable):
             return self._known.get(name), any(node.alive for node in self._known.values())
 
     def _stands_still(self, name: str, call: Future[Any] | None) -> bool:
-        """`call` is given up then."""
+        """Return whether a node stands still; `call` is then given up."""
         with self._lock:
             known_still = name in self._still
         news = not known_still and self._most_others_answer(name)
@@ -194,8 +195,8 @@ class StorageNodes(Closeable):
             self._given_up[name] -= 1
 
     def _is_callable(self, name: str) -> bool:
-        """Return True if a node may be called. One that stood still is pinged again in the background, not by
-        the caller.
+        """Return True if a node may be called. A node that stood still is pinged again in the background, not
+        by the caller.
         """
         with self._lock:
             if name not in self._still:

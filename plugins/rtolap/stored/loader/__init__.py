@@ -1,4 +1,4 @@
-"""The loader: rows of a Kafka topic into a table, through Stream Load, each exactly once.
+"""The loader brings rows of a Kafka topic into a table, through Stream Load, each exactly once.
 
 Nouns. A *batch* is what lies in `[start, end)` of all partitions of the topic; its *record* in the ledger
 ties that to a *label*, under which a server takes rows at most once. To *settle* a batch is to bring its

@@ -29,7 +29,8 @@ def sink_of(loader: Loader, settings: Settings) -> StreamLoadClient:
 
 
 def partition_endpoint(sink: LoaderSink, wanted: SinkPartitions) -> MysqlPartitions:
-    """Its password is read with each connection. Raises DefinitionError for a wrong address."""
+    """Return the endpoint for partitions. Each connection reads its password. Raises DefinitionError for a
+    wrong address."""
     password_file = wanted.password_file or sink.password_file
     ca_file = None if wanted.ca_file is None else Path(wanted.ca_file)
     host_port = wanted.host_port

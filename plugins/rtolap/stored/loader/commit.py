@@ -108,7 +108,7 @@ class Committer:
         )
 
     def _is_past(self, loaded_at_ms: int, now_ms: int) -> bool:
-        """No request of that batch is taken any more."""
+        """Return whether no request of that batch is taken any more."""
         return loaded_at_ms + self._loader.sink.timeout_ms + CLOCKS_APART_MS_MAX <= now_ms
 
 

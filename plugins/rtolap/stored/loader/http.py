@@ -26,7 +26,8 @@ def make_app(
     want: Callable[[LoadJobEvent], None],
     limits: HttpLimits,
 ) -> FastAPI:
-    """`want` notes in the ledger what is wanted, and has the process follow it."""
+    """Return the loader's application. `want` notes the wanted state in the ledger, and has the process
+    follow it."""
     app = FastAPI(title="rtolap loader", docs_url=None, redoc_url=None, openapi_url=None)
     guard(app, metrics, token, body_bytes_max=lambda path: BODY_BYTES_MAX, limits=limits)
 

@@ -31,7 +31,8 @@ class EventTimes:
         self._lock = threading.Lock()
 
     def settled(self, sequence: int, latest_ms: Times) -> None:
-        """Batch `sequence` is in the table; `latest_ms`: partition -> the largest timestamp in it."""
+        """Note that batch `sequence` is in the table. `latest_ms` has the largest timestamp of each partition
+        in it."""
         with self._lock:
             self._waiting[sequence] = latest_ms
 
@@ -45,7 +46,8 @@ class EventTimes:
                     self._latest[partition] = max(latest_ms, self._latest.get(partition, latest_ms))
 
     def loaded_ms(self, loaded: Offsets, log_ends: Offsets | None, read_ms: int) -> int | None:
-        """`log_ends` as they were at `read_ms` or later; None where that, or a time, is not known."""
+        """Return up to which time everything is loaded; None where that, or a time, is unknown. `log_ends`
+        are those at `read_ms` or later."""
         if log_ends is None:
             return None
         behind = [partition for partition, end in log_ends.items() if loaded.get(partition, 0) < end]
@@ -76,7 +78,7 @@ class Shown:
 
 @dataclass
 class JobProgress:
-    """Thread-safe. Rates are over the last minute."""
+    """The progress of a job. It is thread-safe. Rates are over the last minute."""
 
     counts: Counts = field(default_factory=Counts)
     times: EventTimes = field(default_factory=EventTimes)

@@ -176,7 +176,8 @@ class LoadJobRun:
 
     def _still_there(self, records: tuple[OffsetsRecord, ...]) -> tuple[OffsetsRecord, ...]:
         """Return the records without those that an earlier process has left unsent and the log has lost,
-        where the loader drops them. What cannot be taken back is settled first, as ever, and stops it then.
+        where the loader drops them. A record that cannot be taken back is settled first, and then stops the
+        loader.
         """
         if self.loader.truncation != "drop" or not any(record.end_epochs for record in records[-1:]):
             return records
@@ -194,7 +195,8 @@ class LoadJobRun:
         return records
 
     def _origin(self) -> OffsetsRecord:
-        """Recorded and loaded in two writes: between them it is an empty range, which settles by itself."""
+        """Record an origin and mark it loaded, in two writes. Between them it is an empty range, which
+        settles by itself."""
         at, topic_id = self._start_offsets()
         label = label_of(self.loader.name, self.job.incarnation, ORIGIN)
         try:
@@ -227,7 +229,8 @@ def begin(
     resources: JobResources,
     check_rights: Callable[[Loader], None] = lambda loader: None,
 ) -> LoadJobRun:
-    """`check_rights`: raises where Kafka would not let the loader do what it has to; called before it begins.
+    """Begin a run. `check_rights` is called before it begins, and raises where Kafka would not let the loader
+    do its work.
 
     Raises NotYet while another process owns the job; Unavailable, CommitUnknown and NotLeader as they are;
     else Stopped, which is reported to the job first."""

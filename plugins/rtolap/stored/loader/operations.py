@@ -109,7 +109,8 @@ class JobAccess:
         return after, partial(self.jobs.reconfigure, job.job_id, job.config)
 
     def define_again(self, job_id: str, at: Offsets | None, *, go_on: bool, abandon: bool) -> LoadJob:
-        """`at`: where it begins; `go_on`: where it was. Raises DefinitionError and Refused."""
+        """Define a job again. `at` says where it begins; `go_on` says that it goes on where it was. Raises
+        DefinitionError and Refused."""
         job = self.jobs.get(job_id)
         present = read_config(job)
         loader = present.loader
@@ -132,7 +133,7 @@ class JobAccess:
         return settle_batch(self.jobs, self.records, job_id, batch, loaded=loaded)
 
     def start(self, job: str) -> None:
-        """Raises Unavailable where no agent answers that could run it."""
+        """Start a job. Raises Unavailable where no agent answers that could run it."""
         self.jobs.change_state(job, LoadJobEvent.START, "")
         try:
             self.start_by_agent(job)
@@ -144,7 +145,7 @@ class JobAccess:
             ) from error
 
     def stop(self, job: str, why: str) -> None:
-        """Want it stopped: what is under way is finished first."""
+        """Stop a job. The batch under way is finished first."""
         self.jobs.change_state(job, LoadJobEvent.STOP, why)
 
     def restart(self, job: str, why: str, wait_s: float) -> None:

@@ -60,7 +60,7 @@ class Operator:
         return self._problem()
 
     def run_once(self) -> None:
-        """Raises the ledger's errors and Unavailable; the unit holds meanwhile."""
+        """Run once. Raises the ledger's errors and Unavailable; the unit holds meanwhile."""
         input_ms = self._client.input_watermark(self._application.level)
         self._oldest_work.observe(input_ms, self._log_ends())
         self._say(self._oldest_work.readable(self._visible.poll()))
@@ -95,7 +95,8 @@ class OldestWorkTracker:
         self._looks: list[tuple[int, Offsets]] = []
 
     def observe(self, input_ms: int | None, ends: Offsets | None) -> None:
-        """`ends` were requested after `input_ms` was known. Either may be unknown: then nothing follows."""
+        """Observe the ends of the log, which were requested after `input_ms` was known. Where either is
+        unknown, nothing follows."""
         newest_ms = self._looks[-1][0] if self._looks else self.oldest_ms
         if input_ms is None or ends is None or input_ms <= newest_ms:
             return  # of equal inputs the first has the smaller ends

@@ -196,7 +196,7 @@ class LoaderProcess:
                 return
 
     def _look_at_columns(self) -> None:
-        """Refresh the columns. Whether a sink's refusal is final is judged where batches are sent."""
+        """Refresh the columns. The code that sends batches judges whether a sink's refusal is final."""
         try:
             if self.work.columns.refresh():
                 log.info("the columns of %s have changed", self.work.loader.table)

@@ -22,7 +22,8 @@ from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord, OffsetsRecord
 
 
 def given(at: Offsets, log: Mapping[int, LogRange]) -> Offsets:
-    """A partition that is not named would begin somewhere that nobody has said."""
+    """Return the given offsets. Raises for a partition without an offset, which would begin at an arbitrary
+    place."""
     if at.keys() != log.keys():
         raise DefinitionError(
             "not the partitions of the topic",
@@ -73,9 +74,8 @@ def going_on(
 def settle_batch(
     jobs: LoadJobs, records: OffsetsRecords, job_id: str, batch: int, *, loaded: bool
 ) -> OffsetsRecord:
-    """Record whether the rows of a batch that was sent are in the table, as a person has found out.
-
-    Raises NotYet while a process owns the job, and Refused where it is known what became of the batch.
+    """Record whether the rows of a sent batch are in the table, as a person has found out. Raises NotYet
+    while a process owns the job, and Refused where the outcome of the batch is known.
     """
     lease = jobs.leases.acquire(job_id, f"settle/{uuid4().hex}", LEASE_MS)
     try:
@@ -94,7 +94,8 @@ def settle_batch(
 
 
 def left_labels(records: tuple[OffsetsRecord, ...], incarnation: int) -> LeftLabels | None:
-    """The sink keeps a label until it is given back, and the records that say which are deleted."""
+    """Return the labels that a job left. The sink keeps a label until it is acknowledged, and the records
+    that name it are deleted."""
     sent = [record for record in takewhile(lambda record: record.loaded, records) if record.attempts]
     if not sent:
         return None

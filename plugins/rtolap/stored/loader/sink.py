@@ -34,7 +34,7 @@ class Sink(Protocol):
     def state(self, db: str, label: str) -> LoadState: ...
 
     def schema(self, db: str, table: str) -> TableSchema:
-        """NotFound where there is no such table."""
+        """Return the schema of a table. Raises NotFound for an unknown one."""
 
     def keeps_labels(self) -> bool:
         """Return True if labels are retained until they are acknowledged."""

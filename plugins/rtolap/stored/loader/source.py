@@ -192,7 +192,8 @@ class BatchSource:
         return self._buffered_rows >= batch.rows or self._buffered_bytes >= batch.bytes or self._left_s() <= 0
 
     def _has_passed_offsets(self) -> bool:
-        """Offsets without records, those of aborted transactions say, are loaded too: as an empty range."""
+        """Return whether offsets without records, as those of aborted transactions, have been passed. They
+        are loaded too, as an empty range."""
         return any(at > self._start[partition] for partition, at in self._consumer.position().items())
 
     def _left_s(self) -> float:

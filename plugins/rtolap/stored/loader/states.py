@@ -71,7 +71,8 @@ class Verdict(StrEnum):
 
 
 def verdict(answer: LoadAnswer, *, two_phase: bool) -> Verdict:
-    """A failure is not definite: the commit may have succeeded behind it. Nor is RUNNING a success."""
+    """Judge an answer. A failure is not definite: the commit may have succeeded behind it. Nor is RUNNING a
+    success."""
     if answer.is_durable:
         return Verdict.COMMIT if two_phase else Verdict.LOADED
     if answer.status == "Label Already Exists" and answer.existing_job_status == "FINISHED":

@@ -19,10 +19,10 @@ def status_of(
     process: LoaderProcess | None,
     read_ms: int = 0,
 ) -> LoaderStatus:
-    """`log`, as it was at `read_ms` or later, is None where the topic does not answer; `process` where it is
-    not this one.
+    """Return the status of a job. `log` shows the topic at `read_ms` or later, and is None where the topic
+    does not answer; `process` is None for another process.
 
-    What was loaded of a topic that was deleted is nothing of the one that is there under its name now."""
+    Records of a deleted topic do not count for the topic that has its name now."""
     loaded: Offsets = {}
     topic_id: str | None = None
     sequence, last_ms, filtered, rows = None, None, 0, 0
@@ -78,9 +78,8 @@ def status_of(
 
 
 def _left(log: TopicLog, loaded: Offsets) -> Offsets:
-    """Return records that are in the log and not loaded.
-
-    A log that ends before what is loaded is another one, and nothing of it is.
+    """Return records that are in the log and not loaded. A log that ends before the loaded offsets is another
+    log, and nothing of it is loaded.
     """
     at = {partition: loaded.get(partition, 0) for partition in log.ranges}
     return {

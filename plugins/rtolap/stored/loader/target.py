@@ -72,7 +72,7 @@ class Target(NamedTuple):
 
 
 def target_of(loader: Loader, schema: TableSchema) -> Target:
-    """Raises Stopped for columns that no loader can fill, or that the table lacks."""
+    """Return the target. Raises Stopped for columns that no loader can fill, or that the table lacks."""
     sources = {column.name: column for column in loader.columns}
     missing = sorted(sources.keys() - {column.name for column in schema.properties})
     if missing:

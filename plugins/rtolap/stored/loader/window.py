@@ -194,7 +194,7 @@ class BatchRetryBudget:
             )
 
     def failed(self, pending: Pending, words: str) -> None:
-        """Count a failure: the next attempt looks up what became of this one."""
+        """Count a failure: the next attempt looks up the outcome of this one."""
         pending.fails += 1
         pending.last_fail = words
         if pending.failing_since_s is None:

@@ -1,4 +1,4 @@
-"""The ledger: what must survive every process, in SQL (MySQL or MariaDB; SQLite for a laptop).
+"""The ledger holds, in SQL (MySQL or MariaDB; SQLite for a laptop), what must survive every process.
 
 Nouns: a **write** is one SQL transaction with a key of its own; a **lease** names the owner of something for
 a time, by the database's clock, and an **epoch** that is raised whenever the owner changes; a write is

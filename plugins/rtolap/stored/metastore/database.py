@@ -1,4 +1,4 @@
-"""A ledger: reads and writes, each repeated until it is known to stand, or given up with its reason.
+"""A ledger repeats reads and writes until they are known to stand, or gives up with the reason.
 
 A write, numbered by what a break after each step leaves behind:
 
@@ -55,8 +55,8 @@ _NOTE_RESULT = sa.update(applied_write).where(applied_write.c.write_key == sa.bi
 
 
 class Ledger(Closeable):
-    """The ledger. All calls are thread-safe. Errors: Unavailable (nothing was written), CommitUnknown
-    (perhaps it was: read back), Unauthorized; and whatever the work raises, which rolls it back."""
+    """The ledger, whose calls are all thread-safe. Raises Unavailable (nothing was written), CommitUnknown
+    (perhaps it was: read back) and Unauthorized, and what the work raises, which rolls it back."""
 
     def __init__(
         self,
@@ -118,7 +118,8 @@ class Ledger(Closeable):
         return self._dialect.now_ms(connection)
 
     def read(self, purpose: str, work: Callable[[sa.Connection], R]) -> R:
-        """`purpose` says in errors what was attempted. The work may be done more than once."""
+        """Read in a transaction. Errors name what was attempted (`purpose`). `work` may be called more than
+        once."""
 
         def attempt() -> R:
             with self._connection() as connection:
@@ -207,7 +208,8 @@ class Ledger(Closeable):
             raise
 
     def _in_doubt(self, error: sa.exc.DBAPIError) -> Exception:
-        """The connection broke at a commit: the write is repeated, and finds its key if it stands."""
+        """Return the error of a connection that broke at a commit. The write is repeated, and finds its key
+        if it stands."""
         return Transient(error, in_doubt=True)
 
     def _roll_back(self, connection: sa.Connection, transaction: sa.RootTransaction) -> None:
@@ -251,7 +253,8 @@ class LedgerRetryBudget:
         self._sleep = sleep
 
     def repeat(self, purpose: str, attempt: Callable[[], R]) -> R:
-        """Raises Unavailable, CommitUnknown, Unauthorized, and what the attempt raises otherwise."""
+        """Repeat an attempt. Raises Unavailable, CommitUnknown, Unauthorized, and what the attempt raises
+        otherwise."""
         in_doubt = False
 
         def once() -> R:

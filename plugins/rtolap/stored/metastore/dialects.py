@@ -22,7 +22,7 @@ from rtolap.base.errors import DefinitionError
 
 CONNECT_TIMEOUT_S = 5
 STATEMENT_TIMEOUT_S = 30
-LOCK_TIMEOUT_S = 10  # below the statement's, so that a lock is told from a dead server
+LOCK_TIMEOUT_S = 10  # below the statement's, so that a lock differs from a dead server
 _READ_ONLY = "rtolap_read_only"
 _SESSION = (
     "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
@@ -96,7 +96,7 @@ class MySqlDialect:
         )
 
     def begin_read(self, connection: sa.Connection) -> None:
-        """READ COMMITTED holds nothing back."""
+        """Begin to read. READ COMMITTED holds no other transaction back."""
 
     def lock_for_upgrade(self, connection: sa.Connection, timeout_s: int) -> bool:
         lock = sa.text("SELECT GET_LOCK(CONCAT('rtolap:', LEFT(DATABASE(), 50)), :timeout_s)")
@@ -162,7 +162,7 @@ class SqliteDialect:
         return True  # BEGIN IMMEDIATE holds the whole database, definitions too
 
     def unlock_after_upgrade(self, connection: sa.Connection) -> None:
-        """The end of the transaction does it."""
+        """Do nothing: the end of the transaction unlocks."""
 
     def is_lost(self, error: sa.exc.DBAPIError) -> bool:
         return error.connection_invalidated
@@ -176,8 +176,8 @@ class SqliteDialect:
 
 
 def checked_address(address: str) -> sa.URL:
-    """Raises DefinitionError for one that cannot be read, names another kind of database or holds a password,
-    which it does not repeat."""
+    """Return an address. Raises DefinitionError for one that cannot be read, names another kind of database
+    or holds a password, without repeating the password."""
     try:
         url = sa.make_url(address)
     except (sa.exc.ArgumentError, ValueError):

@@ -1,4 +1,4 @@
-"""Leases by the database's clock: an owner, an epoch that every change of owner raises, and the fence.
+"""Leases go by the database's clock: an owner, an epoch that every change of owner raises, and the fence.
 
 The fence is the first statement of an owner's write. It reads the row of the lease under a lock and holds it
 until the commit: either the epoch is raised before, and the write is refused, or whoever raises it waits
@@ -88,7 +88,7 @@ class Leases:
             return self._ledger.write(purpose, Lease, work)
 
     def renew(self, lease: Lease, lease_ms: int) -> Lease:
-        """The same epoch for longer. Raises NotLeader when somebody else has taken it."""
+        """Renew a lease with the same epoch. Raises NotLeader when another owner has taken it."""
 
         def work(connection: sa.Connection) -> Lease:
             now_ms = self.fence(connection, lease)
@@ -118,8 +118,8 @@ class Leases:
         return self._ledger.read(f"read the lease {name}", work)
 
     def fence(self, connection: sa.Connection, lease: Lease) -> int:
-        """The first statement of an owner's write: nobody can take the lease before it ends. The database's
-        time in ms. Raises NotLeader when somebody has."""
+        """Fence an owner's write, as its first statement: nobody can take the lease before the write ends.
+        Returns the database's time in ms. Raises NotLeader when another owner has the lease."""
         row = self._row(connection, lease.name)
         if row is None or (row.owner, row.epoch) != (lease.owner, lease.epoch):
             holder = "nobody's" if row is None else f"{row.owner}'s with epoch {row.epoch}"

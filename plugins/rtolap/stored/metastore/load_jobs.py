@@ -142,7 +142,7 @@ class LoadJobs:
         self._ledger.write(f"remove job {job.job_id}", type(None), work)
 
     def get(self, job_id: str) -> LoadJob:
-        """Raises NotFound."""
+        """Return a job. Raises NotFound."""
         return self._ledger.read("read a job", lambda connection: _get(connection, job_id))
 
     def all(self) -> tuple[LoadJob, ...]:
@@ -152,8 +152,8 @@ class LoadJobs:
         return self._ledger.read("read the jobs", work)
 
     def change_state(self, job_id: str, event: LoadJobEvent, reason: str) -> LoadJob:
-        """Set the desired state of a job, by whoever manages it: not fenced; its owner sees it when it reads
-        next.
+        """Set the desired state of a job, without a fence: anybody who manages the job may call it, and its
+        owner sees the state when it reads next.
 
         Raises IllegalTransition, which names the legal steps; CommitConflict where others change it all the
         time.
@@ -192,8 +192,8 @@ class LoadJobs:
     def define_again(
         self, job_id: str, config: Callable[[tuple[OffsetsRecord, ...]], str], *, abandon: bool = False
     ) -> LoadJob:
-        """The next incarnation of a job that nobody owns: nothing of what it has loaded is remembered.
-        `config` is made of what is recorded until then.
+        """Define the next incarnation of a job without an owner. It remembers no loaded batch. `config` is
+        made from the present record.
 
         Raises Refused while its lease runs; and, unless they are abandoned, while batches were sent and are
         not known to be loaded: their requests may still be under way, though nobody owns the job. The epoch
@@ -208,7 +208,7 @@ class LoadJobs:
             unknown = [record.label for record in records if record.attempts and not record.loaded]
             if unknown and not abandon:
                 raise Refused(
-                    f"job {job_id} has sent batches of which it is not known whether they are loaded",
+                    f"job {job_id} has sent batches, and it is not known whether they are loaded",
                     expected="none",
                     found=", ".join(unknown),
                     action="start it again, which settles them; or abandon them: their rows may be in the "
@@ -245,7 +245,7 @@ class LoadJobs:
 
 
 def _compare_and_set(connection: sa.Connection, present: LoadJob, after: LoadJobState, reason: str) -> None:
-    """Raises CommitConflict where it is in another state by now."""
+    """Compare and set the state. Raises CommitConflict where the job is in another state by now."""
     before = present.state
     if before is LoadJobState.FAILED and after is LoadJobState.STOPPED:
         reason = f"{reason}; it had failed: {present.reason}"

@@ -118,7 +118,7 @@ class OffsetsRecords:
         return self._ledger.write(f"record batch {sequence_id} of {lease.name}", OffsetsRecord, work)
 
     def mark_sent(self, lease: Lease, sequence_id: int, payload_sha256: str | None = None) -> OffsetsRecord:
-        """Right before a request goes out: counts the attempts. Another content than before is Refused,
+        """Count an attempt right before a request goes out. Raises Refused for other content than before,
         because the label would stand for two."""
 
         def work(connection: sa.Connection) -> OffsetsRecord:
@@ -159,8 +159,8 @@ class OffsetsRecords:
         return self._ledger.write(f"note a loaded batch of {lease.name}", OffsetsRecord, work)
 
     def mark_unsent(self, lease: Lease, sequence_id: int) -> OffsetsRecord:
-        """A person has found that its rows are not in the table: it is as if no request had gone out. Refused
-        where it is known to be loaded."""
+        """Note that a person has found no rows of it in the table: it is as if no request had gone out.
+        Raises Refused where it is known to be loaded."""
 
         def work(connection: sa.Connection) -> OffsetsRecord:
             self._leases.fence(connection, lease)

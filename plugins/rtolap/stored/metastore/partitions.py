@@ -18,8 +18,8 @@ _AT_ONCE = 1000
 
 
 def create(connection: sa.Connection, partition: Partition, nodes: Mapping[int, Collection[str]]) -> None:
-    """Create a partition at version 0, empty. `nodes`: bucket -> those that keep a replica of it. One that is
-    there already is an integrity error: CommitConflict of the write."""
+    """Create a partition at version 0, empty. `nodes`: bucket -> those that keep a replica of it. A partition
+    that exists already is an integrity error: CommitConflict of the write."""
     for field, name in (
         ("database", partition.db),
         ("table", partition.table),

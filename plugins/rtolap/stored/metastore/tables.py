@@ -48,7 +48,7 @@ def find(connection: sa.Connection, db: str, name: str) -> DefinedTable | None:
 
 
 def get(connection: sa.Connection, db: str, name: str) -> DefinedTable:
-    """Raises NotFound."""
+    """Return a table. Raises NotFound."""
     row = find(connection, db, name)
     if row is None:
         raise NotFound(f"unknown table, tableName={name}", expected=f"a stored table of database {db}")
@@ -96,8 +96,8 @@ def add_partition(
     part: PartitionRange,
     nodes: Mapping[int, Collection[str]],
 ) -> None:
-    """Add a partition at version 0, empty. `nodes`: bucket -> those that keep a replica of it. One that is
-    there already is an integrity error: CommitConflict of the write."""
+    """Add a partition at version 0, empty. `nodes`: bucket -> those that keep a replica of it. A partition
+    that exists already is an integrity error: CommitConflict of the write."""
     partition_rows.create(connection, partition(table, part), nodes)
     connection.execute(
         sa.insert(_p).values(
@@ -107,7 +107,7 @@ def add_partition(
 
 
 def delete_partition(connection: sa.Connection, table: DefinedTable, part: PartitionRange) -> None:
-    """Raises NotYet while a transaction that runs has written to it."""
+    """Delete a partition. Raises NotYet while a transaction that runs has written to it."""
     partition_rows.delete(connection, partition(table, part))
     here = (_p.c.table_id == table.table_id) & (_p.c.part == part.name)
     connection.execute(sa.delete(_p).where(here))

@@ -150,7 +150,7 @@ def clear_abort_pending(connection: sa.Connection, txn_id: int) -> None:
 
 
 def acknowledge(connection: sa.Connection, db: str, label: str) -> None:
-    """Acknowledge all transactions of the label, so that what was aborted goes with what became visible."""
+    """Acknowledge all transactions of the label, so that aborted ones go with the visible one."""
     of_label = sa.update(_t).where(_t.c.db == db, _t.c.label == label)
     connection.execute(of_label.values(acknowledged=1))
 

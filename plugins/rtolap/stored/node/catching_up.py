@@ -1,8 +1,8 @@
 """Catching up of a tablet to versions that it has missed.
 
-Of each, what this node has prepared itself is published. Where it has nothing, it requests them of another
-replica: that sends the files of single versions, or, once it has compacted them, its whole tablet, which
-takes the place of ours. What is prepared here and not among those versions stays prepared.
+A version that this node has prepared itself is published. Otherwise the node requests the version from
+another replica. That replica sends the files of single versions, or, once it has compacted them, its whole
+tablet, which takes the place of ours. What is prepared here and not among those versions stays prepared.
 
 A copy may take long, for a tablet may be large: it goes on in the background without a time limit, and a
 repeated request is answered with how far it is. Where nothing comes for a while its source is pinged; one
@@ -65,8 +65,8 @@ class CatchingUp:
         self._pool.shutdown(cancel_futures=True)
 
     def catch_up(self, request: CatchUp) -> Reached:
-        """Catch a tablet up; return how far it is now. One that is gone is rebuilt. NotFound: a later
-        table's is here.
+        """Catch a tablet up; return how far it is now. A tablet that is gone is rebuilt. Raises NotFound
+        where a later table's tablet is here.
         """
         slot = self._slots.create(request.tablet, request.schema)
         if slot is None:
@@ -82,7 +82,7 @@ class CatchingUp:
         return Reached(slot.open().version)
 
     def _forget(self, tablet: TabletId, copy: Future[None]) -> None:
-        """Raises what went wrong in it, once."""
+        """Forget a copy. Raises its error, once."""
         with self._lock:
             is_own = self._copies.get(tablet) is copy
             if is_own:
@@ -162,7 +162,8 @@ def _chunks(stream: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
 
 
 def _batches(source: StorageNode, request: CopyRequest) -> Generator[pa.RecordBatch, None, None]:
-    """Raises Unavailable for a source that stands still, and what reading raises. To be closed."""
+    """Yield batches of a source; the generator has to be closed. Raises Unavailable for a source that stands
+    still, and what reading raises."""
     _require_answer(source, request)
     arrived: Queue[_Item] = Queue(AHEAD_MAX)
     over = Event()
@@ -185,7 +186,7 @@ def _next(source: StorageNode, request: CopyRequest, arrived: Queue[_Item]) -> _
 
 
 def _require_answer(source: StorageNode, request: CopyRequest) -> None:
-    """Raises Unavailable where none of several pings is answered."""
+    """Raise Unavailable where none of several pings is answered."""
     for _ in range(PINGS):
         silent = silence(source.ping)
         if silent is None:

@@ -107,7 +107,7 @@ class DataFolder:
         return place
 
     def drop(self, place: Path) -> None:
-        """Steps 3 and 4. A folder that cannot be removed now is removed at the next start."""
+        """Drop a tablet (steps 3 and 4). A folder that cannot be removed now is removed at the next start."""
         doomed = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}{DROPPING}")
         os.rename(place, doomed)
         fsync_dir(self.tablets)

@@ -1,5 +1,5 @@
-"""A storage node whole, as `protocols.storage.client.StorageNode` has it: its Flight endpoint calls this,
-and so can whoever is in the same process."""
+"""A storage node whole, as `protocols.storage.client.StorageNode` has it: its Flight endpoint calls this, and
+so can other code in the process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _COPY = pa.schema([pa.field(wire.COPY_NAME, pa.string()), pa.field(wire.COPY_DAT
 
 
 class LocalNode(Closeable):
-    """A `StorageNode`; thread-safe. `node_at`: other nodes by their addresses, to copy from."""
+    """A `StorageNode` in this process. It is thread-safe. `node_at` finds other nodes by their addresses, to
+    copy from."""
 
     def __init__(
         self,

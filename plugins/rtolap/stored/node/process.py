@@ -60,7 +60,8 @@ class StorageService:
         http_limits: HttpLimits,
         flight_limits: FlightLimits = FlightLimits(),
     ) -> None:
-        """Recovers all tablets. `endpoints_ca`: PEM whom to trust for https endpoints; None: the system's.
+        """Recover all tablets. `endpoints_ca` is the PEM that https endpoints are checked with; None means
+        the system's.
 
         Raises Refused where another process serves the folder, Unavailable for a port that is taken."""
         self._settings = settings or StorageSettings()
@@ -172,7 +173,7 @@ class HeartbeatClient:
         )
 
     def send(self, name: str, beat: Heartbeat) -> HeartbeatAnswer:
-        """Raises Unavailable when no endpoint answers; Refused for a name that is taken."""
+        """Send a heartbeat. Raises Unavailable when no endpoint answers; Refused for a name that is taken."""
         reasons = []
         for url in list(self._urls):
             try:

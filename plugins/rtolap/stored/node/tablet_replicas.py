@@ -28,7 +28,7 @@ _Name = tuple[str, str, str, int]
 class TabletReplica:
     """The place of one tablet on this node: opened, reopened after its disk failed, replaced by a copy.
 
-    For several threads. Whoever opens, replaces or closes the tablet holds the lock `changing`."""
+    For several threads. A thread that opens, replaces or closes the tablet holds the lock `changing`."""
 
     def __init__(self, id: TabletId, place: Path, settings: TabletSettings, disk: Disk) -> None:
         self.id, self.place = id, place
@@ -71,9 +71,8 @@ class TabletReplica:
                 self._tablet.close()
 
     def replace(self, arriving: Arriving) -> bool:
-        """Put a whole copy in the tablet's place, unless that has come as far meanwhile.
-
-        Steps 5 to 7 of `folder`. Whether it was put in place. Raises Corrupted, Unavailable.
+        """Put a whole copy in the tablet's place, unless the tablet has come as far meanwhile (steps 5 to 7
+        of `folder`). Return whether it was put in place. Raises Corrupted, Unavailable.
         """
         number = generations(self.place)[-1] + 1
         half = generation(self.place, number).with_name(f"g{number}{MAKING}")
@@ -99,8 +98,9 @@ class TabletReplica:
 
 
 class TabletReplicas:
-    """Thread-safe. Opens all tablets that are in the folder; those that cannot be opened are `broken`: they
-    are kept on the disk, and taken for lost when another replica's copy is to be made."""
+    """The replicas of a node. It is thread-safe. It opens all tablets that are in the folder. Those that
+    cannot be opened are `broken`: they stay on the disk, and count as lost when another replica's copy is
+    to be made."""
 
     def __init__(self, folder: DataFolder, settings: TabletSettings, disk: Disk | None = None) -> None:
         self._folder, self._settings, self._disk = folder, settings, disk or RealDisk()
@@ -124,9 +124,8 @@ class TabletReplicas:
         return slot if slot is not None and slot.id == id else None
 
     def get(self, id: TabletId) -> TabletReplica:
-        """Raises NotFound; Unavailable for one that is here and cannot be opened: the caller tries another
-        replica.
-        """
+        """Return a replica. Raises NotFound; Unavailable for one that is here and cannot be opened: the
+        caller tries another replica."""
         slot = self.find(id)
         if slot is None:
             reason = self.broken.get(self._folder.place(id).name)

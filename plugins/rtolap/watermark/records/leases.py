@@ -35,7 +35,8 @@ class ChangeHosts(Protocol):
 
 
 class ProducerLeases:
-    """Thread-safe. `problem`: what the last request met; None if nothing."""
+    """Leases of producers. They are thread-safe. `problem` is the error of the last request; None if it had
+    none."""
 
     def __init__(self, change_hosts: ChangeHosts, application: str, level: str) -> None:
         self.problem: str | None = None

@@ -266,7 +266,8 @@ class WatermarkedProducer:
 
 
 class Unacknowledged:
-    """Thread-safe. Bounded by the producer's own queue: one entry per call with records in it."""
+    """Records that are not acknowledged yet. It is thread-safe. The producer's own queue bounds it: one entry
+    per call with records in it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -58,9 +58,9 @@ class WatermarkReader:
         self._chain = Chain((), producers)
 
     def assign(self, generations: Mapping[int, int], partitions_total: int) -> None:
-        """Reads these partitions from now on, each as that generation of its consumers, out of so many of the
-        topic, which are all awaited. Of a partition that is new, or new in its generation, nothing is known
-        until its next control record."""
+        """Read these partitions from now on, each as a generation of its consumers. All of the topic's
+        `partitions_total` are awaited. Nothing is known of a partition that is new, or new in its
+        generation, until its next control record."""
         remaining = {
             partition
             for partition, generation in generations.items()
@@ -103,7 +103,8 @@ class WatermarkReader:
             self._leases.ended({name: end for name, end in self._chain.ended().items() if name in ended})
 
     def waits_for(self) -> Mapping[str, tuple[int, ...]]:
-        """Producer → partitions, of those read here, in which it has stated nothing yet."""
+        """Return the partitions that this consumer reads and in which a producer has stated nothing yet, by
+        producer."""
         return self._chain.missing_statements()
 
     def _report(self, partition: int, producers: Sequence[str]) -> None:

@@ -65,7 +65,7 @@ def decode(text: bytes | str) -> Statement:
 
 
 def check_producer(name: str, generation: int) -> None:
-    """Raises DefinitionError where they could not be stated."""
+    """Raise DefinitionError where name or generation could not be stated."""
     if not _PRODUCER.fullmatch(name):
         expected = "1 to 200 letters, digits or . _ : / -"
         raise DefinitionError("not the name of a producer", expected=expected, found=repr(name))

@@ -121,7 +121,8 @@ def _still_there(state: LocalState, at_least: dict[int, int]) -> dict[int, int]:
 
 
 def _check_epoch(state: LocalState, snapshot: HistorySnapshot) -> None:
-    """Answers of one assignment are put together: of two, a partition may be in both or in neither."""
+    """Refuse an answer of another assignment. Of two assignments, a partition may be in both or in
+    neither."""
     local, requested = state.assignment_epoch, snapshot.assignment_epoch
     if not local:
         raise NotReady("the receiver does not follow any assignment yet")

@@ -1,4 +1,4 @@
-"""Checkpoints: when one is due, what it writes, what recovery makes of it. The order: `checkpoint`."""
+"""Checkpoints: when one is due, what it writes, and what recovery makes of it. `checkpoint` has the order."""
 
 from __future__ import annotations
 
@@ -121,7 +121,8 @@ class Checkpoints:
         return self.dirty and waited_s >= settings.checkpoint_interval_s
 
     def draft(self, state: LocalState, progress: ConsumerProgress) -> Draft:
-        """Refused, NotFound or Unavailable: dead letters cannot be delivered."""
+        """Draft a checkpoint. Raises Refused, NotFound or Unavailable where dead letters cannot be
+        delivered."""
         assert self.known is not None, "before recovery, the checkpoint on disk stands for everything"
         self._dead_letters.settle(DEAD_LETTERS_WAIT_S)
         checkpoint = Checkpoint(
@@ -166,7 +167,7 @@ class Checkpoints:
         return fragments.with_flushed(state, written.flushed)
 
     def adopt(self, name: str) -> None:
-        """A fragment that came from beside: deleted with the next checkpoint, if that does not name it."""
+        """Adopt a fragment that was written beside. The next checkpoint deletes it unless it names it."""
         self._files |= {name}
 
     def replay_from(self, state: LocalState) -> Offsets:

@@ -23,7 +23,8 @@ CLOSINGS_MAX = 4  # commits a round: consuming waits for them
 
 
 class ClosingCommits:
-    """Used by the core thread. `by`: who closes, for the segment's state history."""
+    """The commits of closing segments. Used by the core thread. `by`: who closes, for the segment's state
+    history."""
 
     def __init__(
         self,
@@ -46,7 +47,8 @@ class ClosingCommits:
         self._closed_at_s = float("-inf")
 
     def close_due(self) -> None:
-        """Raises what committing raises, except where another leader has decided meanwhile."""
+        """Close the segments that are due. Raises what committing raises, except where another leader has
+        decided meanwhile."""
         now_s = self._clock.monotonic_s()
         if now_s - self._closed_at_s < EVERY_S:
             return

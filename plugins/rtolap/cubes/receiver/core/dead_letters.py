@@ -47,7 +47,7 @@ class DeadLetterWriter:
         self._lock = Lock()
 
     def send(self, batch: Batch, rejects: Rejects) -> None:
-        """Queue the dead letters. Those that cannot be queued count as refused and are tried again."""
+        """Queue the dead letters. Letters that cannot be queued count as refused and are tried again."""
         self._queue(dead_letter_records(self._source, batch, rejects))
 
     def poll(self) -> None:

@@ -79,8 +79,9 @@ class CubeReceiver:
         create_dead_letter_topic: Callable[[], object] | None = None,
         flush_beside: Executor | None = None,
     ) -> None:
-        """`ends_beside`: see `topic_watch`; `create_dead_letter_topic`: see `dead_letters`; `flush_beside`:
-        one thread, ended with the core, on which checkpoints are written out (see `checkpointing`)."""
+        """Take the parts of a cube's receiver. `ends_beside`: see `topic_watch`; `create_dead_letter_topic`:
+        see `dead_letters`; `flush_beside`: one thread, ended with the core, on which checkpoints are
+        written out (see `checkpointing`)."""
         table = schema.table
         self.schema = schema
         self.settings = settings
@@ -434,7 +435,8 @@ class CubeReceiver:
     # -- checkpoints ------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Raises what `Checkpoints.write` raises; the state and the checkpoint on disk stay as they were."""
+        """Write a checkpoint. Raises what `Checkpoints.write` raises; the state and the checkpoint on disk
+        then stay as they were."""
         self._swap_if_new(self._persisting.write(self.state, self.progress))
 
     def replay_from(self) -> Offsets:

@@ -23,7 +23,7 @@ class ConsumerProgress:
     """Owned by the core thread; other threads read whole values (`counters`, `marks`)."""
 
     def __init__(self, idle_after_s: float, hosts: HostProgress | None = None) -> None:
-        """`hosts`: of a cube that closes by an application."""
+        """Follow a consumer's progress. `hosts` is given for a cube that closes by an application."""
         self.hosts = hosts
         self._idle_after_s = idle_after_s
         self.counters: Mapping[int, PartitionCounters] = {}
@@ -124,7 +124,8 @@ class ConsumerProgress:
             self._silent_since_s.setdefault(partition, now_s)
 
     def marks(self, state: LocalState, now_ms: int) -> StreamClocks:
-        """Late deltas wait from the first time they are seen here without a target."""
+        """Return the clocks of the stream. Late deltas wait from the first time that this receiver sees them
+        without a target."""
         late = {
             start
             for start in state.segments

@@ -28,7 +28,8 @@ ACTION = (
 
 
 class TopicWatch:
-    """`beside`: another thread calls `poll` every LOG_END_EVERY_S, beside the core."""
+    """The watch over a topic. With `beside`, another thread calls `poll` every LOG_END_EVERY_S, beside the
+    core."""
 
     def __init__(
         self,

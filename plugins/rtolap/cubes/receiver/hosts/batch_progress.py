@@ -38,7 +38,8 @@ class HostProgressBatch:
 
 
 def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) -> HostProgressBatch:
-    """`events` as `events.decode` gives them, `created_ms` the timestamp of each one's record, -1 for none.
+    """Return the progress of hosts in a batch. `events` come from `events.decode`; `created_ms` has the
+    timestamp of each event's record, -1 for none.
 
     Without a host column all events are of one nameless host. A host that is null stands as one row, too.
     """

@@ -57,7 +57,8 @@ class SavedHosts(msgspec.Struct, frozen=True):
 
 
 class HostProgress:
-    """Owned by the core thread. Memory: 25 bytes per host and partition, and the names once.
+    """The progress of hosts, which the core thread owns. It takes 25 bytes per host and partition, and the
+    names once.
 
     There are as many names as the watermark server takes of a source. Where they are used up, those are
     forgotten that no partition holds, and then hosts that have been silent for long (`forgetting`).

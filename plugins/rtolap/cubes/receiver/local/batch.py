@@ -65,7 +65,7 @@ def decode_batch(decoder: EventDecoder, batch: Batch, now_ms: int) -> Decoded:
 def batch_tables(
     schema: Schema, events: pa.Table, vectors: Mapping[int, Vectors], horizon_ms: int | None
 ) -> BatchTables:
-    """`events` as `events.decode` gives them."""
+    """Return the tables of a batch. `events` come from `events.decode`."""
     if not events.num_rows:
         return BatchTables()
     window_ms = schema.cube.segment.window_ms
@@ -137,7 +137,7 @@ def _grouped(columns: dict[str, Int64s], selected: npt.NDArray[np.bool_] | None)
 
 
 def _coded(numbers: Int64s) -> Coded:
-    """Codes of few values, most often of one."""
+    """Code numbers that have few values, most often one."""
     if len(numbers) and (numbers == numbers[0]).all():
         return Coded(np.zeros(len(numbers), np.int64), 1, None)
     return code(pa.array(numbers))

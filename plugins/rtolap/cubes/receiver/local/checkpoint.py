@@ -94,7 +94,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointFile:
-    """Below `folder`: the checkpoint, and its fragments in a folder of their own."""
+    """The files of a checkpoint: below `folder` stand the checkpoint and, in a folder of their own, its
+    fragments."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

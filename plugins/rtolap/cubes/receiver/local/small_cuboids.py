@@ -102,7 +102,8 @@ def small_cuboids(schema: Schema, table: pa.Table, bytes_max: int, beside: Table
 
 
 def _small(schema: Schema, table: pa.Table) -> list[Cuboid]:
-    """Larger before smaller; as many of the smallest as together have no more rows than all may have."""
+    """Return the small cuboids, larger before smaller: as many of the smallest as together stay within the
+    bound of rows."""
     rows_max = table.num_rows // ROWS_PER_CUBOID_ROW_MIN
     declared = cuboids(schema.cube)[1:]
     names = {name for cuboid in declared for name in cuboid.dimensions}

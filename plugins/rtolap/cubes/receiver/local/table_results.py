@@ -18,7 +18,8 @@ _tokens = count(1)
 
 
 class TableResults:
-    """Thread-safe: two threads may at worst work out the same result twice.
+    """Results of tables, which are computed once. It is thread-safe: at worst two threads compute the same
+    result twice.
 
     token     names the table's events in this process
     members   the tokens of the tables out of which the table was merged

@@ -184,8 +184,8 @@ def _carry(tables: list[LocalTable], versions: tuple[int, ...], merge: Merge, fa
 
 
 def _tail(tables: Sequence[LocalTable], versions: tuple[int, ...]) -> list[int]:
-    """Indexes of the last memory tables of one version and level that no checkpoint is writing out, with no
-    other of that version between.
+    """Return the indexes of the last memory tables of one version and level that no checkpoint is writing out
+    and that no other version interrupts.
 
     A table that was read again stands, with level 0, where the old one stood: taking it together with the
     newest would give the result a range that covers those between them too.

@@ -1,4 +1,4 @@
-"""Cubes: their switches, who consumes them, their watermarks, and what is purged."""
+"""Messages about cubes: their switches, their consumers, their watermarks, and their purges."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class CubeReport(Message):
 
 
 class HeartbeatRequest(Message):
-    """Sent every second.
+    """A heartbeat, which is sent every second.
 
     Attributes:
         is_leader: does it lead its replica set?

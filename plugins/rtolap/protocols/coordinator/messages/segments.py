@@ -17,7 +17,7 @@ class PartitionRange(Message):
 
 
 class PartInfo(Message):
-    """A staged part: `path` is a folder in the object store, relative to its root."""
+    """A staged part. `path` is a folder in the object store, relative to its root."""
 
     replica_set: str
     path: str

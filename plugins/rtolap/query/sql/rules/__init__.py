@@ -69,7 +69,7 @@ RULES: tuple[RewriteRule, ...] = (
 
 
 def rewrite(tree: exp.Expr, context: Context) -> Rewritten:
-    """Raises QueryError naming what a cube cannot answer. `tree` is not changed."""
+    """Rewrite a statement, without changing `tree`. Raises QueryError naming what a cube cannot answer."""
     try:
         return _rewrite(tree, context)
     except RecursionError as error:

@@ -65,7 +65,7 @@ def _relation_columns(relation: str, context: Context) -> Collection[str]:
 
 
 def _has_plain_rows(scope: Scope, select: exp.Select, context: Context) -> bool:
-    """Neither groups nor aggregates; a cube's rows are always groups."""
+    """Return whether the rows are plain: neither groups nor aggregates. A cube's rows are always groups."""
     sources = [source for _, source in scope.selected_sources.values()]
     if any(isinstance(each, exp.Table) and each.name in context.catalogue.cubes for each in sources):
         return False
@@ -85,7 +85,7 @@ def _with_aliases(condition: exp.Expr, select: exp.Select) -> exp.Expr:
 
 
 def _aliased(select: exp.Select) -> dict[str, exp.Expr]:
-    """Alias in lower case → what it stands for."""
+    """Return the expression of each alias, which is in lower case."""
     return {
         expression.alias.lower(): expression.this
         for expression in select.expressions

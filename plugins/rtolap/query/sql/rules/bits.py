@@ -35,7 +35,7 @@ def bits(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
 
 
 def bit_totals(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    """BIT_AND, BIT_OR, BIT_XOR."""
+    """Return BIT_AND, BIT_OR and BIT_XOR as the engine computes them."""
     if isinstance(node.parent, exp.Window):
         raise UnsupportedSql(f"unsupported SQL: {rewritten_sql(node)[:200]} over a window")
     if not isinstance(node.this, exp.Distinct):
@@ -44,7 +44,7 @@ def bit_totals(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | Non
 
 
 def filtered_bits(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    """… FILTER (WHERE …) of them."""
+    """Return BIT_AND, BIT_OR and BIT_XOR with FILTER (WHERE …) as the engine computes them."""
     return _or_of_no_rows(node, type(node.this)) if type(node.this) in _OF_NO_ROWS else None
 
 

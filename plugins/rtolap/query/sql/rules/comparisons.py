@@ -56,7 +56,7 @@ def equals(left: exp.Expr, right: exp.Expr, typed: Typed, context: Context) -> e
 
 
 def compare_range(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    """BETWEEN as two comparisons, where one of them is of unlike operands."""
+    """Return BETWEEN as two comparisons, where one of them is of unlike operands."""
     if node.args.get("symmetric"):
         return None
     bounds = [(exp.GTE, node.args["low"]), (exp.LTE, node.args["high"])]
@@ -102,7 +102,7 @@ def compare_nullif(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr |
 
 
 def compare_case(node: exp.Case, typed: Typed, context: Context) -> None:
-    """`CASE a WHEN b` becomes `CASE WHEN a = b`, where that compares unlike operands."""
+    """Turn `CASE a WHEN b` into `CASE WHEN a = b`, where that compares unlike operands."""
     if node.this is None:
         return
     compared = [_compared(exp.EQ, node.this, each.this, typed, context) for each in node.args["ifs"]]
@@ -117,7 +117,8 @@ def compare_case(node: exp.Case, typed: Typed, context: Context) -> None:
 
 
 def _rows_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
-    """Long lists of constant rows are looked up at once, others compared one by one."""
+    """Compare rows with a list. Long lists of constant rows are looked up at once, others are compared one by
+    one."""
     members = node.this.expressions
     constant = [row for row in node.expressions if _is_constant_row(row, members, typed, context)]
     if len(constant) < _ROWS_LOOKED_UP_MIN or len(members) > _MEMBERS_LOOKED_UP_MAX:
@@ -217,7 +218,7 @@ def _with_date(kind: type[exp.Expr], day: exp.Expr, moment: exp.Expr, context: C
 def _with_bytes(
     kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, left_type: SqlType, context: Context
 ) -> exp.Expr:
-    """Bytes beside text compare as the text that they are; others as bytes."""
+    """Compare bytes. Beside text they compare as the text that they are, otherwise as bytes."""
     bytes_are_left = left_type.kind == "binary"
     value, words = (left, right) if bytes_are_left else (right, left)
     constant = (

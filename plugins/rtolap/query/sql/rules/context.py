@@ -139,7 +139,7 @@ def cube_scopes(tree: exp.Expr, context: Context) -> Iterator[CubeScope]:
 
 
 def own_aggregates(cube: CubeScope) -> list[exp.Expr]:
-    """Aggregates of this SELECT over rows, outermost first; not the function of a window."""
+    """Return the aggregates of this SELECT over rows, outermost first, without functions of a window."""
     aggregates: list[exp.Expr] = []
     for node in cube.scope.find_all(exp.AggFunc):
         wrapper = node.parent

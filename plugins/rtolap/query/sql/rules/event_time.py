@@ -176,7 +176,7 @@ def _truncate(function: exp.Expr, column: exp.Column, cube: CubeScope) -> None:
 
 
 def _keep_weeks(column: exp.Column, cube: CubeScope) -> None:
-    """DATE_TRUNC('week', day_start) gives the cube's weeks, as DATE_TRUNC('week', ts) does."""
+    """Have DATE_TRUNC('week', day_start) give the cube's weeks, as DATE_TRUNC('week', ts) does."""
     parent = column.parent
     if isinstance(parent, exp.DateTrunc | exp.TimestampTrunc) and _named_unit(parent.args["unit"]) == "week":
         if column.name == "week_start":

@@ -115,7 +115,7 @@ def _of_the_second(part: exp.Expr) -> exp.Expr:
 
 
 def _difference(node: exp.Expr) -> exp.Expr:
-    """TIMESTAMPDIFF(unit, start, end)."""
+    """Return TIMESTAMPDIFF(unit, start, end) as the engine computes it."""
     unit = str(node.args["unit"].name).upper()
     start = exp.cast(node.expression.copy(), exp.DataType.Type.TIMESTAMP)
     end = exp.cast(node.this.copy(), exp.DataType.Type.TIMESTAMP)
@@ -145,7 +145,7 @@ def _into_month(at: exp.Expr) -> exp.Expr:
 
 
 def _days(node: exp.Expr) -> exp.Expr | None:
-    """TO_DAYS, which the parser writes as (DATEDIFF(day, '0000-01-01') + 1)."""
+    """Return TO_DAYS, which the parser writes as (DATEDIFF(day, '0000-01-01') + 1)."""
     base = node.expression
     day = base.this if isinstance(base, exp.TsOrDsToDate) else base
     if not (isinstance(day, exp.Literal) and day.name == _YEAR_ZERO and isinstance(node.parent, exp.Add)):
@@ -163,7 +163,8 @@ def _from_unixtime(node: exp.Expr) -> exp.Expr:
 
 
 def _date_format(node: exp.Expr) -> exp.Expr:
-    """The parser has written %u as %W, and left %V, %v, %X and %D."""
+    """Return DATE_FORMAT as the engine computes it. The parser has written %u as %W, and left %V, %v, %X and
+    %D."""
     pattern = node.args["format"]
     if not isinstance(pattern, exp.Literal):
         raise UnsupportedSql(
@@ -201,7 +202,7 @@ def _format_piece(piece: str, moment: exp.Expr) -> exp.Expr | None:
 
 
 def _refuse_percents(pieces: list[str]) -> None:
-    """The parser reads the letter behind %% as a field."""
+    """Refuse %%: the parser reads the letter behind it as a field."""
     for piece, following in pairwise(pieces):
         if piece == "%%" and re.match(r"[A-CE-UWYZa-uw-z-]", following):
             raise UnsupportedSql(

@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"\s*([-+]?\d+)(?:\.(\d*))?\s*")
 
 
 def moved(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    """`node` is a DATE_ADD, DATE_SUB, TIMESTAMPADD, or a sum with an INTERVAL."""
+    """Return a moved moment. `node` is a DATE_ADD, DATE_SUB, TIMESTAMPADD, or a sum with an INTERVAL."""
     moment, step, unit = _parts(node)
     if isinstance(unit, exp.IntervalSpan) or unit is None:
         raise UnsupportedSql(
@@ -118,7 +118,8 @@ def _amount(step: exp.Expr, unit: str, typed: Typed, node: exp.Expr) -> tuple[ex
 def _written_amount(
     text: str, is_negative: bool, unit: str, factor: int | None, node: exp.Expr
 ) -> tuple[exp.Expr, int | None]:
-    """The parser writes a number as it writes a text, and MySQL rounds the one but cuts off the other."""
+    """Return an amount that stands in the text. The parser writes a number as it writes a text, but MySQL
+    rounds a number and cuts off a text."""
     found = _NUMBER.fullmatch(text)
     if found is None:
         raise _refused(node, repr(text[:100]))

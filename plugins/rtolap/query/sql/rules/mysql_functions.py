@@ -92,13 +92,13 @@ def timediff(node: exp.Expr) -> exp.Expr:
 
 
 def time_literal(node: exp.Expr) -> exp.Expr | None:
-    """TIME '…' and CAST(… AS TIME)."""
+    """Return TIME '…' and CAST(… AS TIME) as the engine computes them."""
     assert isinstance(node, exp.Cast)
     return time(node) if node.to.this is _T.TIME else None
 
 
 def by_types(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    """Functions of which the types of the operands decide the engine's expression."""
+    """Return a function's expression where the types of the operands decide it."""
     name = str(node.this).lower()
     if name in _OF_NUMBERS:
         for operand in list(node.expressions):
@@ -137,7 +137,7 @@ def _field(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
 
 
 def hexadecimal(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    """HEX of a number counts it rounded, of anything else its text. The engine shows a double as bytes."""
+    """Return HEX: of a number rounded, of anything else its text. The engine would show a double as bytes."""
     value, kind = node.this, typed.of(node.this)
     if kind is None or kind.is_integer or kind.kind in ("string", "null", "binary"):
         return None
@@ -148,7 +148,7 @@ def hexadecimal(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | No
 
 
 def _binary(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    """BIN of a text counts the number that it begins with: the engine shows its bytes."""
+    """Return BIN of a text by the number that it begins with. The engine would show its bytes."""
     (value,) = exactly(node, 1)
     kind = typed.of(value)
     if kind is None or kind.is_integer or kind.kind == "null":
@@ -157,7 +157,7 @@ def _binary(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
         raise UnsupportedSql(
             f"unsupported SQL: BIN of a {kind.kind}", expected="an integer, or a text of one"
         )
-    empty = exp.Literal.string("")  # of which MySQL gives NULL
+    empty = exp.Literal.string("")  # for which MySQL gives NULL
     text = exp.Nullif(this=value.copy(), expression=empty)
     number = macro("TEXT_INTEGER", text) if kind.kind == "string" else exp.cast(value.copy(), _T.BIGINT)
     return exp.Anonymous(this="BIN", expressions=[number])

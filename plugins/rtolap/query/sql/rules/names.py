@@ -126,7 +126,7 @@ def _stored(node: exp.Table, context: Context) -> str:
 
 
 def _fix_moment(tree: exp.Expr) -> None:
-    """NOW() and its like, in UTC and without a zone, as the event time of most tables is."""
+    """Fix NOW() and its like, in UTC and without a zone, as the event time of most tables is."""
     for node in list(tree.find_all(exp.Func)):
         name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
         if isinstance(node, _MOMENTS) or name in _MOMENT_NAMES:
@@ -170,7 +170,7 @@ def _spell_columns(tree: exp.Expr, context: Context) -> None:
 
 
 def _drop_exact_collations(tree: exp.Expr) -> None:
-    """Texts compare exactly anyway; any other collation would change answers."""
+    """Drop collations that compare exactly, as texts do anyway. Any other collation would change answers."""
     for node in list(tree.find_all(exp.Collate)):
         name = str(node.expression.name).lower()
         if name != "binary" and not name.endswith("_bin"):
@@ -181,7 +181,7 @@ def _drop_exact_collations(tree: exp.Expr) -> None:
 
 
 def _drop_constant_order(query: exp.Expr) -> None:
-    """ORDER BY NULL, or by a text, orders nothing."""
+    """Drop ORDER BY NULL, or by a text, which orders nothing."""
     order = query.args.get("order")
     if order is None:
         return
@@ -198,7 +198,7 @@ def _drop_constant_order(query: exp.Expr) -> None:
 
 
 def _drop_modifiers(select: exp.Select) -> None:
-    """SQL_NO_CACHE and its like tell MySQL's server how to work, not what to answer."""
+    """Drop SQL_NO_CACHE and its like, which tell MySQL's server how to work and change no answer."""
     for modifier in select.args.get("operation_modifiers") or ():
         if str(modifier.name).upper() == "SQL_CALC_FOUND_ROWS":
             raise UnsupportedSql(
@@ -236,7 +236,7 @@ def _spell_information(tree: exp.Expr) -> set[int]:
 
 
 def _roll_up(select: exp.Select) -> None:
-    """GROUP BY a, b WITH ROLLUP → GROUP BY ROLLUP (a, b), which is how the engine says it."""
+    """Turn GROUP BY a, b WITH ROLLUP into GROUP BY ROLLUP (a, b), as the engine writes it."""
     group = select.args.get("group")
     if group is None:
         return

@@ -1,4 +1,5 @@
-"""Regular expressions: MySQL's classes hold all letters and digits there are, the engine's those of ASCII."""
+"""Regular expressions: MySQL's classes hold all letters and digits of Unicode, the engine's those of
+ASCII."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _STRANGE = re.compile(r"\\[1-9bBhHRXKGQEkgpPZzANvV]|\(\?(?!:)|[*+?}]\+")
 
 
 def pattern(node: exp.Expr, typed: Typed, context: Context) -> None:
-    """REGEXP and REGEXP_REPLACE: write the classes of a constant pattern out."""
+    """Write out the classes of a constant pattern of REGEXP and REGEXP_REPLACE."""
     written = node.expression
     if isinstance(written, exp.Null):
         return

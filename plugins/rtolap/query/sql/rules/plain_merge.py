@@ -181,7 +181,7 @@ def _order_key(ordered: exp.Expr, named: dict[str, MergedColumn], columns: _Colu
 
 
 def _number(clause: exp.Expr | None) -> int | str | None:
-    """Raises ValueError for what is neither a number nor a parameter."""
+    """Return a number or a parameter's name. Raises ValueError for anything else."""
     if clause is None:
         return None
     value = clause.args.get("expression")

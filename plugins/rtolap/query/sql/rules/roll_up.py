@@ -142,7 +142,7 @@ def _order(cube: CubeScope, keys: set[str]) -> None:
 
 
 def _is_shown_measure(column: exp.Column, cube: CubeScope) -> bool:
-    """The event time is none: it reads through a derived dimension."""
+    """Return whether a measure is shown. The event time is none: it reads through a derived dimension."""
     return cube.is_measure(column) and column.name != cube.schema.table.time.column
 
 
@@ -164,7 +164,7 @@ def _check_windows(cube: CubeScope) -> None:
 
 
 def _check_membership(cube: CubeScope) -> None:
-    """IN and EXISTS ask which values there are, not how often."""
+    """Refuse rows of a cube, except within IN and EXISTS, which ask which values exist and not how often."""
     parent = cube.select.parent
     while isinstance(parent, exp.Subquery | exp.Paren):
         parent = parent.parent

@@ -54,7 +54,7 @@ class _Source:
 
 
 def stored_sketches(tree: exp.Expr, context: Context) -> exp.Expr:
-    """HLL_UNION_AGG, BITMAP_UNION_COUNT and their like become calls of the engine's own functions."""
+    """Turn HLL_UNION_AGG, BITMAP_UNION_COUNT and their like into calls of the engine's own functions."""
     kinds: dict[tuple[int, str, str], str] = {}
     for source in _sources(tree, context):
         for column in source.scope.columns:

@@ -40,7 +40,7 @@ Rewrite = Callable[[exp.Expr], exp.Expr | None]
 
 
 def texts(node: exp.Expr, typed: Typed) -> None:
-    """Numbers, booleans and dates among the operands become the text that MySQL shows of them."""
+    """Turn numbers, booleans and dates among the operands into the text that MySQL shows of them."""
     for operand in _operands(node):
         kind = typed.of(operand)
         if kind is None or kind.kind in ("string", "null"):
@@ -71,7 +71,7 @@ def cast_text(node: exp.Expr, kind: SqlType) -> exp.Expr:
 
 
 def like(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    """A backslash escapes, unless ESCAPE says otherwise."""
+    """Return LIKE with a backslash that escapes, unless ESCAPE says otherwise."""
     if isinstance(node.parent, exp.Escape):
         return None
     pattern = node.expression
@@ -123,7 +123,7 @@ def _bytes(text: exp.Expr) -> exp.Expr:
 
 
 def _of_text(node: exp.Expr) -> exp.Expr | None:
-    """LOWER, which takes numbers and times as the texts that they read as."""
+    """Return LOWER, which takes numbers and times as the texts that they read as."""
     _refuse_bytes(node)
     if node.this.is_string or isinstance(node.this, exp.Cast):
         return None
@@ -211,7 +211,8 @@ def _text_bytes_max(node: exp.Expr) -> exp.Expr:
 
 
 def grouped(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    """FORMAT keeps all digits of an exact number and rounds a double as ROUND does; a zero has no sign."""
+    """Return FORMAT, which keeps all digits of an exact number and rounds a double as ROUND does; a zero has
+    no sign."""
     kind, digits = typed.of(node.this), int(node.args["format"].name)
     if kind is not None and kind.kind in ("string", "null"):
         number = macro("TEXT_NUMBER", exp.cast(node.this.copy(), exp.DataType.Type.TEXT))
@@ -241,7 +242,7 @@ def _shown_double(node: exp.Expr, number: exp.Expr, is_exact: bool, digits: int)
 
 
 def _format_digits(node: exp.Expr) -> exp.Expr | None:
-    """FORMAT shows at most 30 digits behind the point, as in MySQL."""
+    """Return the digits of FORMAT, at most 30 behind the point, as in MySQL."""
     digits = node.args.get("format")
     written = digits.unnest() if isinstance(digits, exp.Expr) else None
     if not isinstance(written, exp.Literal) or written.is_string or not str(written.this).isdigit():

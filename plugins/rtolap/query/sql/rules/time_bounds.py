@@ -70,7 +70,7 @@ def time_bound(instant: datetime, is_lower: bool, condition: exp.Expr, cube: Cub
 
 
 def clock_warnings(constant: exp.Expr, cube: CubeScope) -> tuple[QueryWarning, ...]:
-    """NOW() is UTC: compared with the local time of another zone, it is off by hours."""
+    """Warn of NOW(): it is UTC, and hours off when it is compared with the local time of another zone."""
     zone = cube.schema.table.time.zone
     if zone == "UTC" or constant.find(*_CLOCKS) is None or _is_converted(constant):
         return ()

@@ -102,7 +102,8 @@ class CsvReader:
             wanted[at] = False
 
     def _columns(self, data: bytes, fields: Fields, wanted: Mask) -> dict[str, pa.Array]:
-        """Fields and what lies between are one array of strings without a copy; columns are taken of it."""
+        """Return the wanted columns. Fields and the text between them are one array of strings without a
+        copy; columns are taken from it."""
         width = len(self._names)
         starts, ends, enclosed = fields.starts, fields.ends, fields.enclosed
         if not wanted.all():
@@ -142,7 +143,8 @@ _SHOWN_BYTES = 4096
 
 
 def _plain(values: pa.Array, options: CsvOptions) -> pa.Array:
-    """Doubled enclosing characters and escaped ones as the single ones that they mean."""
+    """Return values in which doubled enclosing characters and escaped ones stand as the single ones that they
+    mean."""
     mark = _literal(options.enclose)
     if not options.escape:
         return pc.replace_substring(values, (options.enclose * 2).decode(), options.enclose.decode())

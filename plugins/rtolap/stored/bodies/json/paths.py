@@ -19,7 +19,7 @@ _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def parse_path(text: str, header: str) -> tuple[Step, ...]:
-    """Raises DefinitionError naming the header."""
+    """Parse a path. Raises DefinitionError naming the header."""
     written = text.strip()
     steps: list[Step] = []
     at = 1
@@ -36,7 +36,7 @@ def parse_path(text: str, header: str) -> tuple[Step, ...]:
 
 
 def pointer(steps: Sequence[Step]) -> str:
-    """RFC 6901, as the engine reads it."""
+    """Return the path as RFC 6901 writes it, which the engine reads."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 

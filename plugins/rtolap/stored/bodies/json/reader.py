@@ -118,7 +118,7 @@ class JsonReader:
         return columns, named
 
     def _patch(self, columns: dict[str, pa.Array], texts: list[bytes]) -> None:
-        """Fractions as they are written."""
+        """Patch in fractions as they are written."""
         is_text = self._options.json.num_as_string
         rows = _with_fractions(texts) if is_text else _with_long_fractions(texts)
         exact: dict[str, dict[int, str]] = {}
@@ -154,7 +154,7 @@ def _problems(texts: Sequence[bytes], known: dict[int, str]) -> dict[int, str]:
 
 
 def _all_fit(texts: Sequence[bytes]) -> bool:
-    """Together; true of each one only if each is one value to the engine, too."""
+    """Return whether all texts fit, checked together: each one has to be one value to the engine, too."""
     joined = b"[" + b",".join(texts) + b"]"
     try:
         joined.decode()

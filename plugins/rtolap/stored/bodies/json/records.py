@@ -41,7 +41,8 @@ class Records(NamedTuple):
 def records(
     chunks: Iterator[bytes], options: JsonOptions, csv: CsvOptions, settings: BodySettings
 ) -> Iterator[Records]:
-    """Raises TooLarge for a record that is too long, Corrupted for an array that does not end."""
+    """Yield records. Raises TooLarge for a record that is too long, Corrupted for an array that does not
+    end."""
     root = () if options.root is None else parse_path(options.root, "json_root")
     elements = options.strip_outer_array and not options.by_line and not root
     taker = _Elements() if elements else None
@@ -132,7 +133,7 @@ class _Elements:
 
 
 def _cuts(data: bytes, start: int) -> tuple[np.ndarray, int | None]:
-    """Commas between elements, and the bracket that ends the array, if it is there."""
+    """Return the commas between elements, and the bracket that ends the array, if it is there."""
     text = np.frombuffer(data, np.uint8)[start:]
     quotes = np.flatnonzero(text == _QUOTE)
     if b"\\" in data:

@@ -56,7 +56,7 @@ class SortedFile:
     """A sorted file. It may be deleted while it is read: the map keeps the bytes."""
 
     def __init__(self, path: Path, *, verify: bool = True) -> None:
-        """`verify` reads every byte. Raises Corrupted."""
+        """Open the file; `verify` reads every byte. Raises Corrupted."""
         self.path = path
         try:
             self._bytes: pa.Buffer = pa.memory_map(str(path), "r").read_buffer()
@@ -221,6 +221,6 @@ class SortedFile:
 
 
 def _within(counts: Longs) -> Longs:
-    """0 … count - 1 for each count, one after the other."""
+    """Return 0 … count - 1 for each count, one after the other."""
     ends = np.cumsum(counts)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)

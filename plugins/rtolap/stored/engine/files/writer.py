@@ -86,7 +86,7 @@ class _Sink:
 
 
 class FileWriter:
-    """Writes a file: `append` sorted columns, then `finish`; or `close` to give up. Raises OSError."""
+    """A writer of one file: `append` sorted columns, then `finish`, or `close` to give up. Raises OSError."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class FileWriter:
         return footer
 
     def close(self) -> None:
-        """Gives the file up; harmless after `finish`."""
+        """Give the file up. It is harmless after `finish`."""
         self._sink.close()
 
     def _add(self, sections: dict[str, Section], name: str, data: bytes | memoryview) -> None:

@@ -58,7 +58,7 @@ def accept(batch: pa.RecordBatch | pa.Table, schema: StoredSchema, *, partial: b
 
 
 def check_partial(schema: StoredSchema, given: Iterable[str], *, only_deletes: bool) -> None:
-    """Rows with these columns only can become whole. DefinitionError where they cannot.
+    """Raise DefinitionError where rows with only these columns cannot become whole.
 
     Whether a key is there is known when the rows are published, too late to refuse one: so every row has to
     be able to become a new one.

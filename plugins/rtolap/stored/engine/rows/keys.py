@@ -37,7 +37,7 @@ class Order(NamedTuple):
 
 
 def sort(keys: Sequence[pa.Array], ties: Sequence[pa.Array] = ()) -> Order:
-    """Stable. `ties` order rows of equal keys, and do not part them."""
+    """Sort keys stably. `ties` orders rows of equal keys, and does not part them."""
     key_codes = [code for column in keys for code in _codes(column)]
     codes = key_codes + [code for column in ties for code in _codes(column)]
     packed = _pack(codes)
@@ -134,7 +134,7 @@ def _ranks(column: pa.Array) -> Longs:
 
 
 def _pack(codes: Sequence[Longs]) -> Longs | None:
-    """Digits of mixed radix; None when the product of the ranges leaves 63 bits."""
+    """Pack codes as digits of mixed radix; None when the product of the ranges leaves 63 bits."""
     if len(codes) == 1 or not len(codes[0]):
         return codes[0]
     packed, radix = np.zeros(len(codes[0]), np.int64), 1

@@ -35,7 +35,7 @@ class Former(NamedTuple):
 
 
 def merge_partial(table: pa.Table, schema: StoredSchema) -> pa.Table:
-    """File columns in order of arrival → sorted by key, a row a key."""
+    """Merge file columns in order of arrival into rows sorted by key, one for each key."""
     if table.num_rows == 0:
         return table
     order = sort([single_chunk(table.column(file_column(column.id))) for column in schema.key_columns])
@@ -88,7 +88,7 @@ def _filled(column: SchemaColumn, former: Former, taken_over: Mask) -> pa.Array:
 
 
 def _cleared(partial: pa.Table, former: Former, schema: StoredSchema) -> Mask:
-    """An earlier row of the load has deleted what was there."""
+    """Return the rows that an earlier row of the load has deleted."""
     cleared = _flags(partial, CLEARED)
     if CLEARED_AT not in partial.column_names or not cleared.any():
         return cleared

@@ -17,7 +17,8 @@ from rtolap.stored.engine.rows.keys import Longs, sort
 
 
 def merge(table: pa.Table, schema: StoredSchema) -> pa.Table:
-    """File columns in order of arrival → sorted by key, and for aggregate and unique tables one row a key.
+    """Merge file columns in order of arrival into rows sorted by key; aggregate and unique tables get one row
+    for each key.
 
     Raises RowsRefused when a sum needs more than its type holds.
     """

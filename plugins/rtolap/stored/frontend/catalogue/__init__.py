@@ -1,1 +1,1 @@
-"""Stored tables: made, changed and dropped by the master, read by everybody."""
+"""The catalogue of stored tables: the master makes, changes and drops them, and everybody reads them."""

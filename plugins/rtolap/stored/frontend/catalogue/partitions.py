@@ -59,7 +59,7 @@ class Partitions:
         self._replication = replication
 
     def ensure(self, db: str, name: str, instants_ms: Collection[int]) -> int:
-        """The partitions that these instants are in exist, if the table's loads make any; how many were
+        """Have the partitions of these instants exist, if the table's loads make any; return how many were
         missing.
 
         Raises NotFound; Refused for an instant whose partition retention would drop at once, or for too many
@@ -125,7 +125,8 @@ class Partitions:
         return table
 
     def drop_old(self, db: str, name: str) -> int:
-        """Drop the partitions that retention has passed; how many. One that a load still runs into stays."""
+        """Drop the partitions that retention has passed; return their number. A partition that a load still
+        writes to stays."""
 
         def work(connection: Connection) -> int:
             now_ms = self._mastership.fence(connection)
@@ -148,7 +149,8 @@ class Partitions:
         return dropped
 
     def place(self, connection: Connection, table: DefinedTable, parts: Sequence[PartitionRange]) -> None:
-        """Within a write of the caller's. Unavailable without a node to place them on."""
+        """Place partitions within a write of the caller's. Raises Unavailable without a node to place them
+        on."""
         if parts:
             nodes, away = self._nodes(connection), self._lately(connection)
             add_partitions(connection, table, parts, nodes, away, self._replication)
@@ -171,7 +173,7 @@ class Partitions:
     def _place_missing(
         self, connection: Connection, now_ms: int, db: str, name: str, wanted: Wanted
     ) -> tuple[DefinedTable, int]:
-        """(the table, how many of its wanted partitions were missing)."""
+        """Return the table, and how many of its wanted partitions were missing."""
         table = rows.get(connection, db, name)
         existing = rows.ranges(connection, table)
         known = {part.start_ms for part in existing}
@@ -193,8 +195,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def requested_partition(
     table: StoredTable, existing: Iterable[PartitionRange], requested: AddPartition
 ) -> PartitionRange:
-    """Raises DefinitionError where the table has no partitions, or none with these bounds and this name;
-    Refused for one without a lower bound where none ends below it."""
+    """Return the range of a partition. Raises DefinitionError where the table has no partitions, or none with
+    these bounds and this name; Refused for one without a lower bound where none ends below it."""
     policy = table.partitions
     if policy is None:
         raise _unpartitioned(table, f"partition {requested.name} cannot be added")
@@ -223,7 +225,8 @@ def requested_partition(
 
 
 def named_partition(table: StoredTable, existing: Iterable[PartitionRange], name: str) -> PartitionRange:
-    """Raises NotFound, and DefinitionError where the table has no partitions."""
+    """Return the range of a partition by name. Raises NotFound, and DefinitionError where the table has no
+    partitions."""
     if table.partitions is None:
         raise _unpartitioned(table, f"partition {name} cannot be dropped")
     for part in existing:

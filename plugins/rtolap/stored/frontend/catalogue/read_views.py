@@ -79,7 +79,7 @@ class ReadViews:
         self._addresses = addresses
 
     def read_view(self, names: Sequence[TableName]) -> ReadView:
-        """Raises NotFound."""
+        """Return the view that one statement reads. Raises NotFound."""
 
         def work(connection: Connection) -> ReadView:
             visible = rows.visible(connection, [(name.db, name.name) for name in names])

@@ -29,8 +29,8 @@ def place(
     replication: int = REPLICATION,
     away: Collection[str] = (),
 ) -> dict[int, tuple[str, ...]]:
-    """bucket -> nodes: those that are up first, then those that are `away`; fewer than `replication` where
-    there are no more. Raises Unavailable without one that is up. Pure.
+    """Return the nodes of each bucket: those that are up first, then those that are `away`; fewer than
+    `replication` where there are no more. Raises Unavailable without one that is up. Pure.
 
     Rendezvous hashing: every node has a weight for a bucket, the heaviest ones keep it. Buckets spread
     evenly, and each of a bucket's replicas is on another node. Replicas do not move: where too few nodes are
@@ -53,7 +53,7 @@ def place(
 
 
 def buckets_by_node(placed: dict[int, tuple[str, ...]]) -> dict[str, tuple[int, ...]]:
-    """node -> the buckets that it keeps, ascending."""
+    """Return the buckets that each node keeps, ascending."""
     by_node: dict[str, list[int]] = {}
     for bucket, nodes in sorted(placed.items()):
         for node in nodes:
@@ -69,7 +69,7 @@ def add_partitions(
     away: Collection[str],
     replication: int,
 ) -> None:
-    """Unavailable without a node to place them on. `away`: as `place`."""
+    """Add partitions. `away` is as in `place`. Raises Unavailable without a node to place them on."""
     owed: list[PendingTabletTask] = []
     for part in parts:
         partition = rows.partition(table, part)
@@ -83,7 +83,7 @@ def add_partitions(
 
 
 def end_table(connection: Connection, table: DefinedTable) -> None:
-    """NotYet while a load that has written to it runs."""
+    """End a table. Raises NotYet while a load that has written to it runs."""
     for part in rows.ranges(connection, table):
         end_partition(connection, table, part)
     tasks.cancel(connection, table.table_id)
@@ -91,7 +91,7 @@ def end_table(connection: Connection, table: DefinedTable) -> None:
 
 
 def end_partition(connection: Connection, table: DefinedTable, part: PartitionRange) -> None:
-    """NotYet while a load that has written to it runs."""
+    """End a partition. Raises NotYet while a load that has written to it runs."""
     placed: dict[str, list[int]] = {}
     for replica in partition_rows.replicas(connection, (rows.partition(table, part),)):
         placed.setdefault(replica.node, []).append(replica.tablet.bucket)
@@ -111,7 +111,7 @@ def first_partitions(definition: StoredTable, now_ms: int) -> tuple[PartitionRan
 
 
 def check_wanted(table: DefinedTable, parts: Sequence[PartitionRange], now_ms: int) -> None:
-    """RowsRefused for too many partitions at once, and for one that retention would drop at once."""
+    """Raise RowsRefused for too many partitions at once, and for one that retention would drop at once."""
     policy = table.definition.partitions
     if len(parts) > ON_DEMAND_MAX:
         raise RowsRefused(

@@ -69,13 +69,12 @@ class Catalogue:
     # What is there
 
     def table(self, db: str, name: str) -> TableEntry:
-        """Raises NotFound."""
+        """Return a table. Raises NotFound."""
         return self._ledger.read("read a table", lambda connection: read_entry(connection, db, name))
 
     def table_to_load(self, db: str, name: str) -> TableEntry:
-        """Raises NotFound. Its rows may be sent: where another request has made a table or partition and
-        tasks for it are still being sent to nodes, this waits until they were.
-        """
+        """Return a table whose rows may be sent. Where another request has made a table or partition and its
+        tasks are still being sent to nodes, this waits for them. Raises NotFound."""
 
         def work(connection: Connection) -> tuple[TableEntry, tuple[PendingTabletTask, ...]]:
             entry = read_entry(connection, db, name)
@@ -123,7 +122,8 @@ class Catalogue:
     def create_database(
         self, name: str, *, if_not_exists: bool = False, request_id: str | None = None
     ) -> None:
-        """A database comes with its first table too. Raises DefinitionError; Refused where it is there."""
+        """Create a database. It also comes with its first table. Raises DefinitionError; Refused where it
+        exists."""
         _check_database(name, f"database {name} cannot be created")
 
         def work(connection: Connection, now_ms: int) -> Made:
@@ -137,7 +137,7 @@ class Catalogue:
         self._changes.make(f"create database {name}", change, work)
 
     def drop_database(self, name: str, *, request_id: str | None = None) -> None:
-        """Raises NotFound; Refused while tables are in it."""
+        """Drop a database. Raises NotFound; Refused while tables are in it."""
 
         def work(connection: Connection, now_ms: int) -> Made:
             if name not in rows.databases(connection):
@@ -182,7 +182,7 @@ class Catalogue:
     def change_columns(
         self, db: str, name: str, changes: Sequence[ColumnChange], *, request_id: str | None = None
     ) -> TableInfo:
-        """All of them or none. Loads that have begun keep the columns they have begun with.
+        """Change columns, all of them or none. Loads that have begun keep the columns they have begun with.
 
         Raises NotFound, DefinitionError."""
 
@@ -198,7 +198,7 @@ class Catalogue:
         return _present(self._changes.make(f"change columns of {db}.{name}", change, work))
 
     def drop_table(self, db: str, name: str, *, request_id: str | None = None) -> None:
-        """Raises NotFound; NotYet while a load that has written to it runs."""
+        """Drop a table. Raises NotFound; NotYet while a load that has written to it runs."""
 
         def work(connection: Connection, now_ms: int) -> Made:
             table = rows.get(connection, db, name)
@@ -209,7 +209,8 @@ class Catalogue:
         self._changes.make(f"drop table {db}.{name}", change, work)
 
     def truncate(self, db: str, name: str, *, request_id: str | None = None) -> TableInfo:
-        """An empty table in the place of this one: a new id, the same columns. Raises as `drop_table`."""
+        """Put an empty table in the place of this one, with a new id and the same columns. Raises as
+        `drop_table`."""
 
         def work(connection: Connection, now_ms: int) -> Made:
             table = rows.get(connection, db, name)
@@ -222,8 +223,8 @@ class Catalogue:
         return _present(self._changes.make(f"truncate table {db}.{name}", change, work))
 
     def ensure_partitions(self, db: str, name: str, instants_ms: Collection[int]) -> TableEntry:
-        """The partitions that these instants are in exist, if its loads make any; the table as it is then,
-        as `table_to_load`.
+        """Have the partitions of these instants exist, if the table's loads make any; return the table as
+        `table_to_load` does.
 
         Raises as `Partitions.ensure`.
         """
@@ -240,7 +241,7 @@ class Catalogue:
     def add_partition(
         self, db: str, name: str, requested: AddPartition, *, request_id: str | None = None
     ) -> TableInfo:
-        """Raises as `Partitions.add_partition`."""
+        """Add a partition. Raises as `Partitions.add_partition`."""
 
         def work(connection: Connection, now_ms: int) -> Made:
             return _made(connection, self.partitions.add_partition(connection, now_ms, db, name, requested))
@@ -257,7 +258,7 @@ class Catalogue:
         if_exists: bool = False,
         request_id: str | None = None,
     ) -> TableInfo:
-        """Raises as `Partitions.drop`."""
+        """Drop a partition. Raises as `Partitions.drop`."""
 
         def work(connection: Connection, now_ms: int) -> Made:
             return _made(connection, self.partitions.drop(connection, db, name, partition, if_exists))
@@ -276,7 +277,8 @@ def _check_database(name: str, problem: str) -> None:
 
 
 def _made(connection: Connection, table: DefinedTable, *, also_owing: int | None = None) -> Made:
-    """`also_owing`: a table whose place this one has taken; its pending tasks are sent first."""
+    """Return the table that was made. `also_owing` is a table whose place it has taken; that table's pending
+    tasks are sent first."""
     before = () if also_owing is None else (also_owing,)
     return Made((*before, table.table_id), table_info(table, rows.ranges(connection, table)))
 

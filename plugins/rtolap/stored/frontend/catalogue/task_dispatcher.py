@@ -1,6 +1,6 @@
 """Pending tasks sent to the nodes: tablets to make, to drop, or a schema to take.
 
-A task is completed when the node has done it. One that does not answer gets it again with a later round.
+A task is completed when the node has done it. A node that does not answer gets it again in a later round.
 
 A request and the upkeep send at the same time, each the tasks that it has read some time ago. So one task is
 sent at a time, and only while it is still pending: a partition that was dropped and recreated has the same
@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 
 class TaskDispatcher:
-    """Thread-safe. Raises NotLeader where somebody else is master."""
+    """The dispatcher of tasks to storage nodes. It is thread-safe. Raises NotLeader where another front end
+    is master."""
 
     def __init__(self, ledger: Ledger, mastership: Mastership, hosts: TabletHosts) -> None:
         self._ledger = ledger

@@ -37,8 +37,9 @@ def make_app(
     metrics: Metrics,
     limits: HttpLimits,
 ) -> FastAPI:
-    """`public`: routers that look at the rights of their callers; `own`: those that want the cluster's token,
-    with all their paths under /api/v1. The own ones go first: theirs are not names of databases."""
+    """Return the front end's application. `public` routers check the rights of their callers; `own` routers
+    want the cluster's token, with all their paths under /api/v1. The own ones go first: their paths are
+    not names of databases."""
     app = FastAPI(title="rtolap stream load", openapi_url=None, docs_url=None, redoc_url=None)
     for router in own:
         app.include_router(router, dependencies=[Depends(guard.token)])
@@ -84,7 +85,8 @@ def make_app(
 
 
 def _body_bytes_max(path: str) -> int | None:
-    """Bodies of loads are as large as their senders like: they are read as they are worked on."""
+    """Return the bound of a request's body. Bodies of loads have none: they are read as they are worked
+    on."""
     return None if path.rstrip("/").endswith("/_stream_load") else BODY_BYTES_MAX
 
 

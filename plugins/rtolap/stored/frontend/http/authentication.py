@@ -32,7 +32,8 @@ class Guard:
         return name
 
     def owns(self, user: str, transaction: Transaction) -> None:
-        """It is this user's, or nobody's by name; who may define may end everybody's. Raises Forbidden."""
+        """Raise Forbidden unless the transaction is this user's, or has no user's name. A user who may define
+        tables may end everybody's."""
         if transaction.user_name in (None, user):
             return
         try:

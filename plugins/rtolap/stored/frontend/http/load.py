@@ -122,7 +122,8 @@ def _joins(request: Request, wanted: LoadRequest) -> bool:
 
 
 async def _feed(request: Request, pipe: BodyPipe) -> bool:
-    """Everything that comes into the pipe, or nowhere once it is closed; whether the body came whole."""
+    """Feed everything that comes into the pipe, or drop it once the pipe is closed; return whether the body
+    came whole."""
     try:
         async for chunk in request.stream():
             if chunk:
@@ -174,7 +175,7 @@ def expects(request: Request) -> bool:
 
 
 def _answer(answer: LoadAnswer, *, ends: bool) -> Response:
-    """`ends`: the connection, after it."""
+    """Return the response. `ends` closes the connection after it."""
     encoded = msgspec.json.format(msgspec.json.encode(answer), indent=4) + b"\n"
     headers = {"Connection": "close"} if ends else {}
     return Response(encoded, media_type="application/json", headers=headers)

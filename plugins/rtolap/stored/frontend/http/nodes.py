@@ -17,7 +17,8 @@ from rtolap.stored.frontend.storage_nodes import StorageNodes
 
 
 def nodes_router(nodes: StorageNodes, authorize: Callable[[Request], None]) -> APIRouter:
-    """Any endpoint takes heartbeats: they go to the ledger, and change nothing that is the master's.
+    """Return the routes of heartbeats. Any endpoint takes them: they go to the ledger, and change nothing
+    that is the master's.
 
     `authorize` raises Unauthorized unless the request has the cluster's token.
     """

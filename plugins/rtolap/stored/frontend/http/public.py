@@ -46,7 +46,7 @@ _MICROSECONDS = "6"
 def public_routes(
     schema_of: Callable[[str, str], StoredSchema], election: Election, guard: Guard, error_files: ErrorFiles
 ) -> APIRouter:
-    """`schema_of(db, table)` raises NotFound."""
+    """Return the public routes. `schema_of(db, table)` raises NotFound."""
     router = APIRouter()
 
     @router.get("/")
@@ -124,7 +124,7 @@ def _column(schema: StoredSchema, column: SchemaColumn) -> wire.SchemaColumn:
 
 
 def _backends(election: Election) -> list[dict[str, object]]:
-    """Only the master takes bodies: any other would send them on to it."""
+    """Return the endpoints that take bodies: the master, to which any other would send them on."""
     try:
         address = urlsplit(election.master().body_url)
     except NotLeader:

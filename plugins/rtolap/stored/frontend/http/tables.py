@@ -140,7 +140,7 @@ def _json(answer: object) -> Response:
 
 
 async def _body(request: Request, kind: type[T]) -> T:
-    """Raises DefinitionError for what is not of that kind. How long it may be is bounded by the guard."""
+    """Return the body. Raises DefinitionError for one of another kind. The guard bounds its length."""
     content = await request.body()
     try:
         return decode_json(content, kind)

@@ -49,7 +49,7 @@ class BodyPipe:
                     self.received_bytes += len(chunk)
                     self._changed.notify()
                     return True
-                self._room.clear()  # under the lock: whoever makes room sets it after this
+                self._room.clear()  # under the lock: the thread that makes room sets it after this
             await self._room.wait()
 
     def end(self) -> None:
@@ -59,7 +59,8 @@ class BodyPipe:
             self._changed.notify()
 
     def fail(self, error: RtolapError) -> None:
-        """The body never will be; the thread gets this error, also in place of what it has not read yet."""
+        """Fail the body, which will never be complete. The thread gets this error, also in place of data that
+        it has not read yet."""
         with self._changed:
             self._error = error
             self._changed.notify()

@@ -22,7 +22,7 @@ PUBLISH_TIMEOUT_S = 10.0
 
 
 class Committing:
-    """Thread-safe."""
+    """The commits of loads. They are thread-safe."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Committing:
         self._publish_timeout_s = publish_timeout_s
 
     def begin(self, request: LoadRequest) -> Transaction:
-        """Raises as `TransactionManager.begin`."""
+        """Begin a transaction. Raises as `TransactionManager.begin`."""
         return self._manager.begin(
             request.db,
             (request.table,),

@@ -40,7 +40,7 @@ class Writer(Protocol):
     """
 
     def add_replicas(self, replicas: Collection[Replica]) -> None:
-        """Tablets may be written to that were not there when the load began."""
+        """Add replicas of tablets that were made after the load began."""
         ...
 
     def write(self, partition: str, bucket: int, batch: pa.RecordBatch) -> None:
@@ -96,7 +96,7 @@ class Distribution:
     def __init__(
         self, catalogue: Catalogue, table: TableEntry, options: LoadOptions, deadline_s: float
     ) -> None:
-        """`deadline_s`: of the load, on the monotonic clock."""
+        """Take the parts of a load. `deadline_s` is the load's, on the monotonic clock."""
         self.schema: StoredSchema = table.schema
         self._deadline_s = deadline_s
         self._waited_for: set[str] = set()
@@ -190,7 +190,7 @@ class Distribution:
 
 
 def _shown(rows: pa.RecordBatch, beyond: pa.BooleanArray, reason: str) -> list[tuple[str, str]]:
-    """`beyond`: rows that have a reason of their own."""
+    """Return the rows to show. `beyond` are rows that have a reason of their own."""
     first = rows.slice(0, SHOWN_MAX)
     # As text: an instant may be one that Python has no value for.
     columns = [shown(column) for column in first.columns]

@@ -1,4 +1,4 @@
-"""Rejected rows and why, one file for each load that has any; whoever knows its name may read it.
+"""Rejected rows and why, one file for each load that has any. A client that knows its name may read it.
 
     Reason: <why>. src line [<the row as it came>];
 
@@ -45,7 +45,7 @@ class ErrorFile:
         return self._bytes >= FILE_BYTES_MAX
 
     def write_rows(self, rows: Iterable[tuple[str, str]], count: int) -> None:
-        """`rows`: (as it came, why), perhaps only the first of `count`."""
+        """Write rows, each as it came and with its reason; they may be only the first of `count`."""
         lines: list[bytes] = []
         for text, reason in rows:
             self.first = self.first or reason
@@ -101,7 +101,8 @@ class ErrorFiles:
         return f"{self._base_url}/api/_load_error_log?file={name}"
 
     def path(self, name: str) -> Path:
-        """Raises NotFound, with the same words for what never was one and what is gone."""
+        """Return the path of an error file. Raises NotFound, with the same words for an unknown name and for
+        a file that is gone."""
         path = self._folder / name
         if not _NAME.match(name) or not path.is_file():
             raise NotFound("there is no such error file", action="they are kept for a limited time")
@@ -125,7 +126,7 @@ class ErrorFiles:
 
 
 def _looked_at(paths: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:
-    """(when it was written to, how large it is, where) of those that are still there."""
+    """Yield when each file was written to, its size and its path, for those that still exist."""
     for path in paths:
         try:
             status = path.stat()

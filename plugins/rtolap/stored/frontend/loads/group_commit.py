@@ -103,7 +103,7 @@ class GroupCommit:
                 until_s = time.monotonic() + self._interval_s
                 while group.bytes < GROUP_BYTES_MAX and (left_s := until_s - time.monotonic()) > 0:
                     self._changed.wait(left_s)
-                del self._open[key]  # whoever comes now begins the next one
+                del self._open[key]  # a load that comes now begins the next one
         if first:
             try:
                 group.done.set_result(self._carry_out(request, group))

@@ -106,7 +106,8 @@ class Loads:
         self._tables = services.tables
 
     def run(self, request: LoadRequest, pipe: BodyPipe) -> LoadAnswer:
-        """Always an answer, except for errors of the program, which leave an aborted transaction behind."""
+        """Run a load. It always returns an answer, except for errors of the program, which leave an aborted
+        transaction behind."""
         progress = LoadProgress(request.label, request.comment, request.two_phase)
         deadline_s = time.monotonic() + request.timeout_ms / 1000
         reading = self._services.reading(request, pipe, progress, deadline_s)

@@ -23,7 +23,8 @@ class RowNodes(Protocol):
     """Storage nodes as receivers of rows, by their names; thread-safe."""
 
     def put(self, node: str, head: PutHead, columns: pa.Schema) -> RowStream:
-        """Raises Unavailable for a node that nobody knows, or that does not answer."""
+        """Open a stream of rows to a node. Raises Unavailable for an unknown node, or one that does not
+        answer."""
         ...
 
     def stands_still(self, node: str) -> bool:
@@ -70,8 +71,8 @@ class NodeSender:
         return self.failure is None and self.answer is None
 
     def offer(self, tablet: TabletId, batch: pa.RecordBatch) -> bool:
-        """Waits for room, `stall_s` at most, and not for a node that stands still; False once the node is
-        left behind."""
+        """Offer a batch. It waits for room, `stall_s` at most, and not for a node that stands still; returns
+        False once the node is left behind."""
         took_s = time.monotonic()
         while True:
             with self._changed:

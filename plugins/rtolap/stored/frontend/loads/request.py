@@ -47,7 +47,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
 def load_request(
     db: str, table: str, headers: Mapping[str, str], user_name: str | None = None
 ) -> LoadRequest:
-    """`headers`: by lower-case name. Raises DefinitionError naming the header."""
+    """Return the request of these headers, by lower-case name. Raises DefinitionError naming the header."""
     mode, options = _group_commit(headers), load_options(headers)
     two_phase = boolean(headers, "two_phase_commit")
     label, keep_label = headers.get("label", "").strip(), _keep_label(headers)
@@ -84,7 +84,8 @@ def boolean(headers: Mapping[str, str], header: str) -> bool:
 
 
 def check_framing(headers: Mapping[str, str]) -> None:
-    """A body has its length announced or comes in chunks: exactly one of the two. Raises DefinitionError."""
+    """Raise DefinitionError unless a body either has its length announced or comes in chunks, and not
+    both."""
     length, chunked = headers.get("content-length"), headers.get("transfer-encoding", "").lower()
     if (length is None) == (chunked != "chunked"):
         raise DefinitionError(

@@ -64,8 +64,8 @@ class LoadWriter:
         *,
         partial: bool = False,
     ) -> None:
-        """`replicas`: of all partitions of the table; `add_replicas` for those that are made meanwhile.
-        `partial`: rows keep what columns they do not name."""
+        """Take the nodes. `replicas` are those of all partitions of the table; `add_replicas` adds those that
+        are made later. With `partial`, rows keep the columns that they do not name."""
         self._nodes, self._txn_id, self._table_id, self._settings = nodes, txn_id, table_id, settings
         self._head = PutHead(txn_id, schema, partial)
         self._replicas: dict[Partition, list[Replica]] = defaultdict(list)
@@ -87,7 +87,7 @@ class LoadWriter:
             self._tablets.add(replica.tablet)
 
     def write(self, partition: str, bucket: int, batch: pa.RecordBatch) -> None:
-        """Rows by the names of the schema. Blocks while nodes take nothing.
+        """Write rows by the names of the schema. It blocks while nodes take nothing.
 
         Unavailable: no majority is left of a tablet. Refused: a node refuses the rows as all would.
         DefinitionError: an unknown partition or bucket, or other columns than before.

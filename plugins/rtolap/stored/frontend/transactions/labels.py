@@ -1,4 +1,4 @@
-"""Labels: how they look, the response for a used one, how long they are retained."""
+"""Labels: their form, the response for a used one, and how long they are retained."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def checked_label(label: str) -> str:
 
 
 def existing_job_status(state: TransactionState) -> str:
-    """RUNNING, PRECOMMITTED or FINISHED, of a transaction that holds its label."""
+    """Return RUNNING, PRECOMMITTED or FINISHED for a transaction that holds its label."""
     return _JOB_STATUS[state]
 
 

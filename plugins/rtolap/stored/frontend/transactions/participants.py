@@ -81,16 +81,16 @@ class TabletHosts(Protocol):
     def create(
         self, node: str, table_id: int, partition: Partition, buckets: Collection[int], schema: StoredSchema
     ) -> None:
-        """It keeps these tablets, empty at version 0. One that it has of this table stays as it is; one of an
-        earlier table is dropped first; one of a later table makes the call harmless."""
+        """Have a node keep these tablets, empty at version 0. A tablet of this table stays; one of an earlier
+        table is dropped first; one of a later table makes the call harmless."""
         ...
 
     def drop(self, node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
-        """It keeps these tablets no more. Those of a later table, and those that are gone, stay so."""
+        """Have a node drop these tablets. Those of a later table, and those that are gone, stay so."""
         ...
 
     def change_schema(self, node: str, table_id: int, db: str, table: str, schema: StoredSchema) -> None:
-        """All its tablets of the table have this schema, or a later one."""
+        """Have all of a node's tablets of the table take this schema, unless they have a later one."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Majorities: of each tablet's replicas, more than half must have what counts."""
+"""Majorities: more than half of each tablet's replicas must have what counts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ class Shortfall:
 
 
 def shortfall(replicas: Collection[Replica], holders: Mapping[str, Collection[Tablet]]) -> Shortfall | None:
-    """Return the first tablet, by its order, that less than a majority of its replicas hold; None when none
-    is.
-
-    holders: node -> the tablets that it has. What a node has that is no replica does not count.
+    """Return the first tablet, in order, that less than a majority of its replicas hold; None when there is
+    none. `holders` has the tablets of each node; tablets that are no replicas do not count.
     """
     nodes: dict[Tablet, list[str]] = defaultdict(list)
     for replica in replicas:

@@ -14,8 +14,8 @@ from rtolap.stored.metastore.records import Partition, Tablet
 
 
 class RemoteParticipants:
-    """Thread-safe. A table's id is read with each call: one that was dropped and recreated has another, and
-    a node does not take what it holds of the old one for the new."""
+    """Participants that are other processes. It is thread-safe. A table's id is read with each call: a table
+    that was dropped and recreated has another id, and a node does not take old rows for the new table's."""
 
     def __init__(self, ledger: Ledger, nodes: StorageNodes) -> None:
         self._ledger, self._nodes = ledger, nodes
@@ -86,7 +86,7 @@ class RemoteParticipants:
 
 
 class RemoteTabletHosts:
-    """A `TabletHosts`."""
+    """The `TabletHosts` that are other processes."""
 
     def __init__(self, nodes: StorageNodes) -> None:
         self._nodes = nodes

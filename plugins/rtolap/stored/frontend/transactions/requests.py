@@ -113,7 +113,7 @@ class TransactionManager:
         return self._ledger.write(f"begin a transaction with label {label}", Transaction, work)
 
     def precommit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
-        """The first phase: a majority of each tablet's replicas holds what was sent.
+        """Perform the first phase: a majority of each tablet's replicas holds the sent rows.
 
         From now on it waits for its second phase, at most `precommitted_timeout_ms`. Where there is no
         majority it is aborted: Unavailable. Harmless when it was done before.
@@ -157,7 +157,8 @@ class TransactionManager:
         return self._commit(db, txn_id, TransactionEvent.COMMIT_PRECOMMITTED)
 
     def abort(self, db: str, txn_id: int, reason: str) -> Transaction:
-        """ABORTED: its label is free again. Harmless when it is already; IllegalTransition from COMMITTED on.
+        """Abort a transaction, which frees its label. It is harmless when it is aborted already. Raises
+        IllegalTransition from COMMITTED on.
 
         The upkeep sends it to the nodes, as often as it takes.
         """
@@ -175,8 +176,8 @@ class TransactionManager:
     def close_label(
         self, db: str, label: str, user_name: str, check: Callable[[Transaction], None]
     ) -> Transaction:
-        """See to it that no load is taken under the label from now on, and return what became of it: the one
-        that was committed, or one that is aborted and keeps the label until it is acknowledged.
+        """Close a label, so that no load is taken under it from now on, and return its outcome: the one that
+        was committed, or one that is aborted and keeps the label until it is acknowledged.
 
         One under way is aborted. Harmless when it was done before. `check` is called with the holder, in the
         write, and may refuse.
@@ -216,7 +217,8 @@ class TransactionManager:
         return self.get(db, self._ledger.write(f"close label {label}", int, work))
 
     def acknowledge(self, db: str, label: str) -> None:
-        """Its loader needs the label no more. Harmless when it is gone; Refused while it runs."""
+        """Note that the loader needs the label no more. It is harmless when the label is gone. Raises Refused
+        while the transaction runs."""
 
         def work(connection: Connection) -> None:
             self._mastership.fence(connection)
@@ -230,7 +232,7 @@ class TransactionManager:
         self._ledger.write(f"acknowledge label {label}", type(None), work)
 
     def get(self, db: str, txn_id: int) -> Transaction:
-        """Raises NotFound, in the words that clients match."""
+        """Return a transaction. Raises NotFound, in the words that clients match."""
         return self._ledger.read("read a transaction", lambda connection: self._found(connection, db, txn_id))
 
     def find(self, db: str, label: str) -> Transaction | None:
@@ -251,9 +253,8 @@ class TransactionManager:
         return self._ledger.read("look labels up", lambda connection: rows.find_like(connection, db, pattern))
 
     def _abort(self, db: str, txn_id: int, reason: str, wanted: Callable[[Transaction, int], bool]) -> bool:
-        """`wanted` is called in the write, with the present state and time: what was read before may be
-        over.
-        """
+        """Abort a transaction. `wanted` is called in the write, with the present state and time: an earlier
+        reading may be out of date."""
 
         def work(connection: Connection) -> bool:
             now_ms = self._mastership.fence(connection)

@@ -56,7 +56,8 @@ class RecordDecoder:
         unknown_columns: str = "ignore",
         watermark_field: str | None = None,
     ) -> None:
-        """`watermark_field`: the field of the records' values that marks control records."""
+        """Take the target. `watermark_field` is the field of the records' values that marks control
+        records."""
         self._columns = target.columns
         self._bytes_max = record_bytes_max
         formats = {column.source.format for column in self._columns}
@@ -77,7 +78,7 @@ class RecordDecoder:
         )
 
     def decode(self, values: Sequence[bytes | None], control: NDArray[np.bool_] | None = None) -> Decoded:
-        """`control`: which records are none, by their headers, where that is where they say so."""
+        """Decode records. `control` says which of them are control records, where their headers say it."""
         problems: dict[int, Problem] = {}
         records, places = self._sized(values, problems, control)
         events = len(places) + len(problems)
@@ -129,7 +130,7 @@ class RecordDecoder:
         keep: NDArray[np.bool_],
         problems: dict[int, Problem],
     ) -> pa.Array:
-        """Filled where it can be; rows for which it cannot are struck from `keep`."""
+        """Return a column, filled where it can be. Rows for which it cannot are struck from `keep`."""
         raw = at_path(rows, column.source.json_path)
         filled = self._parsed(column, raw)
         if filled.null_count > raw.null_count:

@@ -22,7 +22,8 @@ _FLUSH_S = 30.0
 
 
 class RejectBox(Protocol):
-    """Thread-safe. `keep` returns once they are durable; RtolapError when they cannot be."""
+    """A box that keeps rejected records. It is thread-safe. `keep` returns once they are durable, and raises
+    RtolapError when they cannot be."""
 
     def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None: ...
 

@@ -17,10 +17,10 @@ def run(connection: sa.Connection) -> None:
 
 
 def run_for_a_developer() -> None:
-    """The `alembic` command: it has an address and no connection."""
+    """Run for the `alembic` command, which has an address and no connection."""
     address = context.get_x_argument(as_dictionary=True).get("ledger")
     if not isinstance(address, str):
-        raise DefinitionError("alembic was told of no ledger", action="give -x ledger=sqlite:///path")
+        raise DefinitionError("alembic was given no ledger", action="give -x ledger=sqlite:///path")
     url = sa.make_url(address)
     engine = (
         sa.create_engine(url) if url.get_backend_name() == "sqlite" else MySqlDialect().create_engine(url)

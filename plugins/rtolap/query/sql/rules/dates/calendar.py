@@ -37,7 +37,7 @@ _NUMBERS_MAX = 10**12  # of a part of an interval: beyond it every moment is out
 
 
 def week(node: exp.Expr) -> exp.Expr:
-    """WEEK(d [, mode])."""
+    """Return WEEK(d [, mode]) as the engine computes it."""
     return week_of(node.this, node.args.get("mode") or exp.Literal.number(0))
 
 
@@ -67,13 +67,13 @@ def _time_to_sec(node: exp.Expr) -> exp.Expr:
 
 
 def moment_of(node: exp.Expr) -> exp.Expr | None:
-    """TIMESTAMP(d, t)."""
+    """Return TIMESTAMP(d, t) as the engine computes it."""
     time = node.args.get("zone")
     return None if time is None else macro("PLUS_TIME", node.this, macro("TIME", time))
 
 
 def parts(node: exp.Expr, part: Callable[[str, exp.Expr], exp.Expr]) -> exp.Expr | None:
-    """EXTRACT of a compound unit, of single ones that `part` gives."""
+    """Return EXTRACT of a compound unit, made of single ones that `part` gives."""
     unit = str(node.this.name).upper()
     units = ("YEAR", "MONTH") if unit == _YEAR_MONTH else COMPOUND_UNITS.get(unit)
     if units is None:
@@ -89,7 +89,7 @@ def parts(node: exp.Expr, part: Callable[[str, exp.Expr], exp.Expr]) -> exp.Expr
 
 
 def intervals(tree: exp.Expr) -> None:
-    """Compound intervals, wherever one may stand, as simple ones."""
+    """Turn compound intervals, wherever one may stand, into simple ones."""
     for node in list(tree.find_all(exp.Interval, exp.DateAdd, exp.DateSub)):
         unit = node.args.get("unit")
         name = "" if unit is None else str(unit.name).upper()
@@ -132,7 +132,8 @@ def _amount(written: exp.Expr, unit: str) -> int:
 
 
 def convert_zone(node: exp.ConvertTimezone, context: Context) -> exp.Expr | None:
-    """CONVERT_TZ; None where a zone is a column, or has no value yet: then the engine says."""
+    """Return CONVERT_TZ as the engine computes it; None where a zone is a column, or has no value yet: then
+    the engine decides."""
     zones = []
     for field in ("source_tz", "target_tz"):
         zone = node.args.get(field)

@@ -62,7 +62,7 @@ _SHOWN: dict[str, tuple[int, int | None, int]] = {  # letter → unit, how many 
 
 
 def str_to_date(node: exp.Expr) -> exp.Expr:
-    """STR_TO_DATE(text, format): a date, a time or a moment, whichever the format has the parts of."""
+    """Return STR_TO_DATE(text, format): a date, a time or a moment, depending on the parts in the format."""
     text, written = exactly(node, 2)
     format_text = written_format(written, "STR_TO_DATE")
     groups, pattern = _reading(format_text)
@@ -105,7 +105,7 @@ def str_to_date(node: exp.Expr) -> exp.Expr:
 
 
 def time_format(node: exp.Expr) -> exp.Expr:
-    """TIME_FORMAT(time, format)."""
+    """Return TIME_FORMAT(time, format) as the engine computes it."""
     value, written = exactly(node, 2)
     time = macro("TIME", value)
     pieces: list[exp.Expr] = [macro("TIME_SIGN", time)]

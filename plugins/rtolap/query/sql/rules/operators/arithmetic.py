@@ -58,7 +58,8 @@ def _divided(node: exp.Expr, kinds: list[SqlType | None], typed: Typed) -> Found
 
 
 def _same_scale(node: exp.Expr, kinds: list[SqlType | None], typed: Typed) -> None:
-    """Decimals of different scales that need more than 38 digits together would become doubles."""
+    """Cast decimals to one scale. Decimals of different scales that need more than 38 digits together would
+    become doubles."""
     known = [kind for kind in kinds if kind is not None and kind.is_exact]
     if len(known) == len(kinds) and any(kind.kind == "decimal" for kind in known):
         scale = max(kind.scale for kind in known)
@@ -69,7 +70,7 @@ def _same_scale(node: exp.Expr, kinds: list[SqlType | None], typed: Typed) -> No
 
 
 def _whole_part(node: exp.Expr, kinds: list[SqlType | None]) -> exp.Expr:
-    """DIV of fractions, exactly: of what a double reads as, not of its bits."""
+    """Return DIV of fractions, exactly: of the decimal that a double reads as, not of its bits."""
     scale, operands = 0, []
     for operand, kind in zip((node.this, node.expression), kinds, strict=True):
         if kind is None and operand.find(exp.Parameter):  # which is bound later
@@ -90,7 +91,7 @@ def _whole_part(node: exp.Expr, kinds: list[SqlType | None]) -> exp.Expr:
 
 
 def whole_already(node: exp.Expr, typed: Typed, context: Context) -> Found:
-    """FLOOR and CEIL of an integer is itself; the engine makes a double of it."""
+    """Return FLOOR and CEIL of an integer as the integer; the engine would make a double of it."""
     kind = as_number(node.this, typed)
     return exp.paren(node.this.copy()) if kind is not None and kind.is_integer else None
 
@@ -112,7 +113,7 @@ def _refuse_moments(node: exp.Expr, operands: list[exp.Expr], typed: Typed) -> N
 
 
 def of_number(node: exp.Expr, typed: Typed, context: Context) -> Found:
-    """Functions of numbers read a text as one."""
+    """Have functions of numbers read a text as a number."""
     for operand in (node.this, node.args.get("expression")):
         if isinstance(operand, exp.Expr) and typed.of(operand) == STRING:
             as_number(operand, typed)

@@ -76,7 +76,7 @@ def _fits(node: exp.Cast) -> bool:
 
 
 def part_of_moment(node: exp.Expr, typed: Typed, context: Context) -> Found:
-    """HOUR('…') and its like: a text is read as a moment."""
+    """Let HOUR('…') and its like read a text as a moment."""
     moment = node.expression if isinstance(node, exp.Extract) else node.this
     kind = typed.of(moment)
     if kind is not None and kind.kind == "null":

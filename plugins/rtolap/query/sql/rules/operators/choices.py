@@ -51,7 +51,7 @@ def _converted(branch: exp.Expr, given: SqlType, kind: SqlType) -> Found:
 
 
 def _as_doubles(node: exp.Expr, typed: Typed) -> bool:
-    """GREATEST and LEAST of texts and numbers compare numbers."""
+    """Let GREATEST and LEAST of texts and numbers compare numbers; return whether they do."""
     operands = branches(node)
     kinds = [typed.of(each) for each in operands]
     if not all(k is not None and (k.is_number or k.kind in ("string", "boolean", "null")) for k in kinds):
@@ -62,7 +62,7 @@ def _as_doubles(node: exp.Expr, typed: Typed) -> bool:
 
 
 def condition(node: exp.Expr, typed: Typed, context: Context) -> Found:
-    """A text as a condition holds if the number that it begins with is not 0."""
+    """Let a text as a condition hold if the number that it begins with is not 0."""
     if isinstance(node, exp.If):
         choice(node, typed, context)
         if isinstance(node.parent, exp.Case) and node.parent.this is not None:

@@ -13,7 +13,7 @@ Found = exp.Expr | None
 
 
 def as_number(operand: exp.Expr, typed: Typed) -> SqlType | None:
-    """Text beside a number is a double, a boolean an integer."""
+    """Turn an operand into a number, text into a double and a boolean into an integer. Return its type."""
     kind = typed.of(operand)
     if kind is None or kind.kind not in ("string", "boolean"):
         return kind
@@ -25,5 +25,5 @@ def as_number(operand: exp.Expr, typed: Typed) -> SqlType | None:
 
 
 def as_decimal(value: exp.Expr, scale: int) -> exp.Expr:
-    """`exp.cast` leaves a CAST to another DECIMAL as it is."""
+    """Return a cast to DECIMAL. `exp.cast` would leave a CAST to another DECIMAL as it is."""
     return exp.Cast(this=value, to=exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {scale})"))

@@ -15,7 +15,8 @@ from rtolap.query.sql.types import STRING
 
 
 def over_rows(node: exp.Expr, typed: Typed, context: Context) -> Found:
-    """SUM and AVG of booleans and texts; not of moments, which the engine would average as such."""
+    """Let SUM and AVG take booleans and texts as numbers. Moments, which the engine would average as such,
+    are refused."""
     if not isinstance(node.this, exp.Distinct):
         kind = as_number(node.this, typed)
         if kind is not None and (kind.is_moment or kind.kind in ("time", "binary")):
@@ -28,7 +29,7 @@ def over_rows(node: exp.Expr, typed: Typed, context: Context) -> Found:
 
 
 def count_rows(node: exp.Expr, typed: Typed, context: Context) -> Found:
-    """COUNT(DISTINCT a, b) counts rows without a NULL."""
+    """Return COUNT(DISTINCT a, b), which counts rows without a NULL."""
     distinct = node.this
     if not isinstance(distinct, exp.Distinct) or len(distinct.expressions) < 2:
         return None
@@ -41,7 +42,8 @@ def count_rows(node: exp.Expr, typed: Typed, context: Context) -> Found:
 
 
 def group_concat(node: exp.Expr, typed: Typed, context: Context) -> Found:
-    """DISTINCT texts in the order of something else, which the engine refuses: of each text its first."""
+    """Return GROUP_CONCAT of DISTINCT texts in the order of something else, which the engine refuses: of each
+    text its first."""
     order = node.this
     distinct = order.this if isinstance(order, exp.Order) else None
     if not isinstance(distinct, exp.Distinct) or all(
