@@ -14,6 +14,8 @@ from rtolap.model.loader import (
     LoaderColumn,
     LoaderRejects,
     LoaderSink,
+    SinkBackends,
+    SinkMerge,
     SinkPartitions,
 )
 from rtolap.model.problems import raise_all
@@ -77,6 +79,50 @@ def test_every_key_is_read(tmp_path: Path) -> None:
             ),
         )
     }
+
+
+FOREIGN = """\
+kind: loader
+name: orders
+topic: orders
+database: shop
+table: orders
+order: none
+columns:
+  - {name: op, path: meta.op, type: string}
+  - {name: state, default: new, missing: default}
+sink:
+  target: doris
+  urls: ["https://fe1:8050"]
+  format: json
+  backends: {plain: ["10.20.0.0/16", "*.be.example.com"], redirect_policy: private}
+  sequence_column: changed_at
+  merge: {type: merge, delete: "op = 'd'"}
+  headers: {partitions: "p1", send_batch_parallelism: "2"}
+  label_kept_count: 1000
+"""
+
+
+def test_every_key_of_another_target_is_read(tmp_path: Path) -> None:
+    (tmp_path / "l.yaml").write_text(FOREIGN)
+    loader = read_definitions(tmp_path).loaders["orders"]
+    assert loader.columns == (
+        LoaderColumn("op", "meta.op", type="string"),
+        LoaderColumn("state", default="new", missing="default"),
+    )
+    assert (loader.order, loader.sink) == (
+        "none",
+        LoaderSink(
+            target="doris",
+            urls=("https://fe1:8050",),
+            format="json",
+            backends=SinkBackends(("10.20.0.0/16", "*.be.example.com"), "private"),
+            sequence_column="changed_at",
+            merge=SinkMerge("merge", "op = 'd'"),
+            headers={"partitions": "p1", "send_batch_parallelism": "2"},
+            label_kept_count=1000,
+        ),
+    )
 
 
 def made(**changes: object) -> LoaderSink:

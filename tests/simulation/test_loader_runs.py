@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import pytest
 from rtolap.model.loader import LoaderSink
 from rtolap.protocols.stream_load.messages import LoadState, SendOptions
-from rtolap.stored.loader import settle
+from rtolap.stored.loader import label_retention, settle
 from rtolap.stored.loader.commit import Committer
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.settle import Settler
@@ -67,6 +67,18 @@ def test_the_runs_notice_a_loader_that_believes_each_unknown_label_of_its_age(
     monkeypatch.setattr(settle, "sent_when", by_age)
     assert notices(
         lambda seed: ForgetfulRun(World(), seed).run(), 3, "differs from a recount", seeds=SEARCHED
+    )
+
+
+def test_the_runs_notice_a_witness_that_finished_in_the_same_instant(monkeypatch: pytest.MonkeyPatch) -> None:
+    def witness_of(first_sent_at_ms: int | None, records: Iterable[OffsetsRecord]) -> OffsetsRecord | None:
+        later_ms = None if first_sent_at_ms is None else first_sent_at_ms + 1
+        return real(later_ms, records)
+
+    real = label_retention.witness_of
+    monkeypatch.setattr(label_retention, "witness_of", witness_of)
+    assert notices(
+        lambda seed: ForgetfulRun(World(), seed).run(), 20, "differs from a recount", seeds=SEARCHED
     )
 
 

@@ -8,8 +8,8 @@ from rtolap.metadata.updates import genuine
 
 
 class LiveCoordinators:
-    """The view of one coordinator, whose address is `url`. `store` may read only what has changed: a view that
-    is old for a moment delays moves of applications, and makes no mistake."""
+    """The view of one coordinator, whose address is `url`. `store` may read only what has changed: a view
+    that is old for a moment delays moves of applications, and makes no mistake."""
 
     def __init__(self, store: MetadataStore, url: str) -> None:
         self._store = store

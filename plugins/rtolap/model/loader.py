@@ -14,17 +14,28 @@ from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 SQL_ADDRESS = re.compile(r"(?:([A-Za-z0-9._-]+)|\[([0-9A-Fa-f:.]+)\]):(\d{1,5})")
 
 LoaderFormat = Literal["arrow", "json", "csv"]
+LoaderTarget = Literal["rtolap", "doris", "starrocks"]
+RedirectPolicy = Literal["public", "private", "direct", "public-private", "random-be"]
 
 
 class LoaderColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Column `name` of the table is read from `path` of the record (`airport.origin`), by default its name.
 
-    `format` says how dates and times are written there; see `TimeColumn`.
+    Attributes:
+        format: how dates and times are written there; see `TimeColumn`.
+        type: the type as which the value is read. A column that the table lacks needs one: it is sent for
+            the server's expressions only. So does a column whose type no loader knows.
+        default: the value of a record that lacks the column, in place of the table's default.
+        missing: the value of a record that lacks the column: null, or the default. `auto` is null where the
+            table is known to take it, else the default.
     """
 
     name: str
     path: str | None = None
     format: str = "iso8601"
+    type: str | None = None
+    default: str | None = None
+    missing: Literal["auto", "null", "default"] = "auto"
 
     @property
     def json_path(self) -> tuple[str, ...]:
@@ -84,13 +95,41 @@ class SinkPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return found[1] or found[2], int(found[3])
 
 
+class SinkBackends(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The backends to which front ends may redirect requests, with the credentials.
+
+    Attributes:
+        plain: hosts that speak plain HTTP: `host`, `host:port`, `*.domain` or a network (`10.0.0.0/8`).
+            If there are any, plain requests go to no other host.
+        redirect_policy: the addresses that Doris chooses among.
+    """
+
+    plain: tuple[str, ...] = ()
+    redirect_policy: RedirectPolicy | None = None
+
+
+class SinkMerge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The effect of rows on a table that deletes by loads.
+
+    Attributes:
+        type: `append` writes all rows, `delete` deletes all, `merge` deletes those that meet `delete`.
+        delete: the condition, in the server's SQL.
+    """
+
+    type: Literal["append", "delete", "merge"] = "append"
+    delete: str | None = None
+
+
 class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The server that a loader writes to.
 
     Attributes:
+        target: the interface that the server speaks.
         urls: addresses of the server; none stands for those of the settings.
         password_file: the file that holds the password.
-        format: Arrow is for this product's endpoints, JSON and CSV for Doris.
+        format: Arrow is for this product's endpoints, JSON and CSV for Doris and StarRocks.
+        sequence_column: the column that says which row of a key is the latest.
+        headers: further headers of each load; see `model.load_headers`.
         label_kept_ms: time for which the server surely remembers a finished label that nobody has
             acknowledged. An unknown label says nothing after it. It counts only where the server drops labels
             by itself.
@@ -98,10 +137,15 @@ class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     urls: tuple[str, ...] = ()
+    target: LoaderTarget = "rtolap"
     user: str = "root"
     password_file: str | None = None
     ca_file: str | None = None
+    backends: SinkBackends = SinkBackends()
     format: LoaderFormat = "arrow"
+    sequence_column: str | None = None
+    merge: SinkMerge = SinkMerge()
+    headers: dict[str, str] = {}
     two_phase: bool = False
     timeout_ms: int = 600_000
     label_kept_ms: int = 6 * 3_600_000
@@ -125,8 +169,8 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         columns: only those whose place or format differs from the table's need be named.
         start: where a job begins; it counts once in the job's life.
         parallel: number of batches that are sent at once.
-        order: `auto` sends one batch at a time where the table keeps the latest value of a key and has no
-            sequence column that says which one that is.
+        order: `auto` sends one batch at a time where the table keeps the latest value of a key, or may do so,
+            and has no sequence column that says which one that is. `none`: batches may overtake each other.
         truncation: the policy for records that were read and that the topic's log has lost: the loader stops.
             Or it drops them where none of them was sent, and reads on where the logs diverge.
         watermark_records: as in a `Table`; the control records of such a topic are no rows, and are not
@@ -142,7 +186,7 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     start: Literal["earliest", "latest"] = "earliest"
     batch: LoaderBatch = LoaderBatch()
     parallel: int = 2
-    order: Literal["auto", "always"] = "auto"
+    order: Literal["auto", "always", "none"] = "auto"
     truncation: Literal["stop", "drop"] = "stop"
     unknown_columns: Literal["ignore", "reject"] = "ignore"
     record_bytes_max: int = 1 << 20

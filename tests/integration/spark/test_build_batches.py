@@ -20,7 +20,7 @@ from tests.support.cubes.staging import CUBE, Staging, raw_events, roll_up
 
 PROJECT = Path(__file__).resolve().parents[3]
 BUILD_JOB = PROJECT / "spark_jobs" / "build_segment.py"
-COUNTED_JOB = PROJECT / "tests" / "support" / "cubes" / "counted_build.py"
+COUNTED_JOB = Path(__file__).parent / "counted_build.py"
 SEED = 20130102
 DAYS = [f"201301{day:02d}000000_201301{day + 1:02d}000000" for day in range(1, 7)]
 

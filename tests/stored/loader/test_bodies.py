@@ -6,9 +6,10 @@ import json
 from datetime import date, datetime
 from decimal import Decimal
 
+import msgspec
 import pyarrow as pa
 import pytest
-from rtolap.model.loader import Loader, LoaderColumn
+from rtolap.model.loader import Loader, LoaderColumn, LoaderSink
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.stored.loader.records.decode import RecordDecoder
 from rtolap.stored.loader.records.encode import encode
@@ -183,3 +184,111 @@ def test_batches_go_one_by_one_where_the_latest_row_wins(schema: TableSchema, or
     assert target_of(PLAIN, schema).ordered is ordered
     always = Loader(name="l", topic="t", database="d", table="t", order="always")
     assert target_of(always, schema).ordered
+
+
+def one(source: LoaderColumn | None = None, **sink: object) -> Loader:
+    return Loader(
+        name="l",
+        topic="t",
+        database="d",
+        table="t",
+        columns=() if source is None else (source,),
+        sink=LoaderSink(**sink),  # type: ignore[arg-type]
+    )
+
+
+K = SchemaColumn("k", "BIGINT", is_nullable="No")
+UNKNOWN_TYPES = ("HLL", "BITMAP", "QUANTILE_STATE", "AGG_STATE", "PERCENTILE", "ARRAY", "MAP", "STRUCT",
+                 "VARBINARY", "TIMESTAMPTZ", "A_TYPE_OF_TOMORROW")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", UNKNOWN_TYPES)
+def test_a_column_of_an_unknown_type_is_left_to_the_server_where_it_is_not_declared(kind: str) -> None:
+    for column in (
+        SchemaColumn("x", kind),
+        SchemaColumn("x", kind, is_nullable=""),
+        SchemaColumn("x", kind, is_nullable="No", default="[]"),
+        SchemaColumn("x", kind, is_nullable="No", aggregation_type="HLL_UNION"),
+    ):
+        target = target_of(PLAIN, TableSchema(properties=(K, column)))
+        assert ([each.name for each in target.columns], target.left_out) == (["k"], ("x",))
+    strict = msgspec.structs.replace(PLAIN, unknown_columns="reject")
+    found = decoder(strict, TableSchema(properties=(K, SchemaColumn("x", kind)))).decode([b'{"k":1,"x":[2]}'])
+    assert found.rows.to_pylist() == [{"k": 1}], "a field of the table is no unknown one"
+
+
+@pytest.mark.parametrize("kind", UNKNOWN_TYPES)
+def test_a_column_of_an_unknown_type_that_must_have_a_value_is_named(kind: str) -> None:
+    column = SchemaColumn("x", kind, is_nullable="No")
+    schema = TableSchema(properties=(K, column))
+    for loader, words in ((PLAIN, "takes no null"), (one(LoaderColumn("x")), "give it a `type`")):
+        with pytest.raises(Stopped, match=words) as stopped:
+            target_of(loader, schema)
+        assert stopped.value.cause is StopCause.TABLE_UNUSABLE
+    read = decoder(one(LoaderColumn("x", type="string")), schema).decode([b'{"k": 1, "x": "[2]"}'])
+    assert read.rows.to_pylist() == [{"k": 1, "x": "[2]"}]
+
+
+def test_json_and_addresses_are_sent_as_text() -> None:
+    kinds = ("JSON", "JSONB", "VARIANT", "IPV4", "IPV6")
+    schema = TableSchema(properties=tuple(SchemaColumn(kind.lower(), kind) for kind in kinds))
+    assert {column.type.kind for column in target_of(PLAIN, schema).columns} == {"string"}
+
+
+@pytest.mark.parametrize(
+    ("nullable", "stated", "source", "expected"),
+    [
+        ("No", "7", None, 7),
+        ("Yes", "7", None, None),
+        ("", "7", None, 7),
+        ("", None, None, None),
+        ("Yes", "7", LoaderColumn("v", missing="default"), 7),
+        ("Yes", "7", LoaderColumn("v", default="8", missing="default"), 8),
+        ("No", "7", LoaderColumn("v", default="8"), 8),
+        ("", None, LoaderColumn("v", default="8"), 8),
+        ("No", "7", LoaderColumn("v", missing="null"), "refused"),
+        ("No", None, None, "refused"),
+    ],
+)
+def test_a_missing_value_follows_the_table_and_the_declaration(
+    nullable: str, stated: str | None, source: LoaderColumn | None, expected: object
+) -> None:
+    column = SchemaColumn("v", "INT", is_nullable=nullable, default=stated)
+    reader = decoder(one(source), TableSchema(properties=(K, column)))
+    for record in (b'{"k": 1}', b'{"k": 1, "v": null}'):
+        found = reader.decode([record])
+        if expected == "refused":
+            assert found.rejects.reason == ["missing_value"]
+        else:
+            assert found.rows.to_pylist() == [{"k": 1, "v": expected}]
+
+
+def test_a_default_that_the_server_computes_is_left_to_it() -> None:
+    column = SchemaColumn("at", "DATETIME", is_nullable="No", default="CURRENT_TIMESTAMP")
+    schema = TableSchema(properties=(K, column))
+    assert target_of(PLAIN, schema).left_out == ("at",)
+    declared = decoder(one(LoaderColumn("at")), schema)
+    assert declared.decode([b'{"k": 1}']).rejects.reason == ["missing_value"]
+
+
+def test_a_declared_column_that_the_table_lacks_is_sent_for_expressions() -> None:
+    loader = one(LoaderColumn("op", "meta.op", type="string"), sequence_column="op")
+    target = target_of(loader, TableSchema(keys_type="UNIQUE_KEYS", properties=(K,)))
+    assert [column.name for column in target.columns] == ["k", "op"]
+    assert not target.ordered
+    rows = decoder(loader, TableSchema(properties=(K,))).decode([b'{"k": 1, "meta": {"op": "d"}}']).rows
+    assert rows.to_pylist() == [{"k": 1, "op": "d"}]
+
+
+def test_a_sequence_column_that_is_not_written_is_named() -> None:
+    with pytest.raises(Stopped, match="sequence column n"):
+        target_of(one(sequence_column="n"), TableSchema(keys_type="UNIQUE_KEYS", properties=(K,)))
+
+
+@pytest.mark.parametrize(
+    ("keys", "order", "ordered"),
+    [("", "auto", True), ("PRIMARY_KEYS", "auto", True), ("", "none", False), ("UNIQUE_KEYS", "none", False)],
+)
+def test_where_nobody_states_the_model_batches_go_one_by_one(keys: str, order: str, ordered: bool) -> None:
+    loader = msgspec.structs.replace(PLAIN, order=order)
+    assert target_of(loader, TableSchema(keys_type=keys, properties=(K,))).ordered is ordered

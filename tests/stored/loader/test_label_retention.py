@@ -6,7 +6,14 @@ import msgspec
 import pytest
 from rtolap.model.loader import LoaderSink
 from rtolap.protocols.stream_load.messages import LoadState, SendOptions, TableSchema
-from rtolap.stored.loader.label_retention import LABELS_PER_S_MAX, sent_when, witness_of, witness_of_all
+from rtolap.stored.loader.label_retention import (
+    WITNESS_AGE_MS_MAX,
+    marker_of,
+    needs_marker,
+    sent_when,
+    witness_of,
+    witness_of_all,
+)
 from rtolap.stored.loader.states import Sent, StopCause
 from rtolap.stored.metastore.offsets import OffsetsRecord
 
@@ -56,7 +63,8 @@ def test_a_label_is_remembered_as_long_as_an_earlier_one() -> None:
 def test_a_label_that_finished_after_the_first_request_is_no_witness() -> None:
     at_once = record(1, 10_000, 30_001)
     assert witness_of(30_000, (at_once,)) is None
-    assert witness_of(30_001, (at_once,)) == at_once
+    assert witness_of(30_001, (at_once,)) is None, "in one millisecond, either may be the earlier"
+    assert witness_of(30_002, (at_once,)) == at_once
     empty = record(3, None, 25_000, attempts=0)
     older, newer = record(2, 10_000, 20_000), record(4, 10_000, 24_000)
     assert witness_of(30_000, (older, newer, empty, at_once)) == newer
@@ -79,17 +87,25 @@ def test_the_requests_of_the_job_itself_count() -> None:
     assert sent(batch, earlier, more, **arguments) is Sent.LONG_AGO  # type: ignore[arg-type]
 
 
-def test_the_first_batch_of_all_is_believed_for_as_long_as_others_cannot_have_used_the_labels() -> None:
+def test_the_first_batch_of_all_is_believed_by_the_marker_of_its_owner_only() -> None:
     first = record(1, 30_000)
-    longest_ms = int((SINK.label_kept_count - 1) / LABELS_PER_S_MAX * 1000)
-    assert sent(first, now_ms=30_000 + longest_ms - 1) is Sent.LATELY
-    assert sent(first, now_ms=30_000 + longest_ms) is Sent.LONG_AGO
+    assert sent(first, now_ms=30_001) is Sent.LONG_AGO
+    assert sent(first, now_ms=30_001, known=(marker_of("j_1_1", 1),)) is Sent.LATELY
+    assert sent(first, now_ms=30_001, known=(marker_of("j_1_1", 2),)) is Sent.LONG_AGO
 
 
-def test_a_witness_that_age_alone_takes_says_nothing() -> None:
-    """After a long idle time a lost first request does not stop a loader."""
+def test_a_marker_is_needed_where_no_batch_has_finished_lately_before_the_first_request() -> None:
+    earlier, batch = record(1, 10_000, 20_000), record(2, None, attempts=0)
+    assert needs_marker(batch, (batch,), 20_000)
+    assert not needs_marker(batch, (earlier, batch), 20_000 + WITNESS_AGE_MS_MAX)
+    assert needs_marker(batch, (earlier, batch), 20_001 + WITNESS_AGE_MS_MAX)
+    assert needs_marker(record(2, 15_000), (earlier,), 20_000), "it finished after the first request"
+
+
+def test_a_marker_helps_after_a_long_idle_time() -> None:
     old, batch = record(1, 10_000, 20_000), record(2, 5_000_000)
-    assert sent(batch, old, now_ms=5_001_000) is Sent.LATELY
+    assert sent(batch, old, now_ms=5_001_000) is Sent.LONG_AGO
+    assert sent(batch, old, now_ms=5_001_000, known=(marker_of("j_1_2", 1),)) is Sent.LATELY
 
 
 def test_a_batch_without_a_request_was_never_sent() -> None:

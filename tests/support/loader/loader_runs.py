@@ -34,7 +34,7 @@ from rtolap.protocols.stream_load.messages import (
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.stored.loader.job import LEASE_MS, JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
-from rtolap.stored.loader.label_retention import LABELS_PER_S_MAX, witness_of_all
+from rtolap.stored.loader.label_retention import witness_of_all
 from rtolap.stored.loader.preparing import FILTERED_UNKNOWN
 from rtolap.stored.loader.reset import settle_batch
 from rtolap.stored.loader.settle import Settler
@@ -109,6 +109,7 @@ class FaultySink:
 
     def __init__(self, run: Run, server: Sink) -> None:
         self._run, self._server = run, server
+        self.requests_may_join = server.requests_may_join
 
     def load(
         self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool = False
@@ -134,6 +135,12 @@ class FaultySink:
         if self._run.chance("late commit") == "late commit":
             self._run.later(lambda: self._server.commit_label(db, label))
         return self._run.around(lambda: self._server.commit_label(db, label))
+
+    def roll_back(self, db: str, label: str) -> TwoPhaseAnswer:
+        return self._run.around(lambda: self._server.roll_back(db, label))
+
+    def mark(self, db: str, table: str, label: str) -> bool:
+        return self._run.around(lambda: self._server.mark(db, table, label))
 
     def state(self, db: str, label: str) -> LoadState:
         return self._run.around(lambda: self._server.state(db, label))
@@ -416,10 +423,10 @@ class Run:
         self.sink.forget_labels()
 
     def others_load(self) -> None:
-        """Let others use labels of the database up: as many a second as a loader expects at most."""
+        """Let others use labels of the database up, however many at once."""
         assert self.labels_max is not None
         number = self.random.randrange(1, 2 * self.labels_max)
-        self.advance_ms(int(number * 1000 / LABELS_PER_S_MAX) + 1)
+        self.advance_ms(self.random.choice((0, 100, 5_000)))
         self.sink.use_labels(self.db, number)
         self.counts["others' labels"] += number
 
@@ -580,7 +587,9 @@ class Run:
             raise AssertionError(f"{where}: {error}") from error
         records = self.records.all(self.job)
         witness = None if self.labels_max is None else witness_of_all(records)
-        left = [record for record in records[:-1] if record != witness]
+        left = [
+            record for record in records[:-1] if witness is None or record.sequence_id < witness.sequence_id
+        ]
         assert (records[-1].committed, left) == (True, []), f"{where}: records are left: {records}"
         labels = self.labels() - {records[0].label}
         assert not labels, f"{where}: labels are left: {sorted(labels)}"

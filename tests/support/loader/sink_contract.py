@@ -10,7 +10,7 @@ import pytest
 from rtolap.base.errors import NotFound
 from rtolap.model.loader import LoaderFormat
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions
-from rtolap.stored.loader.records.encode import HEADERS, encode
+from rtolap.stored.loader.records.encode import encode, format_headers
 from rtolap.stored.loader.sink import Sink
 
 ROWS = pa.RecordBatch.from_pydict({"k": [1, 2], "s": ["a", 'q"\\\n,'], "n": [None, 7]})
@@ -37,7 +37,7 @@ class Table:
             columns=tuple(SCHEMA.names),
             timeout_s=20,
             keep_label=keep,
-            headers=HEADERS[form],
+            headers=format_headers("rtolap", form),
         )
         return self.sink.load(self.db, self.name, label, encode(rows, form), options, two_phase=two_phase)
 

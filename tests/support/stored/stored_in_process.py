@@ -30,6 +30,7 @@ from rtolap.protocols.storage.client import RowStream, StorageNode
 from rtolap.protocols.stored_tables.messages import ColumnChange
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.expect_continue import PutAnswer
+from rtolap.protocols.stream_load.front_ends import FrontEnds
 from rtolap.stored.engine.disk import OpenFile, RealDisk
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
@@ -94,22 +95,29 @@ class _UnsyncedFile:
         """Do nothing."""
 
 
-class InProcessClient(StreamLoadClient):
+class InProcessFrontEnds(FrontEnds):
     """Its requests go into the endpoints of a cluster in this process."""
 
     def __init__(self, urls: Iterable[str], http: httpx.Client) -> None:
         super().__init__(urls, USER, PASSWORD)
-        self._http.close()
-        self._http = http
+        self.http.close()
+        self.http = http
 
     def close(self) -> None:
         """Do nothing: the way to the endpoints is the cluster's."""
 
-    def _put(
+    def put(
         self, path: str, headers: Mapping[str, str], body: bytes | Iterable[bytes], **unused: Any
     ) -> PutAnswer:
-        answer = self._request("PUT", path, headers=dict(headers), content=body)
+        answer = self.request("PUT", path, headers=dict(headers), content=body)
         return PutAnswer(answer.status_code, "", answer.content)
+
+
+class InProcessClient(StreamLoadClient):
+    def __init__(self, urls: Iterable[str], http: httpx.Client) -> None:
+        super().__init__(urls, USER, PASSWORD)
+        self._front_ends.close()
+        self._front_ends = InProcessFrontEnds(urls, http)
 
 
 class EndpointLedger(FaultyLedger):

@@ -54,6 +54,8 @@ class MemorySink:
     finished transactions of a database, as Doris' `label_num_threshold` says; None: all. Transactions that
     asked to keep their label do not count."""
 
+    requests_may_join = False
+
     def __init__(
         self,
         *,
@@ -105,6 +107,22 @@ class MemorySink:
                 )
             self._commit(labelled)
             return TwoPhaseAnswer("Success", f"transaction [{labelled.txn_id}] commit successfully.")
+
+    def roll_back(self, db: str, label: str) -> TwoPhaseAnswer:
+        with self._lock:
+            self._answering()
+            labelled = self._labels.get((db, label))
+            if labelled is None or labelled.state not in (LoadState.PREPARE, LoadState.PRECOMMITTED):
+                return TwoPhaseAnswer("Fail", f"transaction with label [{label}] not found")
+            self.abort(labelled)
+            return TwoPhaseAnswer("Success", f"transaction [{labelled.txn_id}] abort successfully.")
+
+    def mark(self, db: str, table: str, label: str) -> bool:
+        with self._lock:
+            begun = self.begin(db, table, label, SendOptions(), two_phase=True)
+            if isinstance(begun, Transaction):
+                self.abort(begun)
+            return self.state(db, label) in (LoadState.VISIBLE, LoadState.ABORTED)
 
     def state(self, db: str, label: str) -> LoadState:
         with self._lock:

@@ -352,7 +352,7 @@ class OwnersWorld:
             reader.report()
 
     def recreate(self) -> None:
-        """Drop an application at its owner, and create it again: nothing of the one before is answered then."""
+        """Drop an application at its owner, and create it again: the one before answers no more."""
         name, node = self.random.choice(NAMES), self.random.choice(self.awake())
         self.clock.advance_ms(1)
         if self.attempt(lambda: node.applications.drop(name)):
@@ -415,7 +415,7 @@ class OwnersWorld:
         raise AssertionError(f"nobody owns {name}")
 
     def finish(self) -> None:
-        """Let everything be noticed, read and reported. Each application is run by whom the rule says then, and is
+        """Let everything be noticed, read and reported. Each application is run by whom the rule says, and is
         where its hosts were read to."""
         self.ensemble.fault = None
         for node in list(self.nodes):

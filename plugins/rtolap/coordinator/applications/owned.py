@@ -86,8 +86,8 @@ class OwnApplications:
             return running
 
     def owned(self, name: str) -> RunningApplication | None:
-        """Return an application that is this coordinator's, or None where another one should run it: then nothing
-        is requested. Raises NotFound."""
+        """Return an application that is this coordinator's, or None where another one should run it: then
+        nothing is requested. Raises NotFound."""
         with self.lock:
             runs = name in self._running
         if not runs and not self.is_chosen(name):

@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 class Applications:
     """The applications of one coordinator, as REST and the tick see them.
 
-    `fence`, `live` and `confirmed_s` are those of `OwnApplications`. The commits of `store` require the fence.
-    `looked_at` reads only what has changed, for the tick.
+    `fence`, `live` and `confirmed_s` are those of `OwnApplications`. The commits of `store` require the
+    fence. `looked_at` reads only what has changed, for the tick.
     """
 
     def __init__(

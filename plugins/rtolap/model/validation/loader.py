@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from rtolap.model.loader import Loader, SinkPartitions
+from rtolap.base.errors import DefinitionError
+from rtolap.column_types import parse_type
+from rtolap.model.backend_hosts import check_backend
+from rtolap.model.load_headers import sink_header_problems
+from rtolap.model.loader import Loader, LoaderColumn, LoaderSink, SinkPartitions
 from rtolap.model.problems import Problem, bound_problems
+from rtolap.model.stored.schema import default_value
 from rtolap.model.validation.definition import (
     cluster_problems,
     duplicates,
@@ -55,6 +60,11 @@ def loader_problems(loader: Loader) -> tuple[Problem, ...]:
         found += bound_problems(("application", "key"), application.key, 0, KEY_MAX)
     if (partitions := loader.sink.partitions) is not None:
         found += _partition_problems(partitions)
+    found += [
+        problem for place, column in enumerate(loader.columns) for problem in _column_problems(place, column)
+    ]
+    found += sink_header_problems(loader.sink)
+    found += _target_problems(loader.sink)
     for place, url in enumerate(loader.sink.urls):
         if not url.startswith(("http://", "https://")) or "@" in url:
             found.append(Problem(("sink", "urls", place), "not an address", expected="http(s)://host:port"))
@@ -72,4 +82,43 @@ def _partition_problems(wanted: SinkPartitions) -> list[Problem]:
         ("every_ms", wanted.every_ms, 1_000, 86_400_000),
     ):
         found += bound_problems((*at, key), value, least, most)
+    return found
+
+
+def _column_problems(place: int, column: LoaderColumn) -> list[Problem]:
+    """Check the type, and the default where the definition says what type it has to fit."""
+    if column.type is None:
+        return []
+    at = ("columns", place)
+    try:
+        kind = parse_type(column.type)
+    except DefinitionError as error:
+        return [Problem((*at, "type"), error.message, expected=str(error.expected), found=str(error.found))]
+    if column.default is not None:
+        try:
+            default_value(column.default, kind)
+        except DefinitionError as error:
+            expected = str(error.expected)
+            return [Problem((*at, "default"), error.message, expected=expected, found=str(error.found))]
+    return []
+
+
+def _target_problems(sink: LoaderSink) -> list[Problem]:
+    found = []
+    if sink.target == "starrocks" and sink.format == "arrow":
+        found.append(
+            Problem(("sink", "format"), "StarRocks reads no Arrow", expected="json or csv", found="arrow")
+        )
+    if sink.target != "rtolap" and not sink.urls:
+        expected = f"addresses of front ends of {sink.target}"
+        found.append(Problem(("sink", "urls"), "no address", expected=expected))
+    if sink.backends.redirect_policy is not None and sink.target != "doris":
+        at = ("sink", "backends", "redirect_policy")
+        found.append(Problem(at, "only Doris knows redirect policies", expected="no key", found=sink.target))
+    for place, pattern in enumerate(sink.backends.plain):
+        try:
+            check_backend(pattern)
+        except DefinitionError as error:
+            key = ("sink", "backends", "plain", place)
+            found.append(Problem(key, error.message, expected=str(error.expected), found=str(error.found)))
     return found

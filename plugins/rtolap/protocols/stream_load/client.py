@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+from urllib.parse import quote
 
 import httpx
 import msgspec
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.decoding import decode_json
-from rtolap.base.errors import (
-    DefinitionError,
-    NotFound,
-    Refused,
-    RtolapError,
-    Unauthorized,
-    Unavailable,
-    from_dict,
-)
-from rtolap.base.tls import trust
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
-from rtolap.protocols.stream_load.expect_continue import PutAnswer, put
+from rtolap.base.errors import NotFound, Refused, Unavailable
+from rtolap.protocols.stream_load.front_ends import ASK_TIMEOUT_S, FrontEnds, read
 from rtolap.protocols.stream_load.messages import (
     KEEP_LABEL_HEADER,
     KEEP_LABEL_VALUE,
@@ -32,42 +20,51 @@ from rtolap.protocols.stream_load.messages import (
     AcknowledgeRequest,
     LoadAnswer,
     LoadState,
-    SchemaAnswer,
     SendOptions,
     ServerInfo,
     StateAnswer,
     TableSchema,
     TwoPhaseAnswer,
 )
+from rtolap.protocols.stream_load.schema_answer import read_schema
 
-T = TypeVar("T")
+__all__ = ["ASK_TIMEOUT_S", "StreamLoadClient"]
 
-ASK_TIMEOUT_S = 15.0
-_GRACE_S = (
+GRACE_S = (
     30.0  # the front end gives up by itself at the request's timeout; its words are better than a broken call
 )
-_REDIRECTS_MAX = 3
 _ERROR_LOG_BYTES_MAX = 4 << 20
+_FINAL = (LoadState.VISIBLE, LoadState.ABORTED)
 
 
 class StreamLoadClient(Closeable):
     """A client of Stream Load. It is thread-safe. `urls` are the endpoints of one cluster; the next is tried
     where one does not respond.
 
-    Errors of all calls: Unavailable (it may have been carried out: request the state), Unauthorized, Refused.
+    Errors of all calls: Unavailable (it may have been carried out: request the state), Unauthorized,
+    Forbidden, Refused.
+
+    Attributes:
+        requests_may_join: True where a request of an earlier attempt that comes late may add its rows to a
+            later transaction of the same label.
     """
 
-    def __init__(self, urls: Iterable[str], user: str, password: str, *, ca_file: Path | None = None) -> None:
-        self.urls = tuple(_checked(url) for url in urls)
-        if not self.urls:
-            raise DefinitionError("no address of a front end", expected="at least one base URL")
-        self._first = 0  # the front end that answered last
-        self._trust = trust(ca_file)
-        basic = base64.b64encode(f"{user}:{password}".encode()).decode()
-        self._authorization = f"Basic {basic}"
-        self._http = httpx.Client(
-            verify=self._trust, timeout=ASK_TIMEOUT_S, trust_env=False, limits=SHARED_BY_THREADS
-        )
+    requests_may_join = False
+
+    def __init__(
+        self,
+        urls: Iterable[str],
+        user: str,
+        password: str,
+        *,
+        ca_file: Path | None = None,
+        plain_backends: tuple[str, ...] = (),
+    ) -> None:
+        self._front_ends = FrontEnds(urls, user, password, ca_file=ca_file, plain_backends=plain_backends)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return self._front_ends.urls
 
     def load(
         self,
@@ -80,11 +77,26 @@ class StreamLoadClient(Closeable):
         two_phase: bool = False,
     ) -> LoadAnswer:
         """Send rows under the label. An iterable can be sent once only: it goes to the first endpoint."""
-        headers = _load_headers(label, options, two_phase=two_phase)
+        headers = load_headers(label, options, two_phase=two_phase)
         path = f"/api/{quote(db, safe='')}/{quote(table, safe='')}/_stream_load"
-        timeout_s = options.timeout_s + _GRACE_S
-        answer = self._put(path, headers, body, timeout_s=timeout_s, repeatable=isinstance(body, bytes))
-        return _read(answer.status, answer.body, LoadAnswer, f"load {label}")
+        return self._load(path, headers, body, options, label)
+
+    def _load(
+        self,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | Iterable[bytes],
+        options: SendOptions,
+        label: str,
+    ) -> LoadAnswer:
+        answer = self._front_ends.put(
+            path,
+            headers,
+            body,
+            timeout_s=options.timeout_s + GRACE_S,
+            repeatable=isinstance(body, bytes),
+        )
+        return read_load(answer.status, answer.body, label)
 
     def commit(self, db: str, txn_id: int) -> TwoPhaseAnswer:
         return self._second_phase(db, {"txn_id": str(txn_id), "txn_operation": "commit"})
@@ -94,6 +106,23 @@ class StreamLoadClient(Closeable):
 
     def commit_label(self, db: str, label: str) -> TwoPhaseAnswer:
         return self._second_phase(db, {"label": label, "txn_operation": "commit"})
+
+    def roll_back(self, db: str, label: str) -> TwoPhaseAnswer:
+        return self._second_phase(db, {"label": label, "txn_operation": "abort"})
+
+    def mark(self, db: str, table: str, label: str) -> bool:
+        """Finish a transaction without rows under the label, so that the server remembers the label from now
+        on. Return False where it does not.
+
+        The first phase of a load without rows is aborted: no version of the table comes of it.
+        """
+        options = SendOptions(format="csv", timeout_s=int(ASK_TIMEOUT_S))
+        answer = self.load(db, table, label, b"", options, two_phase=True)
+        if answer.txn_id >= 0:
+            self.abort(db, answer.txn_id)
+        else:
+            self.roll_back(db, label)
+        return self.state(db, label) in _FINAL
 
     def state(self, db: str, label: str) -> LoadState:
         return self._state("GET", f"/api/{quote(db, safe='')}/get_load_state", label)
@@ -106,14 +135,14 @@ class StreamLoadClient(Closeable):
     def schema(self, db: str, table: str) -> TableSchema:
         """Return the schema of a table. Raises NotFound."""
         path = f"/api/{quote(db, safe='')}/{quote(table, safe='')}/_schema"
-        answer = self._ask("GET", path, SchemaAnswer)
-        if answer.code != 0 or answer.data is None:
-            raise NotFound(f"table {db}.{table} is not there", found=answer.msg)
-        return answer.data
+        response = self._front_ends.request("GET", path)
+        if response.status_code not in (200, 401, 403, 404):
+            return read(response.status_code, response.content, TableSchema, f"GET {path}")
+        return read_schema(response.status_code, response.content, db, table)
 
     def keeps_labels(self) -> bool:
         """Return True if labels stay until they are acknowledged; then `acknowledge` is understood too."""
-        response = self._request("GET", "/")
+        response = self._front_ends.request("GET", "/")
         try:
             return decode_json(response.content, ServerInfo).keeps_labels
         except msgspec.MsgspecError:
@@ -123,7 +152,7 @@ class StreamLoadClient(Closeable):
         """Acknowledge labels that are needed no more. It is harmless for those that are gone."""
         body = msgspec.json.encode(AcknowledgeRequest(tuple(labels)))
         path = f"/api/{quote(db, safe='')}/_acknowledge_labels"
-        answer = self._ask("PUT", path, TwoPhaseAnswer, content=body)
+        answer = self._front_ends.ask("PUT", path, TwoPhaseAnswer, content=body)
         if answer.status != "Success":
             raise Refused("labels cannot be acknowledged", found=answer.msg)
 
@@ -133,10 +162,10 @@ class StreamLoadClient(Closeable):
         `url` must be of one of our endpoints' hosts or of the server that the front end named; credentials
         are sent to our front ends only.
         """
-        is_endpoint = any(urlsplit(url).netloc == urlsplit(endpoint).netloc for endpoint in self.urls)
-        headers = {"Authorization": self._authorization} if is_endpoint else {}
+        front_ends = self._front_ends
+        headers = {"Authorization": front_ends.authorization} if front_ends.has(url) else {}
         try:
-            with self._http.stream("GET", url, headers=headers) as response:
+            with front_ends.http.stream("GET", url, headers=headers) as response:
                 taken = bytearray()
                 for chunk in response.iter_bytes():
                     taken += chunk
@@ -149,10 +178,10 @@ class StreamLoadClient(Closeable):
         return bytes(taken[:_ERROR_LOG_BYTES_MAX]).decode("utf-8", "replace")
 
     def close(self) -> None:
-        self._http.close()
+        self._front_ends.close()
 
     def _state(self, method: str, path: str, label: str) -> LoadState:
-        answer = self._ask(method, path, StateAnswer, params={"label": label})
+        answer = self._front_ends.ask(method, path, StateAnswer, params={"label": label})
         if answer.code != 0 or answer.data is None:
             raise Refused(f"the front end refuses the state of label {label}", found=answer.msg)
         try:
@@ -164,77 +193,11 @@ class StreamLoadClient(Closeable):
 
     def _second_phase(self, db: str, headers: Mapping[str, str]) -> TwoPhaseAnswer:
         path = f"/api/{quote(db, safe='')}/_stream_load_2pc"
-        return self._ask("PUT", path, TwoPhaseAnswer, headers=headers)
-
-    def _put(
-        self,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | Iterable[bytes],
-        *,
-        timeout_s: float,
-        repeatable: bool,
-    ) -> PutAnswer:
-        """Put the body to the first endpoint that answers.
-
-        An endpoint that broke off may have carried the request out. Only a body under a label may therefore
-        go to the next endpoint, because the label admits it once.
-        """
-        sent = dict(headers) | {"authorization": self._authorization}
-        last_error: Unavailable | None = None
-        for endpoint in self._in_turn() if repeatable else self._in_turn()[:1]:
-            url = endpoint + path
-            try:
-                for _ in range(_REDIRECTS_MAX + 1):
-                    answer = put(url, sent, body, timeout_s=timeout_s, trust=self._trust)
-                    if answer.status not in (301, 302, 307, 308):
-                        self._first = self.urls.index(endpoint)
-                        return answer
-                    url = _redirected(url, answer.location)
-            except Unavailable as error:
-                last_error = error
-                continue
-            raise Refused(f"{endpoint} redirects without end", found=url)
-        assert last_error is not None, "there is at least one front end"
-        raise last_error
-
-    def _ask(self, method: str, path: str, kind: type[T], **request: Any) -> T:
-        response = self._request(method, path, **request)
-        return _read(response.status_code, response.content, kind, f"{method} {path}")
-
-    def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
-        headers = {**request.pop("headers", {}), "authorization": self._authorization}
-        params = request.pop("params", None)
-        last_error: Unavailable | None = None
-        for endpoint in self._in_turn():
-            url = endpoint + path
-            query = params
-            try:
-                for _ in range(_REDIRECTS_MAX + 1):
-                    response = self._http.request(method, url, headers=headers, params=query, **request)
-                    if response.status_code not in (301, 302, 307, 308):
-                        break
-                    # the location holds the query; the credentials go along, as the protocol wants it
-                    url, query = _redirected(url, response.headers.get("location", "")), None
-                else:
-                    raise Refused(f"{endpoint} redirects without end", found=url)
-            except httpx.HTTPError as error:
-                last_error = Unavailable(f"{endpoint} does not answer", found=str(error) or repr(error))
-                continue
-            if response.status_code in (502, 503, 504, 429):
-                last_error = _unavailable(endpoint, response.status_code, response.text)
-                continue
-            self._first = self.urls.index(endpoint)
-            return response
-        assert last_error is not None, "there is at least one front end"
-        raise last_error
-
-    def _in_turn(self) -> tuple[str, ...]:
-        first = self._first
-        return self.urls[first:] + self.urls[:first]
+        return self._front_ends.ask("PUT", path, TwoPhaseAnswer, headers=headers)
 
 
-def _load_headers(label: str, options: SendOptions, *, two_phase: bool) -> dict[str, str]:
+def load_headers(label: str, options: SendOptions, *, two_phase: bool = False) -> dict[str, str]:
+    """Return the headers of a load, those that a definition asks for among them."""
     headers = {
         "label": label,
         "format": options.format,
@@ -253,54 +216,22 @@ def _load_headers(label: str, options: SendOptions, *, two_phase: bool) -> dict[
     return headers | options.headers
 
 
-def _read(status: int, body: bytes, kind: type[T], purpose: str) -> T:
-    if status == 200:
-        try:
-            return decode_json(body, kind)
-        except msgspec.MsgspecError as error:
-            raise Unavailable(
-                f"{purpose}: the answer cannot be read", found=f"{error}: {body[:200]!r}"
-            ) from error
-    raise _refusal(status, body, purpose)
+class _Refusal(msgspec.Struct, frozen=True):
+    """The answer of a front end of Doris that takes no load: other keys, and HTTP status 200."""
+
+    status: str | None = None
+    msg: str | None = None
 
 
-def _refusal(status: int, body: bytes, purpose: str) -> RtolapError:
-    text = body[:500].decode("utf-8", "replace")
-    if status == 401:
-        return Unauthorized(f"{purpose}: the credentials are refused", found=text)
-    try:
-        payload = decode_json(body, dict[str, Any])
-    except msgspec.MsgspecError:
-        payload = {}
-    if "code" in payload and "message" in payload:
-        return from_dict(payload)
-    if status == 404:
-        return NotFound(f"{purpose}: not found", found=text)
-    if status >= 500 or status == 429:
-        return _unavailable(purpose, status, text)
-    return Refused(f"{purpose}: refused", found=f"HTTP {status}: {text}")
-
-
-def _unavailable(server: str, status: int, text: str) -> Unavailable:
-    return Unavailable(f"{server} cannot be done now", found=f"HTTP {status}: {text[:500]}", action="retry")
-
-
-def _redirected(url: str, location: str) -> str:
-    """Return the URL of a redirect, without the credentials that some servers put there. Raises Refused where
-    TLS would be left.
-    """
-    target = urlsplit(urljoin(url, location))
-    if not location or target.scheme not in ("http", "https") or not target.hostname:
-        raise Refused("a redirect that leads nowhere", found=repr(location[:200]))
-    if urlsplit(url).scheme == "https" and target.scheme != "https":
-        raise Refused("a redirect away from TLS", expected="https", found=target.hostname)
-    return urlunsplit(target._replace(netloc=target.netloc.rpartition("@")[2]))
-
-
-def _checked(url: str) -> str:
-    parts = urlsplit(url.strip().rstrip("/"))
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-        raise DefinitionError(
-            "not the address of a front end", expected="http(s)://host:port, no credentials"
+def read_load(status: int, body: bytes, label: str) -> LoadAnswer:
+    """Return the response to a load, also where the front end refused it before any backend had it."""
+    answer = read(status, body, LoadAnswer, f"load {label}")
+    if answer.status == "Fail" and not answer.message:
+        refusal = read(status, body, _Refusal, f"load {label}")
+        words = (
+            refusal.msg or f"status {refusal.status}"
+            if refusal.status
+            else body[:200].decode("utf-8", "replace")
         )
-    return parts.geturl()
+        return msgspec.structs.replace(answer, label=label, message=words)
+    return answer

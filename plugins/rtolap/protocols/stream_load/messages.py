@@ -104,9 +104,11 @@ class StateAnswer(msgspec.Struct, frozen=True):
 
 
 class SchemaColumn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A column as `_schema` returns it. `is_nullable` is Yes or No; numbers are strings, as in Doris.
+    """A column as `_schema` returns it; numbers are strings, as in Doris.
 
-    `default` is returned by this product only; a column without one must be loaded unless it is nullable.
+    Attributes:
+        is_nullable: Yes or No; empty where the server does not state it.
+        default: None where there is none, or the server does not state it.
     """
 
     name: str
@@ -123,7 +125,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a table.
 
     Attributes:
-        keys_type: DUP_KEYS, AGG_KEYS or UNIQUE_KEYS.
+        keys_type: DUP_KEYS, AGG_KEYS, UNIQUE_KEYS or PRIMARY_KEYS; empty where the server does not state it.
         version: this product's own, as is `sequence_column`.
     """
 
@@ -161,6 +163,7 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
         headers: further documented ones, lower case.
         not_after_ms: since the epoch; a request that arrives later is refused, for its label may have been
             given back by then.
+        rows: the number of rows in the body; None where it is not known.
     """
 
     format: BodyFormat = "arrow"
@@ -170,4 +173,5 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
     strict_mode: bool = True
     keep_label: bool = False
     not_after_ms: int | None = None
+    rows: int | None = None
     headers: dict[str, str] = {}

@@ -13,6 +13,7 @@ from rtolap.kafka.rights import Need
 from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
 from rtolap.protocols.stored_tables.mysql_partitions import MysqlPartitions
 from rtolap.protocols.stream_load.client import StreamLoadClient
+from rtolap.protocols.stream_load.starrocks import StarRocksClient
 from rtolap.stored.loader.records.rejects import FileBox, RejectBox, TopicBox, reject_topic
 
 
@@ -25,7 +26,8 @@ def sink_of(loader: Loader, settings: Settings) -> StreamLoadClient:
     urls, ca_file = sink.urls or settings.stream_load_urls(), None if sink.urls else settings.stream_load_ca
     if sink.ca_file is not None:
         ca_file = Path(sink.ca_file)
-    return StreamLoadClient(urls, sink.user, password, ca_file=ca_file)
+    client = StarRocksClient if sink.target == "starrocks" else StreamLoadClient
+    return client(urls, sink.user, password, ca_file=ca_file, plain_backends=sink.backends.plain)
 
 
 def partition_endpoint(sink: LoaderSink, wanted: SinkPartitions) -> MysqlPartitions:

@@ -1,16 +1,19 @@
 """Decides if a sink surely remembers the label of a batch, so that an unknown label means "not loaded". Pure.
 
 Such a sink drops finished labels, the earliest first, by age and by their number in the database. Everybody
-who loads into the database uses labels up, so a loader's own count is a lower bound. It has a better proof: a
+who loads into the database uses labels up, so a loader's own count is a lower bound. It has a proof: a
 *witness*, a label of its own that had finished before the first request of the batch. A sink that still knows
 the witness has not dropped the label of the batch, which would have finished later.
+
+A witness is an earlier batch, or a *marker*: a label without rows that the loader finishes before the first
+request of a batch whose earlier batches are too old, or are none (`needs_marker`, `marker_of`). Each owner of
+the job makes its own, before its first request of the batch. It has found then that the batch is not loaded.
 
 The sink surely remembers the label of a batch when all of these hold:
 
     age      the first request is younger than `label_kept_ms`
-    count    the requests of this job since the witness are fewer than `label_kept_count`
-    witness  the sink knows it; where there is none, the batch is so young that the database cannot have used
-             `label_kept_count` labels since, at `LABELS_PER_S_MAX` a second
+    count    the requests of this job since the earlier batch are fewer than `label_kept_count`
+    witness  the sink knows the earlier batch or the marker
 
 A committer keeps the record of the witness of each batch that is not settled (`witness_of_all`).
 """
@@ -24,11 +27,31 @@ from rtolap.protocols.stream_load.messages import LoadState
 from rtolap.stored.loader.states import Sent
 from rtolap.stored.metastore.offsets import OffsetsRecord
 
-LABELS_PER_S_MAX = 10.0  # of all who load into a database; Doris advises against more than a few a second
+WITNESS_AGE_MS_MAX = 60_000  # of an earlier batch that stands in for a marker
+
+
+def marker_of(label: str, epoch: int) -> str:
+    """Return the label of the marker that the owner of that epoch makes for a batch.
+
+    An owner that was deposed and does not know it makes another one. No batch has this label: those end with
+    a number.
+    """
+    return f"{label}_{epoch}_marker"
+
+
+def needs_marker(record: OffsetsRecord, records: Iterable[OffsetsRecord], now_ms: int) -> bool:
+    """Return True if no other batch has finished lately, and before the first request of `record`."""
+    witness = witness_of(record.first_sent_at_ms, records)
+    return witness is None or now_ms - (witness.loaded_at_ms or 0) > WITNESS_AGE_MS_MAX
+
+
+_FINAL = (LoadState.VISIBLE, LoadState.ABORTED)  # no longer under way, so in the row that labels leave by
 
 
 def witness_of(first_sent_at_ms: int | None, records: Iterable[OffsetsRecord]) -> OffsetsRecord | None:
-    """Return the newest of `records` whose load had finished at the first request; None where none had.
+    """Return the newest of `records` whose load had finished before the first request; None where none had.
+
+    In the same millisecond, it may have finished after the load of the batch.
 
     A batch without a request has no label in the sink, and is no witness.
     """
@@ -37,7 +60,7 @@ def witness_of(first_sent_at_ms: int | None, records: Iterable[OffsetsRecord]) -
         for record in records
         if record.attempts
         and record.loaded_at_ms is not None
-        and (first_sent_at_ms is None or record.loaded_at_ms <= first_sent_at_ms)
+        and (first_sent_at_ms is None or record.loaded_at_ms < first_sent_at_ms)
     ]
     return max(finished, key=lambda record: (record.loaded_at_ms or 0, record.sequence_id), default=None)
 
@@ -69,15 +92,10 @@ def sent_when(
     if record.first_sent_at_ms is None:
         return Sent.LONG_AGO
     known = tuple(records)
-    age_ms = now_ms - record.first_sent_at_ms
     witness = witness_of(record.first_sent_at_ms, known)
-    if witness is not None and now_ms - (witness.loaded_at_ms or 0) >= sink.label_kept_ms:
-        witness = None  # the sink may have dropped it by age alone
     since = -1 if witness is None else witness.sequence_id
     requests = sum(each.attempts for each in known if each.sequence_id > since)
-    if age_ms >= sink.label_kept_ms or requests >= sink.label_kept_count:
+    if now_ms - record.first_sent_at_ms >= sink.label_kept_ms or requests >= sink.label_kept_count:
         return Sent.LONG_AGO
-    if witness is None:
-        used = requests + LABELS_PER_S_MAX * age_ms / 1000
-        return Sent.LATELY if used < sink.label_kept_count else Sent.LONG_AGO
-    return Sent.LONG_AGO if state_of(witness.label) is LoadState.UNKNOWN else Sent.LATELY
+    labels = (*(() if witness is None else (witness.label,)), marker_of(record.label, record.epoch))
+    return Sent.LATELY if any(state_of(label) in _FINAL for label in labels) else Sent.LONG_AGO

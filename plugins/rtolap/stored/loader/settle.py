@@ -7,6 +7,10 @@
 5. the request                           crash, no answer, failure: the label's state decides
 6. commit the second phase, if there is one
 7. note that it is loaded                crash: recovery does 1, and notes it then
+
+In a sink that forgets labels, a marker may come before 4 (see `label_retention`), and 7 waits until the batch
+is visible: labels are dropped in the order in which that happens, and a witness has to be one that has
+finished.
 """
 
 from __future__ import annotations
@@ -16,16 +20,17 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rtolap.base.errors import Refused, RtolapError, Unavailable
+from rtolap.model.load_headers import declared_headers
 from rtolap.model.loader import Loader
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions
 from rtolap.stored.loader.job import JobResources, Ownership
 from rtolap.stored.loader.job_progress import JobProgress
-from rtolap.stored.loader.label_retention import sent_when
+from rtolap.stored.loader.label_retention import marker_of, needs_marker, sent_when
 from rtolap.stored.loader.preparing import Preparer
 from rtolap.stored.loader.records.content import Content
 from rtolap.stored.loader.records.decode import Decoded
-from rtolap.stored.loader.records.encode import HEADERS, encode
-from rtolap.stored.loader.states import ACTIONS, Action, Sent, StopCause, Stopped, Verdict, verdict
+from rtolap.stored.loader.records.encode import encode, format_headers
+from rtolap.stored.loader.states import Action, Sent, StopCause, Stopped, Verdict, action_for, verdict
 from rtolap.stored.loader.target import SinkColumns
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.loader.window import SILENT_S, BatchRetryBudget, Pending, SinkError
@@ -97,18 +102,29 @@ class Settler:
     def _resolve(self, pending: Pending) -> AttemptOutcome:
         record = pending.record
         state = self._state(record.label)
+        if state is LoadState.UNKNOWN and pending.is_durable:
+            state = LoadState.VISIBLE  # only a finished label is dropped, and this one was committed
         sent = self._sent(record, state)
-        action = ACTIONS[sent, state]
+        counted = pending.said is not None or not self._sink.requests_may_join
+        action = action_for(sent, state, counted=counted)
         if action is not Action.WAIT:
             pending.waiting_since_s = None
         match action:
             case Action.SEND:
                 return self._send(pending)
             case Action.LOADED:
+                pending.is_durable = True
+                if state is not LoadState.VISIBLE and not self._labels_retained:
+                    self._progress.error(f"label {record.label} is {state}, and not visible yet")
+                    return AttemptOutcome.AGAIN
                 return self._loaded(pending, pending.said or Loaded(record.txn_id, record.row_count))
             case Action.COMMIT:
                 self._retry_budget.before_trying(pending)
                 return self._second_phase(pending, pending.said or Loaded(record.txn_id, record.row_count))
+            case Action.ROLL_BACK:
+                self._retry_budget.before_trying(pending)
+                self._of_sink(lambda: self._sink.roll_back(self._loader.database, record.label))
+                return AttemptOutcome.AGAIN
             case Action.WAIT:
                 self._retry_budget.in_prepare(pending)
                 return AttemptOutcome.AGAIN
@@ -148,6 +164,8 @@ class Settler:
         if not decoded.rows.num_rows:
             return self._loaded(pending, Loaded(None, 0, len(decoded.rejects)))
         body = encode(decoded.rows, self._loader.sink.format)
+        if not self._labels_retained:
+            self._mark(pending.record)
         options = self._options(decoded)  # before the note: who stands still behind it, sends in vain
         pending.record = self._noted(pending, content)
         pending.must_ask = True
@@ -169,6 +187,9 @@ class Settler:
                 pending.said = loaded
                 if answer.status == "Success":  # else it is committed, and no more is known
                     self._visible.note_visible(pending.sequence)
+                elif not self._labels_retained:
+                    pending.is_durable = True
+                    return AttemptOutcome.AGAIN
                 return self._loaded(pending, loaded)
             case Verdict.COMMIT:
                 pending.said = loaded
@@ -178,6 +199,19 @@ class Settler:
                     self._progress.error(answer.message)
                     self._retry_budget.failed(pending, _words(answer))
                 return AttemptOutcome.AGAIN
+
+    def _mark(self, record: OffsetsRecord) -> None:
+        """See to it that the sink knows a label of this job that has finished before the first request that
+        this owner makes.
+        """
+        lease = self._ownership.lease
+        if record.attempts and record.epoch == lease.epoch:
+            return
+        if not needs_marker(record, self._records.all(lease.name), self._clock.now_ms()):
+            return
+        loader, marker = self._loader, marker_of(record.label, lease.epoch)
+        if not self._of_sink(lambda: self._sink.mark(loader.database, loader.table, marker)):
+            self._progress.error(f"the sink does not remember label {marker}")
 
     def _noted(self, pending: Pending, content: Content) -> OffsetsRecord:
         try:
@@ -203,7 +237,8 @@ class Settler:
             max_filter_ratio=max(0.0, allowed) / decoded.rows.num_rows,
             keep_label=self._labels_retained,
             not_after_ms=self._clock.now_ms() + sink.timeout_ms,
-            headers=HEADERS[sink.format],
+            rows=decoded.rows.num_rows,
+            headers=format_headers(sink.target, sink.format) | declared_headers(sink),
         )
 
     def _second_phase(self, pending: Pending, loaded: Loaded) -> AttemptOutcome:
@@ -212,6 +247,9 @@ class Settler:
         if answer.status != "Success":  # it may be committed already: its state tells
             self._progress.error(answer.msg)
             self._retry_budget.failed(pending, answer.msg)
+            return AttemptOutcome.AGAIN
+        if not self._labels_retained:
+            pending.is_durable = True
             return AttemptOutcome.AGAIN
         return self._loaded(pending, loaded)
 

@@ -18,6 +18,15 @@ from rtolap.protocols.stream_load.messages import (
 
 
 class Sink(Protocol):
+    """Takes rows under labels, each label once.
+
+    Attributes:
+        requests_may_join: True where a request of an earlier attempt that comes late may add its rows to a
+            later transaction of the same label. A transaction that nobody has counted is then rolled back.
+    """
+
+    requests_may_join: bool
+
     def load(
         self,
         db: str,
@@ -30,6 +39,15 @@ class Sink(Protocol):
     ) -> LoadAnswer: ...
 
     def commit_label(self, db: str, label: str) -> TwoPhaseAnswer: ...
+
+    def roll_back(self, db: str, label: str) -> TwoPhaseAnswer:
+        """Abort what is not committed under the label."""
+
+    def mark(self, db: str, table: str, label: str) -> bool:
+        """Finish a transaction without rows under the label: the sink remembers the label from now on.
+
+        Return False where it does not.
+        """
 
     def state(self, db: str, label: str) -> LoadState: ...
 

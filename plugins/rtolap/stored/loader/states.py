@@ -12,8 +12,9 @@ A recorded batch is looked up by its label:
 
 "Never sent" is certain: each request is noted durably before it goes out. Somebody else then uses our labels.
 So a label is looked up before its first request too: once that is noted, a load of somebody else under it
-would pass for ours. SEND is always under the same label, after the range has been read again where it is not
-at hand. `label_retention` decides whether a label may be forgotten.
+would pass for ours. ROLL_BACK takes the place of COMMIT in a sink whose requests may join, where this process
+has not counted the rows of the transaction. SEND is always under the same label, after the range has been
+read again where it is not at hand. `label_retention` decides whether a label may be forgotten.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Action(StrEnum):
     SEND = "SEND"
     WAIT = "WAIT"
     COMMIT = "COMMIT"
+    ROLL_BACK = "ROLL_BACK"
     LOADED = "LOADED"
     STOP_FOREIGN = "STOP_FOREIGN"
     STOP_FORGOTTEN = "STOP_FORGOTTEN"
@@ -60,6 +62,12 @@ ACTIONS: dict[tuple[Sent, LoadState], Action] = {
         }.items()
     },
 }
+
+
+def action_for(sent: Sent, state: LoadState, *, counted: bool) -> Action:
+    """`counted`: False if the transaction may hold rows of other requests too."""
+    action = ACTIONS[sent, state]
+    return Action.ROLL_BACK if action is Action.COMMIT and not counted else action
 
 
 class Verdict(StrEnum):

@@ -35,6 +35,7 @@ class Pending:
         tries: the attempts in a row that did not settle the batch.
         due_s: the earliest time of the next attempt.
         said: the sink's answer when it accepted the rows; None before.
+        is_durable: True once the sink has said that the rows are committed.
         log_tries: how often the sink did not return the rows that it refused.
     """
 
@@ -50,6 +51,7 @@ class Pending:
     tries: int = 0
     due_s: float = 0.0
     said: Loaded | None = None
+    is_durable: bool = False
     log_tries: int = 0
 
     @property

@@ -1,8 +1,8 @@
 """Records → typed Arrow columns of the table, and a named reason for each record that is refused.
 
-Only the table's columns are read and checked. Absent and null are one: null where the column takes it, else
-its default, else the record is refused. Control records of a topic with watermarks are left out: they are
-neither rows nor refused.
+Only the columns that are written are read and checked. Absent and null are one: the default where the target
+column has one to fill in, else null where the column takes it, else the record is refused. Control records of
+a topic with watermarks are left out: they are neither rows nor refused.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class RecordDecoder:
         if watermark_field is not None:
             leaves += (Leaf(watermark_field, self._statement_path, STRING, False),)
         known = (
-            frozenset(column.source.json_path[0] for column in self._columns).union(self._statement_path)
+            frozenset(column.source.json_path[0] for column in self._columns).union(
+                self._statement_path, target.left_out
+            )
             if unknown_columns == "reject"
             else None
         )
@@ -140,17 +142,16 @@ class RecordDecoder:
                 detail = f"column {column.name}: expected {column.type}, found {shown!r}"
                 problems[int(places[row])] = Problem("wrong_type", detail)
             keep &= ~lost
-        if filled.null_count and not column.nullable:
-            if column.default is not None:
-                filled = filled.fill_null(pa.scalar(default_value(column.default, column.type), filled.type))
-            else:
-                void = filled.is_null().to_numpy(zero_copy_only=False)
-                for row in np.flatnonzero(void & keep):
-                    detail = f"column {column.name}: expected {column.type}, found nothing or null"
-                    problems[int(places[row])] = Problem("missing_value", detail)
-                keep &= ~void
-                # what is struck must not stand as null in a column that takes none
-                filled = filled.fill_null(_some_value(filled.type))
+        if filled.null_count and column.default is not None:
+            filled = filled.fill_null(pa.scalar(default_value(column.default, column.type), filled.type))
+        elif filled.null_count and not column.nullable:
+            void = filled.is_null().to_numpy(zero_copy_only=False)
+            for row in np.flatnonzero(void & keep):
+                detail = f"column {column.name}: expected {column.type}, found nothing or null"
+                problems[int(places[row])] = Problem("missing_value", detail)
+            keep &= ~void
+            # what is struck must not stand as null in a column that takes none
+            filled = filled.fill_null(_some_value(filled.type))
         return filled
 
     def _parsed(self, column: TargetColumn, raw: pa.Array) -> pa.Array:

@@ -15,16 +15,25 @@ import arro3.io
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rtolap.model.loader import LoaderFormat
+from rtolap.model.loader import LoaderFormat, LoaderTarget
 
 _TIME = "%Y-%m-%d %H:%M:%S"  # with all digits of its unit
 _SEPARATOR = ","
 
-HEADERS: dict[LoaderFormat, dict[str, str]] = {
+_HEADERS: dict[LoaderFormat, dict[str, str]] = {
     "arrow": {},
     "json": {"read_json_by_line": "true", "num_as_string": "true"},
     "csv": {"column_separator": _SEPARATOR, "line_delimiter": "\\n", "enclose": '"', "escape": "\\"},
 }
+_OF_STARROCKS: dict[LoaderFormat, dict[str, str]] = {
+    "json": {"strip_outer_array": "false", "ignore_json_size": "true"},
+    "csv": {"column_separator": _SEPARATOR, "row_delimiter": "\\n", "enclose": '"', "escape": "\\"},
+}
+
+
+def format_headers(target: LoaderTarget, form: LoaderFormat) -> dict[str, str]:
+    """Return the headers that say how a body is written."""
+    return dict(_OF_STARROCKS[form] if target == "starrocks" else _HEADERS[form])
 
 
 def encode(rows: pa.RecordBatch, form: LoaderFormat) -> bytes:
