@@ -44,6 +44,12 @@ def test_the_mover_of_a_kafka_cluster_is_let_through(commands: Commands) -> None
     assert commands.resolve(("rtolap", *asked))[-8:] == asked
 
 
+def test_the_spark_service_of_large_reads_is_let_through_on_the_hosts_own_masters(commands: Commands) -> None:
+    for master in ("local[2]", "spark://master:7077"):
+        asked = ("spark", "serve", "--memory-mb", "700", "--master", master)
+        assert commands.resolve(("rtolap", *asked))[-6:] == asked
+
+
 def test_a_mover_may_give_way_to_writes_by_the_sources_that_the_host_declares(tmp_path: Path) -> None:
     sources = tmp_path / "sources.yaml"
     host = Host(tmp_path, tmp_path, STORE, fleet_sources=sources)
@@ -208,6 +214,8 @@ def test_no_value_of_a_setting_says_more_than_a_plain_word(commands: Commands) -
         ("rtolap", "loader", "run", "clicks", "--port", "1", "more"),
         ("rtolap", "query", "serve", "--tls-key", "/etc/shadow"),
         ("rtolap", "coordinator", "serve", "--anything", "x"),
+        ("rtolap", "spark", "serve", "--master", "spark://elsewhere:7077"),
+        ("rtolap", "spark", "serve", "--conf", "spark.plugins=x"),
         ("rtolap", "fleet", "serve", "--cluster", "../other"),
         ("rtolap", "fleet", "serve", "--look-every-s", "often"),
         ("rtolap", "fleet", "submit", "plan.json"),

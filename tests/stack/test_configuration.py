@@ -129,6 +129,12 @@ def test_an_unknown_component_is_refused_by_name() -> None:
         checked_names(["zookeper"])
 
 
+def test_the_query_service_reads_on_spark_only_where_spark_is_asked_for(layout: StackLayout) -> None:
+    assert "RTOLAP_HISTORY_SPARK" not in rtolap_settings(layout, DEFAULT_PORTS)
+    with_spark = rtolap_settings(layout, DEFAULT_PORTS, spark=True)
+    assert with_spark["RTOLAP_HISTORY_SPARK"] == f"sc://localhost:{DEFAULT_PORTS['spark']}"
+
+
 def test_the_ledger_is_in_a_file_unless_mariadb_is_asked_for(layout: StackLayout) -> None:
     in_a_file = rtolap_settings(layout, DEFAULT_PORTS)
     assert in_a_file["RTOLAP_LEDGER"] == f"sqlite:///{layout.data}/ledger.db"

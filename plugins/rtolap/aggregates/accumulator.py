@@ -130,8 +130,13 @@ class Accumulator(ABC):
         return self.merge(partials, kind)
 
     @abstractmethod
-    def spark_merge(self, column: str) -> str:
-        """Return Spark SQL that merges the partials of a group. `column`: the quoted name."""
+    def spark_merge(self, column: str, kind: ColumnType) -> str:
+        """Return Spark SQL that merges the partials of a group.
+
+        Args:
+            column: the quoted name of the column.
+            kind: the partial's type.
+        """
 
 
 class Partial(msgspec.Struct, frozen=True):

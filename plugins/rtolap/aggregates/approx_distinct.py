@@ -47,7 +47,7 @@ class Sketch(Accumulator):
     def merge_local(self, partials: GroupedColumn[C], kind: ColumnType) -> C:
         return partials.unite_coupons(self.lg_k)
 
-    def spark_merge(self, column: str) -> str:
+    def spark_merge(self, column: str, kind: ColumnType) -> str:
         # Out of nulls alone Spark would make an empty sketch of a default size.
         return f"CASE WHEN count({column}) > 0 THEN hll_union_agg({column}) END"
 

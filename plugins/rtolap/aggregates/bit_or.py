@@ -29,7 +29,7 @@ class Bits(Accumulator):
     def merge(self, partials: GroupedColumn[C], kind: ColumnType) -> C:
         return partials.fold(_OR)
 
-    def spark_merge(self, column: str) -> str:
+    def spark_merge(self, column: str, kind: ColumnType) -> str:
         return f"bit_or({column})"
 
 

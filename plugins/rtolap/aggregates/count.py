@@ -25,7 +25,7 @@ class _Number(Accumulator):
     def merge(self, partials: GroupedColumn[C], kind: ColumnType) -> C:
         return partials.sum(kind)
 
-    def spark_merge(self, column: str) -> str:
+    def spark_merge(self, column: str, kind: ColumnType) -> str:
         return f"sum({column})"
 
 

@@ -23,8 +23,11 @@ class Greatest(Extreme):
     def merge(self, partials: GroupedColumn[C], kind: ColumnType) -> C:
         return partials.greatest()
 
-    def spark_merge(self, column: str) -> str:
-        return f"max({column})"
+    def spark_merge(self, column: str, kind: ColumnType) -> str:
+        if kind.kind != "double":
+            return f"max({column})"
+        # NaN is the largest double to Spark; here it is passed over beside any number.
+        return f"coalesce(max(CASE WHEN NOT isnan({column}) THEN {column} END), max({column}))"
 
 
 class Max(ExtremeAggregate):

@@ -23,7 +23,7 @@ class Least(Extreme):
     def merge(self, partials: GroupedColumn[C], kind: ColumnType) -> C:
         return partials.least()
 
-    def spark_merge(self, column: str) -> str:
+    def spark_merge(self, column: str, kind: ColumnType) -> str:
         return f"min({column})"
 
 

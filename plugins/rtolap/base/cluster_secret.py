@@ -11,6 +11,7 @@ import hmac
 
 FLIGHT = "flight sessions"
 RECORDS = "records in zookeeper"
+SPARK = "large reads on spark"
 ZOOKEEPER = "zookeeper password"
 
 

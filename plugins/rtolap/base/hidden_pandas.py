@@ -23,3 +23,8 @@ def hide_pandas() -> None:
     value."""
     if not any(isinstance(finder, _WithoutPandas) for finder in sys.meta_path):
         sys.meta_path.insert(0, _WithoutPandas())
+
+
+def show_pandas() -> None:
+    """Stop hiding pandas, for a library that cannot be imported without it, as Spark Connect's client."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _WithoutPandas)]

@@ -60,6 +60,25 @@ class Settings(BaseSettings):
     history_cache_copy_bytes_per_s: int = Field(
         default=50 << 20, ge=1, description="bytes a second that copying reads and writes"
     )
+    history_spark: str = Field(
+        default="",
+        description="Spark Connect service that makes large reads of history, as sc://localhost:15002; "
+        "empty: none, this process makes all",
+    )
+    history_spark_token_file: Path | None = Field(
+        default=None, description="file with the token of that service; None: one derived from the cluster's"
+    )
+    history_spark_bytes_min: int = Field(
+        default=1 << 30, ge=0, description="reads of fewer bytes of files are not made on Spark"
+    )
+    history_local_bytes_max: int = Field(
+        default=0,
+        ge=0,
+        description="bytes of files that a statement may read in the query service itself; 0: any",
+    )
+    history_spark_port: int = Field(
+        default=15002, description="loopback port of the Spark service that this host runs"
+    )
     data_dir: Path = Field(
         default=Path("/var/lib/rtolap"), description="folder of the files that services keep on their host"
     )

@@ -60,6 +60,7 @@ MOUNTS: dict[str, Mount] = {
     "drop": Mount("rtolap.cli.definitions", "Drop a table, lookup or cube.", "drop"),
     "sql": Mount("rtolap.cli.sql", "Run SQL statements, interactively or with -e.", "sql"),
     "query": Mount("rtolap.cli.query", "Run the query service."),
+    "spark": Mount("rtolap.cli.spark", "Run the Spark service of large reads of history."),
     "produce": Mount("rtolap.cli.produce", "Send records to a topic.", "produce"),
     "dead-letters": Mount("rtolap.cli.dead_letters", "Records that were refused, and why."),
     "dump": Mount("rtolap.cli.format", "Show the content of a fragment or manifest.", "dump", adopt=False),
@@ -74,6 +75,7 @@ MOUNTS: dict[str, Mount] = {
     "loader": Mount("rtolap.cli.loader", "Loaders: topics into tables, exactly once."),
     "sep": Mount("rtolap.cli.sep.commands", "HBase change capture: subscriptions and their progress."),
     "fleet": Mount("rtolap.cli.fleet.commands", "Kafka brokers: audit, plans, moves, monitoring."),
+    "publish": Mount("rtolap.cli.publish", "Publications: history as Iceberg tables."),
     "storage": Mount("rtolap.cli.storage", "Run a storage node of stored tables."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
     "watermark": Mount(

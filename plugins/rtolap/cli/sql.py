@@ -52,12 +52,20 @@ def sql(
         str | None, typer.Option("-e", "--execute", help="Run this statement and exit.")
     ] = None,
     timeout_ms: Annotated[int, typer.Option(min=1, help="Time-out of a query.")] = 60_000,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="What reads history: auto, local or spark. Default: the service chooses."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run statements at the query service: one with -e, those of a pipe, or interactively."""
     settings = Settings()
     with QueryClient(
-        settings.query_url(), token=settings.token(), timeout_ms=timeout_ms, ca_file=settings.query_ca
+        settings.query_url(),
+        token=settings.token(),
+        timeout_ms=timeout_ms,
+        engine=engine,
+        ca_file=settings.query_ca,
     ) as client:
         if execute is None and sys.stdin.isatty():
             _interact(client, settings, as_json)

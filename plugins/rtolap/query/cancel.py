@@ -11,6 +11,7 @@ from typing import Any
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError, QueryInterrupted, QueryTimeout
+from rtolap.query.engine_choice import EngineWish
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +88,14 @@ class Cancellation:
     between two steps forgets it with the next one.
     """
 
-    def __init__(self, timeouts: Timeouts, timeout_ms: int, user: str = "") -> None:
+    def __init__(
+        self, timeouts: Timeouts, timeout_ms: int, user: str = "", engine: EngineWish = "auto"
+    ) -> None:
         self.clock = timeouts.clock
         self.timeout_ms = timeout_ms
         self.user = user
+        self.engine: EngineWish = engine  # that the session wishes to read history
+        self.progress = ""  # of what the statement waits for elsewhere, in words
         self._deadline_s = self.clock.monotonic_s() + timeout_ms / 1000
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
@@ -105,7 +110,7 @@ class Cancellation:
         """Return the end of one of several steps of the statement, which has the time that is left and ends
         with the statement. Raises what has ended that."""
         self.check()
-        part = Cancellation(self._timeouts, self.remaining_ms(), self.user)
+        part = Cancellation(self._timeouts, self.remaining_ms(), self.user, self.engine)
         part.timeout_ms = self.timeout_ms
         self.on_cancel(lambda: part._end(self.error() or QueryInterrupted("the query was interrupted")))
         return part

@@ -103,11 +103,21 @@ def _of_read(read: CubeRead, stats: ReadStats) -> _Rows:
         ("cuboid", cuboids or "none"),
         ("history segments", ", ".join(stats.history_segments) or "none"),
         ("pruned segments", ", ".join(stats.pruned_segments) or "none"),
+        ("history read by", _engine(stats)),
         ("history files", f"{stats.files_cached} cached, {stats.files_remote} from the object store"),
         ("real-time segments", ", ".join(stats.realtime_segments) or "none"),
         ("receivers", ", ".join(f"{rs}: {r}" for rs, r in sorted(stats.receivers.items())) or "none"),
         ("refused records", refused_text(stats.refused, stats.refused_example) or "none"),
     ]
+
+
+def _engine(stats: ReadStats) -> str:
+    match stats.engine:
+        case "":
+            return "none"
+        case "cached":
+            return "nobody: the result is kept"
+    return f"{stats.engine}: {stats.engine_reason}"
 
 
 def _read_for(stats: ReadStats) -> str:

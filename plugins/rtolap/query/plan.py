@@ -213,6 +213,8 @@ class ReadStats:
         receivers: replica set → receiver that answered.
         realtime_events: number of events that receivers answer for, at most; only estimates have it.
         realtime_cuboids: small cuboid → number of receivers' tables that it stood for.
+        engine: what read history: local, spark, cached (a kept result) or refused; empty without history.
+        engine_reason: why that engine was chosen, in words.
         files_cached: files of history that were read from the local disk cache.
         files_remote: files of history that were read from the object store.
         positions: partition → next offset.
@@ -234,6 +236,8 @@ class ReadStats:
     realtime_segments: tuple[str, ...] = ()
     realtime_events: int = 0
     realtime_cuboids: dict[str, int] = field(default_factory=dict)
+    engine: str = ""
+    engine_reason: str = ""
     files_cached: int = 0
     files_remote: int = 0
     rows_read: int = 0

@@ -12,6 +12,8 @@ from types import FrameType
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.errors import DefinitionError
+from rtolap.base.hidden_pandas import show_pandas
+from rtolap.base.optional import import_optional
 from rtolap.base.settings import Settings
 from rtolap.base.users import Users
 from rtolap.metadata.cluster_store import show_refused
@@ -21,8 +23,9 @@ from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster.view import Cluster, Listing
-from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
+from rtolap.query.cubes.history import EmbeddedHistory, LargeScans, MemoryBounds
 from rtolap.query.cubes.realtime import FlightSource
+from rtolap.query.engine_choice import EngineRules
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.history_cache.folder import CacheFolder
 from rtolap.query.history_cache.keeper import HistoryKeeper
@@ -66,7 +69,7 @@ class QueryProcess:
         cache = open_cache(settings, history_store)
         self.service = QueryService(
             cluster,
-            EmbeddedHistory(history_store, cache, history_bounds),
+            open_history(settings, history_store, cache, history_bounds, limits),
             FlightSource(self._clients),
             Lookups(settings.include_dir),
             clock,
@@ -128,6 +131,35 @@ class QueryProcess:
             self.keeper.close()
         self.service.close()
         self._clients.close()
+
+
+def open_history(
+    settings: Settings,
+    store: ObjectStore,
+    cache: HistoryCache | None,
+    bounds: MemoryBounds,
+    limits: QueryLimits,
+) -> EmbeddedHistory:
+    """Open history, with the engine of large reads where the settings declare one.
+
+    Raises DefinitionError for a declaration that cannot be used.
+    """
+    scans: LargeScans | None = None
+    if settings.history_spark.strip():  # only then is pyspark needed, which takes seconds to import
+        show_pandas()
+        spark = import_optional(
+            "rtolap.query.spark.scans",
+            needs="RTOLAP_HISTORY_SPARK needs Spark Connect's client",
+            package="pyspark[connect]",
+            extra="spark",
+        )
+        scans = spark.open_scans(settings, store, limits.memory_bytes)
+    rules = EngineRules(
+        has_spark=scans is not None,
+        spark_bytes_min=settings.history_spark_bytes_min,
+        local_bytes_max=settings.history_local_bytes_max,
+    )
+    return EmbeddedHistory(store, cache, bounds, scans, rules)
 
 
 def server_context(settings: Settings) -> ssl.SSLContext | None:

@@ -26,6 +26,7 @@ from rtolap.query.cubes.merged_answer import merged_answer
 from rtolap.query.cubes.planner import narrowed
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
 from rtolap.query.engine import SPILL_FOLDER
+from rtolap.query.engine_choice import EngineWish
 from rtolap.query.engine_session import EngineResult, EngineSession, EngineSessions, TableResult
 from rtolap.query.information_schema import (
     INFORMATION_PREFIX,
@@ -151,14 +152,17 @@ class QueryService:
         known = self.catalogue().databases()
         return known if wanted in known else self.catalogue(fresh=True).databases()
 
-    def cancellation(self, timeout_ms: int | None = None, user: str = "") -> Cancellation:
+    def cancellation(
+        self, timeout_ms: int | None = None, user: str = "", engine: EngineWish = "auto"
+    ) -> Cancellation:
         """Return the cancellation of a new statement.
 
         Args:
             user: the user whose turn the statement takes; empty for clients that have the cluster's token.
+            engine: the engine that the session wishes to read history.
         """
         bounded_ms = min(timeout_ms or TIMEOUT_MS_DEFAULT, self._limits.statement_ms_max)
-        return Cancellation(self._timeouts, bounded_ms, user)
+        return Cancellation(self._timeouts, bounded_ms, user, engine)
 
     def check(
         self, text: str, database: str | None = None, cancellation: Cancellation | None = None

@@ -2,7 +2,7 @@
 
 zookeeper, kafka ──▶ coordinator ──▶ query
 (mariadb) ──▶ (stream-load) ──▶ (storage); in parentheses: only when they are asked for
-agent: nothing; (hbase): nothing, it has a ZooKeeper of its own
+agent, (spark): nothing; (hbase): nothing, it has a ZooKeeper of its own
 airflow-api, -execution-api, -scheduler, -dag-processor, -triggerer: only their database, which the first
 of them migrates; tasks reach the execution API later
 """
@@ -24,7 +24,7 @@ from rtolap.stack.environment import (
     service_env,
 )
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.probes import http_missing, mysql_missing, storage_missing
+from rtolap.stack.probes import http2_missing, http_missing, mysql_missing, storage_missing
 from rtolap.stack.secrets import read_secret
 from rtolap.stack.servers import airflow
 from rtolap.stack.servers.hbase import hbase_spec
@@ -137,6 +137,11 @@ def _storage(around: Surroundings) -> ProcessSpec:
     )
 
 
+def _spark(around: Surroundings) -> ProcessSpec:
+    spec = _service("spark", ("spark",), lambda ports: http2_missing(HOST, ports["spark"]), around)
+    return replace(spec, ready_timeout_s=120)
+
+
 def _agent(around: Surroundings) -> ProcessSpec:
     arguments = ("--jobs-dir", around.settings["RTOLAP_SPARK_JOBS_DIR"])
     return _service("agent", ("agent",), _health("agent"), around, arguments)
@@ -166,6 +171,7 @@ COMPONENTS: dict[str, Component] = {
         ),
         Component("storage", ("stream-load",), _storage, on_request=True),
         Component("agent", (), _agent),
+        Component("spark", (), _spark, on_request=True),
         Component(
             "query",
             ("zookeeper", "coordinator"),

@@ -29,12 +29,13 @@ MARIADB_SECRET = "mariadb-password"
 
 
 def rtolap_settings(
-    layout: StackLayout, ports: Mapping[str, int], *, mariadb: bool = False
+    layout: StackLayout, ports: Mapping[str, int], *, mariadb: bool = False, spark: bool = False
 ) -> dict[str, str]:
     """Return the `RTOLAP_*` variables by which everything finds everything. They name files of secrets, never
     secrets.
 
-    The ledger is in a file, or with `mariadb` on the stack's server.
+    The ledger is in a file, or with `mariadb` on the stack's server. With `spark`, large reads of history are
+    made on the stack's Spark service.
     """
     ledger = {"RTOLAP_LEDGER": f"sqlite:///{layout.data / 'ledger.db'}"}
     if mariadb:
@@ -42,8 +43,11 @@ def rtolap_settings(
             "RTOLAP_LEDGER": f"mysql://{MARIADB_USER}@{HOST}:{ports['mariadb']}/{MARIADB_DATABASE}",
             "RTOLAP_LEDGER_PASSWORD_FILE": str(layout.secret(MARIADB_SECRET)),
         }
+    history = {"RTOLAP_HISTORY_SPARK": f"sc://localhost:{ports['spark']}"} if spark else {}
     return {
         **ledger,
+        **history,
+        "RTOLAP_HISTORY_SPARK_PORT": str(ports["spark"]),
         "RTOLAP_HOST": HOST,
         "RTOLAP_ZOOKEEPER": f"{HOST}:{ports['zookeeper']}",
         "RTOLAP_HBASE": f"{HOST}:{ports['hbase-zookeeper']}/hbase",

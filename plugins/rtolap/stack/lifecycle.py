@@ -26,7 +26,7 @@ from rtolap.stack.together import Progress, marked_processes, start_all, stop_al
 
 _LOCK_TIMEOUT_S = 5.0
 _AIRFLOW = frozenset(name for name in COMPONENTS if name.startswith("airflow-"))
-_SERVICES = frozenset(("agent", "query", "storage", "stream-load"))
+_SERVICES = frozenset(("agent", "query", "spark", "storage", "stream-load"))
 # Those that need others go first; servers at last, one by one.
 _STOPPED_IN_TURN = (
     _AIRFLOW,
@@ -123,7 +123,7 @@ class Stack:
             airflow = [name for name in processes if name.startswith("airflow-")]
             stop_all(processes, airflow, progress)
             self._stop_agent_children(processes, state)
-            stop_all(processes, ["agent", "query", "storage", "stream-load"], progress)
+            stop_all(processes, ["agent", "query", "spark", "storage", "stream-load"], progress)
             rest = ["coordinator", "kafka", "zookeeper", "mariadb", "hbase"]
             spare = {pid for name in rest if name in processes and (pid := processes[name].pid())}
             left = sweep(self.layout, spare)
@@ -190,7 +190,9 @@ class Stack:
             ports = self._claims.choose(self.layout, lambda taken: choose_ports(preferred, taken))
             ports = {name: ports[name] for name in DEFAULT_PORTS}
         ordered = tuple(name for name in COMPONENTS if name in components)
-        settings = rtolap_settings(self.layout, ports, mariadb="mariadb" in components)
+        settings = rtolap_settings(
+            self.layout, ports, mariadb="mariadb" in components, spark="spark" in components
+        )
         _check_ledger(old, settings)
         return StackState(ports, ordered, settings)
 

@@ -15,6 +15,8 @@ _TIMEOUT_S = 3.0
 # httpx makes one for each call otherwise, for plain HTTP too: 18 ms of work, many times a second, while the
 # parts need both cores to start.
 _TLS = ssl.create_default_context()
+_HTTP2_SETTINGS, _HTTP2_HEAD_BYTES = 4, 9
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _HTTP2_SETTINGS, 0, 0, 0, 0, 0))
 _AIRFLOW_HEARTBEAT = {
     "scheduler": "latest_scheduler_heartbeat",
     "triggerer": "latest_triggerer_heartbeat",
@@ -29,6 +31,19 @@ def http_missing(url: str, tls: ssl.SSLContext = _TLS) -> str | None:
     except httpx.HTTPError as error:
         return f"GET {url}: {error or type(error).__name__}"
     return None if answer.status_code == httpx.codes.OK else f"GET {url}: {answer.status_code}"
+
+
+def http2_missing(host: str, port: int) -> str | None:
+    """Return None when the server opens HTTP/2, as one of grpc does before it asks for a token."""
+    where = f"HTTP/2 on {host}:{port}"
+    try:
+        with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection:
+            connection.sendall(_HTTP2_PREFACE)
+            head = connection.recv(_HTTP2_HEAD_BYTES, socket.MSG_WAITALL)
+    except OSError as error:
+        return f"{where}: {error}"
+    is_settings = len(head) == _HTTP2_HEAD_BYTES and head[3] == _HTTP2_SETTINGS
+    return None if is_settings else f"{where} does not open with its settings"
 
 
 def mysql_missing(host: str, port: int) -> str | None:

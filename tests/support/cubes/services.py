@@ -125,6 +125,10 @@ class Services:
         wait_for(f"{name} answers", lambda: self._answers(self._url(f"{name}-http")))
         return self._url(f"{name}-http")
 
+    def url(self, query: str) -> str:
+        """Return the HTTP address of a query service by its name."""
+        return self._url(f"{query}-http")
+
     @property
     def query_url(self) -> str:
         return self._url("query-http")

@@ -47,8 +47,9 @@ from rtolap.protocols.receiver.messages import (
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cluster.view import Cluster, Listing
 from rtolap.query.cubes.arrow_filter import arrow_filter
-from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
+from rtolap.query.cubes.history import EmbeddedHistory, LargeScans, MemoryBounds
 from rtolap.query.engine import EmbeddedEngine
+from rtolap.query.engine_choice import EngineRules
 from rtolap.query.engine_session import EngineSession, EngineSessions
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.lookups import Lookups
@@ -128,15 +129,18 @@ class QueryWorld:
         engine: EngineSessions | None = None,
         cache: HistoryCache | None = None,
         bounds: MemoryBounds = MemoryBounds(),
+        scans: LargeScans | None = None,
+        rules: EngineRules = EngineRules(),
     ) -> QueryService:
         """Return a service. `stored` is where stored tables come from. `in_workers`: statements run as they
         do in production, in workers of the service's own; otherwise by `engine`, or else in this process,
-        which starts quickly. `bounds` are those of what history keeps in memory."""
+        which starts quickly. `bounds` are those of what history keeps in memory. `scans` is the other engine
+        of history, and `rules` say when it reads."""
         clock = SystemClock()
         listing = None if stored is None else Listing(stored, clock)
         return QueryService(
             Cluster(self.metadata, clock, listing),
-            EmbeddedHistory(self.store, cache, bounds),
+            EmbeddedHistory(self.store, cache, bounds, scans, rules),
             self,
             Lookups(self.folder),
             clock,

@@ -116,7 +116,7 @@ def up(
         bool, typer.Option("--mariadb", help="Also start MariaDB, which stores the ledger of loads.")
     ] = False,
     also_named: Annotated[
-        str, typer.Option("--with", help="Also start these components, separated by commas: hbase.")
+        str, typer.Option("--with", help="Also start these components, separated by commas: hbase, spark.")
     ] = "",
     as_json: JsonOption = False,
 ) -> None:

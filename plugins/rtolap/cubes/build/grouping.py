@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from rtolap.aggregates import spark_sql
 from rtolap.aggregates.accumulator import Partial
 from rtolap.column_types import ColumnType
 from rtolap.cubes.build.session import changed_settings, rows_in_memory_max
@@ -82,8 +83,7 @@ def _grouping_id(dimensions: Sequence[str], cuboid: Cuboid) -> int:
 
 
 def _merge(partial: Partial) -> Column:
-    merged = F.expr(partial.accumulator.spark_merge(f"`{partial.name}`"))
-    return merged.cast(spark_type(partial.type)).alias(partial.name)
+    return F.expr(spark_sql.merged(partial)).alias(partial.name)
 
 
 def is_small(

@@ -30,8 +30,9 @@ class QueryClient(Closeable):
     """A client of the query service. It is thread-safe. It takes a token, or a user and a password. Raises
     the service's errors of the tree.
 
-    `database`: of tables that statements name without one; None: the one of cubes and lookups. `ca_file`: PEM
-    of whom an https address is trusted to; None: the system's.
+    `database`: of tables that statements name without one; None: the one of cubes and lookups. `engine`: what
+    reads history, auto, local or spark; None: the service chooses. `ca_file`: PEM of whom an https address is
+    trusted to; None: the system's.
 
     What was answered once is in every later answer of the client: `session_token` carries that from service
     to service. Give that of another client to begin where it is.
@@ -46,12 +47,14 @@ class QueryClient(Closeable):
         password: str = "",
         timeout_ms: int = 60_000,
         database: str | None = None,
+        engine: str | None = None,
         ca_file: Path | None = None,
         session_token: str = "",
     ) -> None:
         self.url = url.rstrip("/")
         self.timeout_ms = timeout_ms
         self.database = database
+        self.engine = engine
         self._lock = threading.Lock()
         self._tokens = _separate(session_token)  # more than one where threads were answered beside each other
         headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
@@ -72,7 +75,14 @@ class QueryClient(Closeable):
     ) -> QueryAnswer:
         limit_ms = timeout_ms or self.timeout_ms
         bound = dict(parameters) if isinstance(parameters, Mapping) else list(parameters)
-        body = {"sql": sql, "parameters": bound, "timeout_ms": limit_ms, "database": self.database}
+        body: dict[str, Any] = {
+            "sql": sql,
+            "parameters": bound,
+            "timeout_ms": limit_ms,
+            "database": self.database,
+        }
+        if self.engine is not None:  # not known to services of before there were two
+            body["engine"] = self.engine
         headers = {"Content-Type": "application/json"}
         if sent := self.session_token:
             headers[SESSION_TOKEN_HEADER] = sent

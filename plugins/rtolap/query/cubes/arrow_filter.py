@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rtolap.columnar.filter import like_regex
 from rtolap.columnar.schema import arrow_type
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate, Scalar
@@ -31,7 +32,9 @@ def arrow_filter(predicate: Predicate, schema: Schema) -> pc.Expression:
             missing = pc.field(column).is_null()
             return ~missing if negated else missing
         case Like(column=column, pattern=pattern, negated=negated):
-            matches = pc.match_like(pc.field(column), pattern)
+            matches = pc.match_substring_regex(
+                pc.field(column), like_regex(pattern)
+            )  # Arrow's LIKE has escapes
             return ~matches if negated else matches
         case In(column=column, values=values, negated=negated):
             # Comparisons keep NULL as SQL says; `isin` would turn it into FALSE.

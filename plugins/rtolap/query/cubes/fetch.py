@@ -99,7 +99,7 @@ class Fetcher:
         Raises Unavailable, Corrupted or StaleSnapshot (when snapshots keep going stale).
         """
         beyond = self._beyond(read.cube, session, cancellation)
-        key = (*_key(read), tuple(sorted(beyond.items())))
+        key = (*_key(read), cancellation.engine, tuple(sorted(beyond.items())))
         shared = self.coalesced.run(key, lambda: self._fetch(read, cancellation, beyond), cancellation)
         table, stats = shared.value
         session.advance(read.cube, stats.cube_id, stats.positions, stats.void)

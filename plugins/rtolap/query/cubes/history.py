@@ -3,6 +3,9 @@
 `EmbeddedHistory` reads the smallest cuboid that has the dimensions that are read and filtered by. Columns
 that fit into memory are filtered and grouped there, in dictionary codes. Other columns are read out of their
 files, and the filter prunes row groups. Results of statements are cached.
+
+Where a Spark service is declared, large reads are made by it (`LargeScans`) instead of here; its results are
+cached as well.
 """
 
 from __future__ import annotations
@@ -12,11 +15,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
-from rtolap.base.errors import Corrupted
+from rtolap.base.errors import Corrupted, DefinitionError, TooLarge
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import smallest_covering
@@ -30,6 +33,7 @@ from rtolap.query.cubes.history_memory import FileMemory, can_be_coded
 from rtolap.query.cubes.history_results import HistoryResult, HistoryResults, statement_of
 from rtolap.query.cubes.history_rows import CollectedRows, CuboidRows, FileColumns, HistoryRows
 from rtolap.query.cubes.merge import group_partials
+from rtolap.query.engine_choice import EngineChoice, EngineRules, HistorySize
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.plan import CubeRead, ReadStats
 from rtolap.scan.columns import NotCoded
@@ -55,6 +59,30 @@ class MemoryBounds:
     file_bytes: int = history_memory.BYTES_MAX
     column_bytes: int = history_rows.COLUMN_BYTES_MAX
     result_bytes: int = history_results.BYTES_MAX
+
+
+class ScannedVersion(NamedTuple):
+    """A READY version and the cuboid that a read needs of it."""
+
+    segment: SegmentRecord
+    location: str
+    cuboid: CuboidEntry
+
+
+class LargeScans(Protocol):
+    """The other engine: it filters and merges the partials of many files outside of this process."""
+
+    def read(
+        self, read: CubeRead, versions: Sequence[ScannedVersion], cancellation: Cancellation
+    ) -> pa.Table:
+        """Return plain partials of the rows that pass the read's filter, under the read's schema.
+
+        Raises Corrupted for a file that is missing or damaged, Unavailable when the engine does not answer or
+        fails, OutOfRange for a sum beyond its type, and what ends the statement.
+        """
+        ...
+
+    def close(self) -> None: ...
 
 
 class HistoryEngine(Protocol):
@@ -88,12 +116,19 @@ class EmbeddedHistory:
         store: ObjectStore,
         cache: HistoryCache | None = None,
         bounds: MemoryBounds = MemoryBounds(),
+        scans: LargeScans | None = None,
+        rules: EngineRules = EngineRules(),
     ) -> None:
         """Open the history of the store.
 
         Args:
             cache: where copies of the store's files may be found; None: nowhere.
+            scans: the engine of large reads, which is closed with the history; None: all reads are made here.
+            rules: the rules by which the engine of a read is chosen.
         """
+        assert rules.has_spark == (scans is not None), "the rules say what there is"
+        self._scans = scans
+        self._rules = rules
         self._files = HistoryFiles(store, cache)
         self._columns = FileColumns(self._files.footers, bounds.column_bytes)
         self._memory = FileMemory(self._files.footers, bounds.file_bytes)
@@ -104,6 +139,8 @@ class EmbeddedHistory:
             self._reads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="history-read")
 
     def close(self) -> None:
+        if self._scans is not None:
+            self._scans.close()
         if self._reads is not None:
             self._reads.shutdown(wait=False, cancel_futures=True)
 
@@ -123,8 +160,14 @@ class EmbeddedHistory:
             done.rows_read, done.rows_pruned = known.rows_read, known.rows_pruned
             self._count_files(rows, [versions[location] for location in sorted(known.locations)], done)
             left = [segment for location, segment in versions.items() if location not in known.locations]
+        done.engine = "cached"
         if left:
-            tables += self._read(read, rows, left, done, cancellation)
+            choice = self._engine(rows, left, cancellation)
+            done.engine, done.engine_reason = choice
+            if choice.engine == "spark":
+                tables.append(self._scan(read, rows, left, done, cancellation))
+            else:
+                tables += self._read(read, rows, left, done, cancellation)
         with_rows = [table for table in tables if table.num_rows]
         result = with_rows[0] if len(with_rows) == 1 else pa.concat_tables([rows.empty, *with_rows])
         if len(with_rows) > 1:
@@ -169,6 +212,54 @@ class EmbeddedHistory:
             collected.add_rows(found)
         self._keep_choices(rows, choices)
         return [collected.table()]
+
+    def _engine(
+        self, rows: HistoryRows, segments: Sequence[SegmentRecord], cancellation: Cancellation
+    ) -> EngineChoice:
+        """Choose the engine that reads the segments. Raises DefinitionError and TooLarge."""
+        wish = cancellation.engine
+        if not self._rules.needs_size(wish):
+            return self._rules.choose(wish, None)
+        files = all_rows = size_bytes = 0
+        for version in self._versions(rows, segments, cancellation):
+            files += len(version.cuboid.files)
+            all_rows += version.cuboid.rows
+            size_bytes += sum(file.bytes for file in version.cuboid.files)
+        return self._rules.choose(wish, HistorySize(files, all_rows, size_bytes))
+
+    def _scan(
+        self,
+        read: CubeRead,
+        rows: HistoryRows,
+        segments: Sequence[SegmentRecord],
+        stats: ReadStats,
+        cancellation: Cancellation,
+    ) -> pa.Table:
+        """Have the other engine read the segments."""
+        assert self._scans is not None, "the rules say so"
+        versions = self._versions(rows, segments, cancellation)
+        table = self._scans.read(read, versions, cancellation)
+        self._count_whole(versions, stats)
+        return table
+
+    def _versions(
+        self, rows: HistoryRows, segments: Sequence[SegmentRecord], cancellation: Cancellation
+    ) -> list[ScannedVersion]:
+        choices = self._known_choices(rows)
+
+        def choose(segment: SegmentRecord) -> ScannedVersion:
+            choice = self._choose(rows, segment, choices)
+            return ScannedVersion(segment, choice.location, choice.cuboid)
+
+        versions = list(self._beside(choose, segments, cancellation))
+        self._keep_choices(rows, choices)
+        return versions
+
+    def _count_whole(self, versions: Sequence[ScannedVersion], stats: ReadStats) -> None:
+        """Count all rows as read: what Spark rules out by statistics is not known here."""
+        for version in versions:
+            _count(stats, version.cuboid, version.cuboid.rows)
+            stats.files_remote += len(version.cuboid.files)
 
     def _read_coded(
         self,
@@ -224,6 +315,16 @@ class EmbeddedHistory:
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> None:
         rows = HistoryRows(read, self._files.footers, self._columns)
+        left = self._without_results(read, rows, segments)
+        stats.engine = "cached"
+        if left:
+            try:
+                stats.engine, stats.engine_reason = self._engine(rows, left, cancellation)
+            except (DefinitionError, TooLarge) as error:
+                stats.engine, stats.engine_reason = "refused", str(error)
+        if stats.engine in ("spark", "refused"):  # footers of all those files are not read for an estimate
+            self._count_whole(self._versions(rows, segments, cancellation), stats)
+            return
         choices = self._known_choices(rows)
 
         def look(segment: SegmentRecord) -> ReadStats:
@@ -238,6 +339,15 @@ class EmbeddedHistory:
         for done in self._beside(look, segments, cancellation):
             _add(stats, done)
         self._keep_choices(rows, choices)
+
+    def _without_results(
+        self, read: CubeRead, rows: HistoryRows, segments: Sequence[SegmentRecord]
+    ) -> list[SegmentRecord]:
+        """Return the segments that no kept result covers."""
+        versions = {_location(segment): segment for segment in segments}
+        known = self._results.find(statement_of(read, rows.empty.schema), versions.keys())
+        covered = frozenset() if known is None else known.locations
+        return [segment for location, segment in versions.items() if location not in covered]
 
     def _beside(
         self,
@@ -318,6 +428,8 @@ def _add(stats: ReadStats, segment: ReadStats) -> None:
         stats.cuboids[name] = stats.cuboids.get(name, 0) + number
     stats.rows_read += segment.rows_read
     stats.rows_pruned += segment.rows_pruned
+    if segment.engine:
+        stats.engine, stats.engine_reason = segment.engine, segment.engine_reason
     stats.files_cached += segment.files_cached
     stats.files_remote += segment.files_remote
 

@@ -117,7 +117,7 @@ class HistoryFiles:
             data = copy or self._store.read(path)
             manifest = decode(data, HistoryManifest, path)
         except NotFound as error:
-            raise _missing(path) from error
+            raise missing_file(path) from error
         if (manifest.cube, manifest.segment, manifest.version) != (
             segment.cube,
             segment.name,
@@ -258,18 +258,18 @@ class HistoryFiles:
         try:
             digest, size = self._store.sha256(path)
         except NotFound as error:
-            raise _missing(path) from error
+            raise missing_file(path) from error
         if size != file.bytes:
-            raise _damaged(path, f"{file.bytes} bytes", f"{size} bytes")
+            raise damaged_file(path, f"{file.bytes} bytes", f"{size} bytes")
         if digest != file.sha256:
-            raise _damaged(path, f"sha256 {file.sha256}", digest)
+            raise damaged_file(path, f"sha256 {file.sha256}", digest)
 
 
 def _copied(cache: HistoryCache, path: str, file: FileEntry) -> HistoryFile:
     return HistoryFile(cache.folder.files.fs, cache.folder.files.absolute(path), file.bytes)
 
 
-def _missing(path: str) -> Corrupted:
+def missing_file(path: str) -> Corrupted:
     return Corrupted(
         f"{path} is missing from the object store",
         expected="a file that the READY version names",
@@ -277,7 +277,7 @@ def _missing(path: str) -> Corrupted:
     )
 
 
-def _damaged(path: str, expected: str, found: str) -> Corrupted:
+def damaged_file(path: str, expected: str, found: str) -> Corrupted:
     return Corrupted(
         f"{path} is damaged",
         expected=expected,

@@ -1,8 +1,8 @@
 """The HTTP server answers in JSON or an Arrow stream. It takes Basic (users file) or Bearer (cluster token)
 authentication.
 
-    POST /api/v1/query   {sql, parameters?, timeout_ms?, database?}  →  {columns, rows, positions, stats,
-                         warnings}; the statements of `query.statements`, each in a session of its own
+    POST /api/v1/query   {sql, parameters?, timeout_ms?, database?, engine?}  →  {columns, rows, positions,
+                         stats, warnings}; the statements of `query.statements`, each in a session of its own
                          Header Rtolap-Session-Token, in both directions: see `query.session_token`
     GET  /api/v1/history-cache[?versions=N]   what of history is on the service's disk
     GET  /metrics        for Prometheus

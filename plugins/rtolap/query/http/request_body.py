@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rtolap.base.errors import TooLarge
+from rtolap.query.engine_choice import EngineWish
 from rtolap.query.memory_budget import BODY, Account
 
 TIMEOUT_MS_MAX = 86_400_000
@@ -28,6 +29,7 @@ class QueryRequest(BaseModel):
     parameters: list[Any] | dict[str, Any] = Field(default_factory=list)
     timeout_ms: int | None = Field(default=None, gt=0, le=TIMEOUT_MS_MAX)
     database: str | None = None  # of tables that are named without one
+    engine: EngineWish = "auto"  # that reads history
 
 
 async def received(request: Request, account: Account) -> bytes:

@@ -33,7 +33,7 @@ from rtolap.query.statements.classify import (
 )
 from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.shows import Show
-from rtolap.query.statements.sql_session import SqlSession, completed
+from rtolap.query.statements.sql_session import SqlSession, completed, no_progress
 from rtolap.query.workers.packing import value_size
 
 PACKET_BYTES_MAX = 16 << 20
@@ -217,10 +217,13 @@ class MySqlConnection:
     def _ending(self) -> Iterator[Cancellation]:
         """Yield the cancellation of the statement that runs within: its time, a KILL, a client that goes
         away."""
-        cancellation = self._service.cancellation(self.session.timeout_ms, self.session.user)
+        cancellation = self._service.cancellation(
+            self.session.timeout_ms, self.session.user, self.session.engine
+        )
         with self._lock:
             self._running = cancellation
         self.session.running = "query"
+        self.session.progress = lambda: cancellation.progress
         try:
             with self._watch.watch(self._stream.sock, cancellation):
                 yield cancellation
@@ -228,6 +231,7 @@ class MySqlConnection:
             with self._lock:
                 self._running = None
             self.session.running = None
+            self.session.progress = no_progress
 
     def _prepare(self, text: str) -> None:
         self._prepared.check_room()

@@ -16,6 +16,7 @@ from sqlglot.errors import SqlglotError
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownZone, UnsupportedSql
 from rtolap.query.durations import durations_us, is_duration, time_text
+from rtolap.query.engine_choice import WISHES, EngineWish
 from rtolap.query.sql.dialect import RtolapSql
 from rtolap.query.sql.parser import PARSERS_OWN
 from rtolap.query.sql.rules.zones import is_zone, offset_minutes
@@ -28,6 +29,7 @@ USER_VARIABLES_MAX = 1_000
 USER_BYTES_MAX = 1 << 20  # of all user variables of a session
 TIMEOUT_MS_MAX = 86_400_000
 SESSION_TOKEN = "rtolap_session_token"
+ENGINE = "rtolap_engine"
 ANSI_QUOTES = "ANSI_QUOTES"
 PIPES_AS_CONCAT = "PIPES_AS_CONCAT"
 # What MySQL's ANSI stands for, but for REAL_AS_FLOAT: a REAL is a double here.
@@ -97,7 +99,7 @@ def assigned(
     """Return `variables` and user variables after SET `text`. The arguments do not change.
 
     Any variable is accepted, because clients send many. Only sql_mode, time_zone, max_execution_time,
-    rtolap_session_token and user variables have an effect.
+    rtolap_engine, rtolap_session_token and user variables have an effect.
 
     Args:
         evaluate: computes what is more than a constant, a variable, or a text made of these.
@@ -319,9 +321,20 @@ def _checked_timeout(value: VariableValue) -> VariableValue:
     return timeout
 
 
+def engine_wish(value: str) -> EngineWish:
+    """Return the wish. Raises QueryError for what is no engine."""
+    for wish in WISHES:
+        if value.lower() == wish:
+            return wish
+    raise QueryError(
+        "unknown engine of history", expected=f"one of {', '.join(WISHES)}", found=repr(value[:100])
+    )
+
+
 _CHECKED: Final[Mapping[str, Callable[[VariableValue], VariableValue]]] = {
     "sql_mode": _checked_modes,
     "time_zone": _checked_zone,
     "max_execution_time": _checked_timeout,
+    ENGINE: lambda value: engine_wish(str(value)),
     SESSION_TOKEN: str,  # by the session, which knows whose it is
 }

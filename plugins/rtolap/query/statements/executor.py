@@ -105,7 +105,7 @@ class Executor:
                 return self._define(request, session)
             case SetVariables(assignments=assignments):
                 _require_persistent(
-                    session, "SET", "give what it is for with the request: timeout_ms, database"
+                    session, "SET", "give what it is for with the request: timeout_ms, database, engine"
                 )
                 self._set(assignments, session, cancellation)
             case UseDatabase(name=name):
@@ -129,7 +129,7 @@ class Executor:
         return _done()
 
     def _set(self, assignments: str, session: SqlSession, cancellation: Cancellation | None) -> None:
-        ending = cancellation or self._service.cancellation(session.timeout_ms, session.user)
+        ending = cancellation or self._service.cancellation(session.timeout_ms, session.user, session.engine)
 
         def evaluate(expression: str, users: Mapping[str, UserValue]) -> UserValue:
             part = ending.part()

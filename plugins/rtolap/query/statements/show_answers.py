@@ -170,11 +170,19 @@ class Shows:
 
     def _processlist(self, show: Show, session: SqlSession) -> ShownRows:
         rows: list[tuple[object, ...]] = [
-            (s.connection_id, s.user, s.host, s.database, "Query" if s.running else "Sleep", s.running)
+            (
+                s.connection_id,
+                s.user,
+                s.host,
+                s.database,
+                "Query" if s.running else "Sleep",
+                s.progress(),
+                s.running,
+            )
             for s in self._processes()
             if s.user == session.user
         ]
-        return ("Id", "User", "Host", "db", "Command", "Info"), rows
+        return ("Id", "User", "Host", "db", "Command", "State", "Info"), rows
 
     def _engines(self, show: Show, session: SqlSession) -> ShownRows:
         return ("Engine", "Support", "Comment"), [("rtolap", "DEFAULT", "cubes over Kafka, stored tables")]

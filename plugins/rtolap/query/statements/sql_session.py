@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from rtolap.base.errors import UnknownDatabase, UnknownVariable, UnsupportedSql
 from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
+from rtolap.query.engine_choice import EngineWish
 from rtolap.query.memory_budget import SESSION, Account, MemoryBudget
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.rules.zones import offset_minutes
@@ -17,11 +18,13 @@ from rtolap.query.statement_service import TIMEOUT_MS_DEFAULT
 from rtolap.query.statements import text_prepared
 from rtolap.query.statements.assignments import (
     ANSI_QUOTES,
+    ENGINE,
     SESSION_TOKEN,
     TIMEOUT_MS_MAX,
     Evaluate,
     VariableValue,
     assigned,
+    engine_wish,
     refuse,
     users_bytes,
 )
@@ -54,6 +57,7 @@ VARIABLES: dict[str, VariableValue] = {
     "query_cache_size": 0,
     "query_cache_type": "OFF",
     "require_secure_transport": "OFF",
+    ENGINE: "auto",
     SESSION_TOKEN: "",
     "sql_mode": "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,PIPES_AS_CONCAT",
     "sql_select_limit": 2**64 - 1,
@@ -69,6 +73,11 @@ VARIABLES: dict[str, VariableValue] = {
     "version_compile_os": "any",
     "wait_timeout": 28800,
 }
+
+
+def no_progress() -> str:
+    """Return the progress of a statement that waits for nobody."""
+    return ""
 
 
 @dataclass
@@ -89,6 +98,7 @@ class SqlSession:
         prepared: name → text of statements prepared with PREPARE.
         positions: what the session has been answered.
         running: the text of the running statement; None if there is none.
+        progress: returns what the running statement waits for elsewhere, in words.
         warnings: level, number and text of each warning of the last statement.
     """
 
@@ -108,6 +118,7 @@ class SqlSession:
     prepared: dict[str, str] = field(init=False)
     positions: SessionPositions = field(init=False)
     running: str | None = None
+    progress: Callable[[], str] = no_progress
     warnings: list[tuple[str, int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -136,6 +147,11 @@ class SqlSession:
     @property
     def timeout_ms(self) -> int:
         return int(self.variables["max_execution_time"]) or TIMEOUT_MS_MAX
+
+    @property
+    def engine(self) -> EngineWish:
+        """The engine that is to read history."""
+        return engine_wish(str(self.variables[ENGINE]))
 
     @property
     def has_ansi_quotes(self) -> bool:

@@ -111,10 +111,14 @@ class PurgeResult(Message):
 
 
 class CleanupResult(Message):
-    """Folders deleted from the object store, and records of purged segments removed."""
+    """Folders deleted from the object store, and records of purged segments removed.
+
+    `waiting` says in words which folders stay for publications, and until when.
+    """
 
     folders: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
 
 
 class ClusterInfo(Message):

@@ -1,0 +1,227 @@
+"""Large reads of history on a real Spark Connect service: answers of the other engine, or named errors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import Corrupted, QueryInterrupted, QueryTimeout, RtolapError
+from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
+from rtolap.metadata.records import SegmentRecord
+from rtolap.object_store.store import ObjectStore, open_store
+from rtolap.query.cancel import Cancellation, Timeouts
+from rtolap.query.cubes.history import EmbeddedHistory, choose_cuboid
+from rtolap.query.engine_choice import EngineRules
+from rtolap.query.plan import CubeRead, ReadStats
+from rtolap.query.spark.scans import SparkScans
+from rtolap.query.statement_service import QueryService
+
+from tests.support.cubes.flights import flights_world
+from tests.support.query.on_spark.drawn_reads import difference, drawn_history, drawn_read
+from tests.support.query.on_spark.spark_asking import (
+    NO_RESULTS,
+    RESULT_BYTES_MAX,
+    SQL,
+    TIMEOUT_MS,
+    Asked,
+    scanning,
+    scans_of,
+)
+from tests.support.query.on_spark.spark_connect import SparkServer, occupied, spark_server
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.random_sql import random_statement
+from tests.support.query.sql_oracle import rows_of
+from tests.support.seeds import so_many
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.integration
+READS = 10  # of one drawn history
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
+    with spark_server(tmp_path_factory.mktemp("spark")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[QueryWorld]:
+    with closing(flights_world(7, 800)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def scans(world: QueryWorld, spark: SparkServer) -> SparkScans:
+    return scans_of(world, spark)
+
+
+@pytest.fixture(scope="module")
+def service(world: QueryWorld, scans: SparkScans) -> Iterator[QueryService]:
+    with scanning(world, scans) as made:
+        yield made
+
+
+class Both:
+    """One history, read by both engines."""
+
+    def __init__(self, store: ObjectStore, spark: SparkServer, timeouts: Timeouts) -> None:
+        self._timeouts = timeouts
+        self.scans = SparkScans(store, spark.service, RESULT_BYTES_MAX)
+        self._local = EmbeddedHistory(store, None, NO_RESULTS)
+        self._spark = EmbeddedHistory(store, None, NO_RESULTS, self.scans, EngineRules(has_spark=True))
+
+    def local(self, read: CubeRead, segments: Sequence[SegmentRecord]) -> pa.Table:
+        return self._local.read(
+            read, segments, ReadStats(read.cube), Cancellation(self._timeouts, TIMEOUT_MS)
+        )
+
+    def spark(self, read: CubeRead, segments: Sequence[SegmentRecord]) -> pa.Table:
+        stats = ReadStats(read.cube)
+        ending = Cancellation(self._timeouts, TIMEOUT_MS, "", "spark")
+        table = self._spark.read(read, segments, stats, ending)
+        assert stats.engine == "spark"
+        return table
+
+    def close(self) -> None:
+        self._local.close()
+        self._spark.close()
+
+
+@pytest.fixture(scope="module")
+def timeouts() -> Iterator[Timeouts]:
+    with closing(Timeouts(SystemClock())) as made:
+        yield made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    made = open_store((tmp_path / "store").as_uri())
+    made.claim()
+    return made
+
+
+@pytest.fixture
+def both(store: ObjectStore, spark: SparkServer, timeouts: Timeouts) -> Iterator[Both]:
+    with closing(Both(store, spark, timeouts)) as made:
+        yield made
+
+
+@pytest.mark.seeded
+def test_drawn_filters_groups_and_aggregates_give_the_same_partials_on_both_engines(
+    store: ObjectStore, both: Both
+) -> None:
+    for seed in range(so_many(2, 10)):
+        rng = random.Random(seed)
+        segments = drawn_history(rng, store, f"s{seed}")
+        for number in range(READS):
+            read = drawn_read(rng)
+            found = difference(read, both.spark(read, segments), both.local(read, segments))
+            assert not found, f"seed {seed}, read {number}: {found}: {read.filter}"
+
+
+def explained(service: QueryService, sql: str) -> dict[str, str]:
+    return {row["item"]: row["value"] for row in service.execute(sql).table().to_pylist()}
+
+
+def test_a_group_by_over_history_and_live_events_is_answered_by_spark(
+    world: QueryWorld, service: QueryService
+) -> None:
+    sql = "select carrier, count(*), avg(price), count(distinct passenger) from flights group by carrier"
+    with closing(world.service()) as local:
+        expected = sorted(map(repr, local.execute(sql).table().to_pylist()))
+    outcome = service.execute(sql)
+    assert sorted(map(repr, outcome.table().to_pylist())) == expected
+    assert [done.engine for done in outcome.stats] == ["spark"]
+    done = explained(service, f"explain analyze {sql}")
+    assert done["history read by"].startswith("spark: ")
+    assert "RTOLAP_HISTORY_SPARK_BYTES_MIN" in done["history read by"]
+
+
+@pytest.mark.seeded
+def test_random_statements_are_answered_alike_by_both_engines(
+    world: QueryWorld, service: QueryService
+) -> None:
+    with closing(world.service(bounds=NO_RESULTS)) as local:
+        for seed in range(so_many(20, 100)):
+            sql = random_statement(random.Random(seed)).plain
+            found, wanted = answered(service, sql), answered(local, sql)
+            assert found == wanted, f"seed {seed}: {sql}"
+
+
+def answered(service: QueryService, sql: str) -> object:
+    """Return the rows, or the kind of error."""
+    try:
+        return rows_of(service.execute(sql).table())
+    except RtolapError as error:
+        return type(error)
+
+
+def test_a_killed_or_timed_out_statement_ends_its_job_in_spark(
+    spark: SparkServer, world: QueryWorld, service: QueryService, scans: SparkScans
+) -> None:
+    with occupied(spark) as sleepers:
+        killed, timed_out = Asked(service, SQL), Asked(service, f"{SQL} limit 9", 3_000)
+        killed.waits_for_spark()
+        assert killed.ending.progress.startswith("history on Spark: 0 of ")
+        killed.ending.cancel("KILL")
+        with pytest.raises(QueryInterrupted):
+            killed.result()
+        with pytest.raises(QueryTimeout):
+            timed_out.result()
+        # Tasks of scans that were not interrupted would wait as long as the sleepers sleep.
+        until(lambda: scans.running == 0, "the end of the scans", timeout_s=60)
+        assert sleepers.is_alive()
+    with closing(world.service()) as local:
+        assert rows_of(service.execute(SQL).table()) == rows_of(local.execute(SQL).table())
+
+
+def test_versions_that_are_replaced_and_purged_in_mid_scan_leave_the_answer_exact(
+    spark: SparkServer,
+) -> None:
+    with closing(flights_world(11, 300)) as world, scanning(world, scans_of(world, spark)) as service:
+        world.store.claim()
+        service.execute(SQL).table()  # so that no file has to be compared any more
+        with occupied(spark):
+            asked = Asked(service, SQL)
+            asked.waits_for_spark()
+            for segment in world.segments():
+                if segment.name in world.built["flights"]:
+                    world.build(segment, random.Random(1), version=2)
+                    world.store.delete_tree(f"history/flights/{segment.name}/v1-test")
+        rows = asked.result()
+        with closing(world.service()) as local:
+            assert rows == rows_of(local.execute(SQL).table())
+
+
+def test_a_missing_and_a_damaged_file_are_named(spark: SparkServer) -> None:
+    with closing(flights_world(12, 300)) as world, scanning(world, scans_of(world, spark)) as service:
+        with closing(world.service()) as local:
+            wanted = rows_of(local.execute(SQL).table())
+        first, second = sorted(world.built["flights"])[:2]
+        damaged = first_file(world, first)
+        whole = damaged.read_bytes()
+        damaged.write_bytes(whole[:-20] + bytes(20))
+        with pytest.raises(Corrupted, match=rf"{first}.*sha256"):
+            service.execute(SQL).table()
+        damaged.write_bytes(whole)
+        assert rows_of(service.execute(SQL).table()) == wanted
+        damaged.write_bytes(whole[:-20] + bytes(20))  # behind the back of a service that has compared it
+        with pytest.raises(Corrupted, match=rf"{first}.*sha256"):
+            service.execute(SQL).table()
+        damaged.write_bytes(whole)
+        first_file(world, second).unlink()
+        with pytest.raises(Corrupted, match="missing"):
+            service.execute(SQL).table()
+
+
+def first_file(world: QueryWorld, segment: str) -> Path:
+    """Return a file with rows that SQL reads."""
+    location = f"history/flights/{segment}/v1-test"
+    path = f"{location}/{MANIFEST_NAME}"
+    cuboid = choose_cuboid(decode(world.store.read(path), HistoryManifest, path), {"carrier"})
+    return Path(world.store.absolute(f"{location}/{next(file.name for file in cuboid.files if file.rows)}"))
