@@ -88,7 +88,7 @@ class Two:
         self.ended = False
 
     def tick(self) -> None:
-        """The owner, then the leader, once its watches have brought what the owner has persisted."""
+        """Tick the owner, then the leader, once its watches have brought what the owner has persisted."""
         for _ in range(2):
             self.other.tick()
         assert self.cluster.ensemble.settle()
@@ -127,7 +127,7 @@ def created(two: Two) -> None:
 
 
 def told(two: Two) -> Completeness:
-    """The newest window that the leader tells receivers of."""
+    """Return the newest window that the leader tells receivers of."""
     answer = two.cluster.coordinator.heartbeat(HeartbeatRequest(receiver_id="r", replica_set="s"))
     return msgspec.convert(answer.windows[NAME][-1].model_dump(), Completeness)
 

@@ -1,8 +1,8 @@
 """Leadership: the election, a coordinator's periodic work, and cluster state as a coordinator may change it.
 
 Every commit of a leader requires that it still leads, every other one that its candidate's node still stands.
-A process that was stopped for longer than its session believes for a moment that it leads. What it sends then
-is refused by ZooKeeper, as one with the rest of the commit, because its candidate's node is gone.
+A process that was stopped for longer than its session believes for a moment that it leads. ZooKeeper then
+refuses the whole commit, because the node of its candidate is gone.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from rtolap.metadata.updates import genuine
 
 
 class LiveCoordinators:
-    """`store` may read only what has changed: a view that is old for a moment delays moves of applications,
-    and makes no mistake. `url`: the address of this coordinator."""
+    """The view of one coordinator, whose address is `url`. `store` may read only what has changed: a view
+    that is old for a moment delays moves of applications, and makes no mistake."""
 
     def __init__(self, store: MetadataStore, url: str) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""What only the owner of an application knows, when it is another coordinator: requested from it."""
+"""Requests to the owner of an application, when it is another coordinator: it alone knows the hosts."""
 
 from __future__ import annotations
 

@@ -244,7 +244,8 @@ class ApplicationRecords:
         return () if record is None else record.approvals
 
     def approve(self, name: str, epoch: int, approval: Approval) -> tuple[Approval, ...]:
-        """NotOwner if an epoch after `epoch` has begun: its owner would not know of it."""
+        """Approve a window. Raises NotOwner if an epoch after `epoch` has begun: its owner would not know
+        of the approval."""
 
         def approved(record: Approvals | None) -> Approvals:
             return Approvals(with_approval(() if record is None else record.approvals, approval))
@@ -261,8 +262,9 @@ class ApplicationRecords:
         return unpacked(record, f"{name}/{level}")
 
     def keep_hosts(self, name: str, level: str, epoch: int, hosts: ListedHosts) -> None:
-        """Refused if they are too many for one node; the former ones stay then. NotOwner if an epoch
-        of the application after `epoch` has begun: another list may have been read since."""
+        """Store the hosts of a level. Raises Refused if they are too many for one node; the former ones then
+        stay. Raises NotOwner if an epoch of the application after `epoch` has begun: another list may
+        have been read since."""
         record = packed(hosts, f"{name}/{level}")
         path = paths.application_hosts(name, level)
         update(self.store, path, SourceHosts, lambda _: record, lambda: (self._in_epoch(name, epoch),))

@@ -327,8 +327,8 @@ def test_killed_stopped_and_repeated_it_never_falls_and_is_never_early(pair: Coo
 
 
 def read_at(url: str, name: str) -> int | None:
-    """The watermark as a reader gets it who begins at this coordinator and goes where it is sent; None where
-    nobody answers for it at this moment."""
+    """Return the watermark to a reader who begins at this coordinator and goes where it is sent; None where
+    nobody answers at this moment."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
     path = f"{url}/api/v1/applications/{name}/watermarks"
     for _ in range(3):

@@ -205,6 +205,11 @@ class Services:
                     log.debug("%s does not lead: %s", name, error)
         return None
 
+    def owning_coordinator(self, application: str) -> str:
+        """Return the coordinator that runs the application."""
+        url = self.coordinator.application(application).owner
+        return next(name for name in self._ports if self._url(name) == url)
+
     def sql(self, text: str) -> dict[str, Any]:
         """Return the HTTP endpoint's JSON. Raises httpx.HTTPStatusError with the body's message."""
         response = self._http.post(f"{self._url('query-http')}/api/v1/query", json={"sql": text})

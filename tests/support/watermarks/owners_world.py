@@ -1,4 +1,4 @@
-"""Several coordinators that share several applications, in one process: what may happen to them.
+"""Several coordinators that share several applications, in one process, and the events that may befall them.
 
 Coordinators come, end, die and freeze; some learn late who lives, and one that wakes acts on what it knew.
 Reports arrive at any of them, repeated and in any order. Each application is held against the slow model of a
@@ -68,7 +68,7 @@ class DeafStore(MemoryStore):
             super().touched(paths)
 
     def end_unnoticed(self) -> None:
-        """The ensemble ends the session; reads still come through, as at a server that lags."""
+        """End the session in the ensemble; reads still come through, as at a server that lags."""
         self.deaf = True
         self.ensemble.remove_owned(self._owner())
 
@@ -233,7 +233,7 @@ class OwnersWorld:
                 self.counts["joined"] += 1
 
     def leave(self) -> None:
-        """Withdraws, as at SIGTERM."""
+        """Withdraw a coordinator, as at SIGTERM."""
         if len(self.awake()) > 1:
             node = self.random.choice(self.awake())
             self.nodes.remove(node)
@@ -241,7 +241,7 @@ class OwnersWorld:
             self.counts["left"] += 1
 
     def kill(self) -> None:
-        """Its session outlives it for a while, which others have to wait for."""
+        """Kill a coordinator. Its session outlives it for a while, which others have to wait for."""
         if len(self.awake()) > 1:
             node = self.random.choice(self.awake())
             node.frozen = node.store.deaf = True
@@ -254,7 +254,7 @@ class OwnersWorld:
             self.counts["frozen"] += 1
 
     def expire(self) -> None:
-        """A session ends when nothing was heard of it for long enough, and no sooner."""
+        """End a session of which nothing was heard for long enough, and no sooner."""
         silent = [node for node in self.nodes if node.frozen and not node.expired]
         if silent:
             self.clock.advance_ms(SESSION_MS)
@@ -264,7 +264,7 @@ class OwnersWorld:
             self.counts["expired"] += 1
 
     def thaw(self) -> None:
-        """It goes on where it was, and knows of nothing that has happened since."""
+        """Let a coordinator go on where it was. It knows of nothing that has happened since."""
         frozen = [node for node in self.nodes if node.frozen]
         if frozen:
             node = self.random.choice(frozen)
@@ -288,7 +288,7 @@ class OwnersWorld:
         self.settle()
 
     def lag(self) -> None:
-        """Somebody learns late who lives; its session goes on."""
+        """Have somebody learn late who lives; its session goes on."""
         node = self.random.choice(self.awake())
         node.store.deaf = not node.store.deaf
         if not node.store.deaf:
@@ -321,7 +321,7 @@ class OwnersWorld:
         reader.report()
 
     def send(self) -> None:
-        """To whom it believes in, or to anybody; answers may get lost."""
+        """Send a batch to whom its reader believes in, or to anybody; answers may get lost."""
         reader = self.random.choice(self.readers)
         batch = reader.batch()
         self.said.append((reader.application, batch))
@@ -352,7 +352,7 @@ class OwnersWorld:
             reader.report()
 
     def recreate(self) -> None:
-        """Dropped by its owner, and created again: nothing of the one before is answered or persisted."""
+        """Drop an application at its owner, and create it again: the one before answers no more."""
         name, node = self.random.choice(NAMES), self.random.choice(self.awake())
         self.clock.advance_ms(1)
         if self.attempt(lambda: node.applications.drop(name)):
@@ -372,7 +372,7 @@ class OwnersWorld:
         node.applications.running(name).change_hosts(change)
 
     def ask(self, node: Node | None = None) -> None:
-        """What anybody answers is what the model says, and no smaller than what anybody has answered."""
+        """Check that an answer is what the model says, and no smaller than any answer before."""
         asked = self.random.choice(self.awake()) if node is None else node
         for name in NAMES:
             try:
@@ -387,7 +387,7 @@ class OwnersWorld:
             self.counts["answers"] += 1
 
     def check(self) -> None:
-        """Whatever is persisted is what the model has published."""
+        """Check that the model has published what is persisted."""
         records = ApplicationRecords(self.reader_store())
         for name, model in self.models.items():
             state = records.state(name)
@@ -398,7 +398,7 @@ class OwnersWorld:
         return next(node.store for node in self.nodes)
 
     def break_commits(self) -> None:
-        """A connection breaks at some of the next commits, before or after they are applied."""
+        """Break the connection at some of the next commits, before or after they are applied."""
         left = [self.random.choice(("before", "after", None, None)) for _ in range(4)]
 
         def fault(operations: Sequence[Operation]) -> object:
@@ -415,7 +415,7 @@ class OwnersWorld:
         raise AssertionError(f"nobody owns {name}")
 
     def finish(self) -> None:
-        """Everything is noticed, read, and reported: each application is run by whom the rule says, and is
+        """Let everything be noticed, read and reported. Each application is run by whom the rule says, and is
         where its hosts were read to."""
         self.ensemble.fault = None
         for node in list(self.nodes):

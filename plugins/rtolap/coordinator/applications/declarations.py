@@ -27,7 +27,7 @@ class Declarations:
         self._places = places
 
     def create(self, definition: Definition) -> None:
-        """Raises DefinitionError, Refused if there is another one of that name."""
+        """Create an application. Raises DefinitionError, and Refused if another one has the name."""
         self._records.create(self._application(definition))
 
     def change(self, name: str, definition: Definition) -> bool:
@@ -48,7 +48,8 @@ class Declarations:
         return True
 
     def drop(self, name: str, note: Note | None = None) -> None:
-        """Raises NotFound; Refused where cubes close by it: they would wait for ever."""
+        """Drop an application. Raises NotFound, and Refused where cubes close by it: they would wait for
+        ever."""
         cubes = self._cubes_of(name)
         if cubes:
             raise Refused(

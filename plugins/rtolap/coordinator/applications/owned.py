@@ -30,8 +30,8 @@ MOVES = ("taken", "given_up", "lost")
 
 
 class OwnApplications:
-    """Thread-safe. `fence`: what runs belongs to it, and ends when it is another one. It is the path of this
-    coordinator's own node (`store.Election.node`).
+    """The applications of one coordinator. It is thread-safe. What runs belongs to the `fence`, and ends when
+    that is another one: it is the path of this coordinator's own node (`store.Election.node`).
 
     `live`: the coordinators that share the applications; None: this one has all of them. An answer is from
     memory for `confirmed_s` after ZooKeeper has confirmed the epoch. `ended` is called with the name of what
@@ -86,7 +86,8 @@ class OwnApplications:
             return running
 
     def owned(self, name: str) -> RunningApplication | None:
-        """Return None where another coordinator should run it; then nothing is requested. Raises NotFound."""
+        """Return an application that is this coordinator's, or None where another one should run it: then
+        nothing is requested. Raises NotFound."""
         with self.lock:
             runs = name in self._running
         if not runs and not self.is_chosen(name):
@@ -107,7 +108,8 @@ class OwnApplications:
             return len(self._running) if self._fence() == self._term else 0
 
     def require_own(self, name: str) -> None:
-        """Raises NotOwner, NotLeader. Begins nothing, so that one that cannot be read may be dropped."""
+        """Require that the application may run here. Begin nothing, so that one that cannot be read may be
+        dropped. Raises NotOwner, NotLeader."""
         with self.lock:
             term = self._present_term()
             running = self._running.get(name)
@@ -149,7 +151,7 @@ class OwnApplications:
             self._leaving.pop(name, None)
 
     def _present_term(self) -> str:
-        """The caller locks."""
+        """Return the present fence, and lose what ran under another one. The caller locks."""
         term = self._fence()
         if term is None:
             raise NotLeader("this coordinator's session is not known to live; ask again")
@@ -161,7 +163,7 @@ class OwnApplications:
         return term
 
     def _goes_on(self, running: RunningApplication) -> bool:
-        """Return False, and it is not this coordinator's any more, if its epoch is over. The caller locks."""
+        """Return False, and lose the application, if its epoch is over. The caller locks."""
         if self._live is None or self._clock.monotonic_s() - running.confirmed_s < self._confirmed_s:
             return True
         try:
@@ -194,7 +196,8 @@ class OwnApplications:
         return own
 
     def _not_owner(self, name: str, url: str) -> NotOwner:
-        """Name no address if it is this one: a process that ended here owns it until its session is over."""
+        """Return the error. It names no address if that is this one: a process that ended here owns the
+        application until its session is over."""
         own = self._live is not None and url == self._live.url
         return NotOwner(
             f"application {name} is run by coordinator {url}" + (", whose session has to end" if own else ""),

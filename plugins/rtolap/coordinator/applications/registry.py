@@ -37,11 +37,10 @@ log = logging.getLogger(__name__)
 
 
 class Applications:
-    """`fence`: what runs belongs to it, and ends when it is another one. It is the path of this coordinator's
-    own node (`store.Election.node`), which the commits of `store` require.
+    """The applications of one coordinator, as REST and the tick see them.
 
-    `live` and `confirmed_s`: see `OwnApplications`. `looked_at`: a store that reads only what has changed,
-    for the tick.
+    `fence`, `live` and `confirmed_s` are those of `OwnApplications`. The commits of `store` require the
+    fence. `looked_at` reads only what has changed, for the tick.
     """
 
     def __init__(
@@ -76,7 +75,8 @@ class Applications:
             self._declarations.create(definition)
 
     def change(self, name: str, definition: Definition) -> None:
-        """A new epoch begins, in which everybody says again what there is; nothing published falls."""
+        """Change an application. A new epoch begins, in which everybody reports again; no published watermark
+        falls."""
         with self._counted(name), self.own.lock:
             self.own.require_own(name)
             if self._declarations.change(name, definition):
@@ -137,7 +137,7 @@ class Applications:
         return self.own.running(name)
 
     def definition(self, name: str) -> Application:
-        """Return it as it stands in ZooKeeper, whoever runs it. Raises NotFound."""
+        """Return a definition as it stands in ZooKeeper, whoever runs the application. Raises NotFound."""
         return self._looked_at.definition(name)
 
     def owners(self) -> tuple[wire.ApplicationOwner, ...]:
@@ -148,7 +148,7 @@ class Applications:
         )
 
     def owner_url(self, name: str) -> str | None:
-        """Return None while the application moves, and where it does not exist."""
+        """Return the owner's address; None while the application moves, and where it does not exist."""
         state = self._records.state(name)
         owner = None if state is None else self._records.standing_owner(state)
         return None if owner is None else owner.url

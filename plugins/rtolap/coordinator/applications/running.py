@@ -103,8 +103,8 @@ def _read_kept(
 
 
 class RunningApplication:
-    """Thread-safe. Making one begins an epoch of `owner`, or raises NotOwner. `owner`: None where there is
-    but one coordinator to run applications.
+    """An application that runs. It is thread-safe. Making one begins an epoch of `owner`, or raises NotOwner.
+    `owner` is None where there is but one coordinator to run applications.
 
     Attributes:
         confirmed_s: when the epoch was known to go on, by the monotonic clock.
@@ -264,7 +264,7 @@ class RunningApplication:
     # -- publishing -------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """The owner's periodic work, about once a second. Raises what persisting raises; then nothing is
+        """Do the owner's periodic work, about once a second. Raises what persisting raises; then nothing is
         published."""
         with self._ticking:
             self._tick(self._clock.now_ms())

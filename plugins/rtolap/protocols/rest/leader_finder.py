@@ -61,7 +61,8 @@ class LeaderFinder:
 
     @contextmanager
     def asking(self, url: str, subject: str = "") -> Iterator[None]:
-        """Around one attempt: silence, or an impostor at the address, is noted, and the next one follows."""
+        """Make one attempt. Silence at the address, or an impostor, is noted, and the next address
+        follows."""
         try:
             yield
         except (httpx.TransportError, Impostor) as error:
@@ -93,7 +94,7 @@ class LeaderFinder:
         raise _error(response, payload)
 
     def _named(self, subject: str, by: str, leader: str | None, failure: str) -> None:
-        """`leader` is tried next, if it is one of ours; `failure`: what is wrong when nobody responds."""
+        """Try `leader` next, if it is one of ours. `failure` says what is wrong when nobody responds."""
         known = leader is None or leader in self._urls
         self._remember(subject, leader if known else None)
         with self._lock:
