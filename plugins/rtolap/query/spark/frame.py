@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812 - as in its own pages
-from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
 from rtolap.aggregates.spark_sql import merged, quoted, spark_type
