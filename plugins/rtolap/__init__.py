@@ -7,6 +7,7 @@
     watermark, watermark_client      what windows may close; how applications report to it
     protocols                        messages and clients, through which services meet
     cubes, stored, query             rolled-up event streams; stored tables; SQL over both
+    publish                          history as Iceberg tables, for other engines
     coordinator, agent               who consumes what; who starts processes
     sep, fleet                       HBase change capture; care of the Kafka brokers
     airflow, cli, dbapi              the faces: tasks, commands, Python

@@ -24,6 +24,7 @@ IDS = {
     "rtolap_receivers",
     "rtolap_loaders",
     "rtolap_subscriptions",
+    "rtolap_publications",
     "rtolap_subscription_definitions",
     "rtolap_segment_build",
     "rtolap_purge",
@@ -131,6 +132,7 @@ def test_each_step_in_a_brokers_life_comes_after_a_look_at_the_cluster_of_its_ow
         ("rtolap_receivers", "receiver", "receiver_id"),
         ("rtolap_loaders", "loader", "loader"),
         ("rtolap_subscriptions", "consumer", "subscription"),
+        ("rtolap_publications", "publisher", "publication"),
     ],
 )
 def test_tasks_of_services_carry_their_names(dag_bag: Any, dag_id: str, task_id: str, field: str) -> None:

@@ -172,8 +172,8 @@ def test_what_is_not_persisted_is_not_published(cluster: Cluster) -> None:
     reporter.progress(0, a=now(cluster, 100))
     cluster.coordinator.tick()
     reporter.progress(0, a=now(cluster, 10))
+    running = cluster.coordinator.applications.running(NAME)
     cluster.store.disconnect()
-    running = cluster.coordinator.applications._running[NAME]
     with pytest.raises(Unavailable):
         running.tick()
     cluster.store.reconnect()

@@ -66,6 +66,7 @@ def ask_standby(cluster: Cluster, path: str) -> tuple[httpx.Response, httpx.Resp
         lambda name: cluster.topics,
         object_store_uri=cluster.uri,
         url="http://127.0.0.1:7071",
+        open_client=cluster.open_client,
         tick_s=3600,
     )
     try:

@@ -122,7 +122,7 @@ def test_units_are_shown_by_processor_and_key_group(logs: Cluster) -> None:
 def test_the_history_tells_who_held_from_when_and_how_far(logs: Cluster) -> None:
     [line] = [line for line in run("history", "logs").stdout.splitlines() if "host-b" in line]
     assert "1m20s" in line
-    assert "the leader remembers since" in run("history", "logs").stdout
+    assert "the owner remembers since" in run("history", "logs").stdout
     found = document("history", "logs", "--since", "30s", "--level", "web")
     assert list(found["levels"]) == ["web"]
     assert found["at_ms"][-1] - found["at_ms"][0] == 30_000 // STEP_MS * STEP_MS - STEP_MS

@@ -111,6 +111,7 @@ RTOLAP_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Fits]] = {
         ),
     },
     ("loader", "run"): {"--port": _number},
+    ("publish", "serve"): {"--metrics-port": _number},
     ("sep", "serve"): {"--port": _number, "--metrics-port": _number, "--host": _name},
     ("fleet", "serve"): {
         "--cluster": _name,
@@ -130,7 +131,9 @@ RTOLAP_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Fits]] = {
     ("spark", "serve"): {"--memory-mb": _number, "--master": _master},
     ("agent", "sleep"): {"--seconds": _number, "--exit-code": _number},
 }
-RTOLAP_NAMED = frozenset({("loader", "run"), ("sep", "serve")})  # commands with a name before their options
+RTOLAP_NAMED = frozenset(
+    {("loader", "run"), ("sep", "serve"), ("publish", "serve")}
+)  # commands with a name before their options
 
 SPARK_OPTIONS: Mapping[str, Fits] = {
     "--master": _master,

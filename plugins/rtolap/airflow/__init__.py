@@ -9,7 +9,7 @@
       on_demand    opens the last two lines' hooks, whose libraries are loaded only then
     operators    what a task does
       process      long-running processes         ManagedProcessOperator
-      services     those without end              ReceiverOperator, LoaderOperator, SubscriptionOperator
+      services     those without end              Receiver-, Loader-, Subscription-, PublicationOperator
       build, build_batch   Spark builds           SparkBuildOperator
       coordinator  short calls                    Promote, Purge, Retention, Cleanup, Requeue
       topics       are they there                 CheckTopicsOperator

@@ -4,6 +4,7 @@
     rtolap_receivers       include/receivers.yaml       two
     rtolap_loaders         include/loaders.yaml         none
     rtolap_subscriptions   include/subscriptions.yaml   every one of include/sep
+    rtolap_publications    include/publications.yaml    none
 
 A receiver is `{id, replica_set, port, bounds}`; `port` may be left out (0: a free one), and so may `bounds`,
 options of `rtolap receiver serve` by name: `{flush_rows: 200000}`.
@@ -18,6 +19,8 @@ partition's end, may be left out.
 
 A subscription is `{name, host, ports}`: one that `rtolap sep create` has made, and where region servers reach
 its process; by default by the name of the agent's host, at free ports.
+
+A publication is `{name}`: one that `rtolap publish create` has made.
 """
 
 from __future__ import annotations
@@ -278,3 +281,10 @@ def _is_port(value: object) -> bool:
 SUBSCRIPTIONS = ServiceKind(
     "subscriptions", ("name",), ("host", "ports"), "subscription", _parse_subscription, default=_all_defined
 )
+
+
+def _parse_publication(entry: Mapping[str, Any], place: str) -> dict[str, Any]:
+    return {"publication": checked_name(entry, "name", place)}
+
+
+PUBLICATIONS = ServiceKind("publications", ("name",), (), "publication", _parse_publication)

@@ -32,6 +32,7 @@ RtolapError
 ├── SessionLost            the ZooKeeper session is gone: leadership and ephemerals with it
 ├── Unavailable            a peer did not answer in time: try another, or later
 │   ├── NotLeader          send the request to `leader_url`
+│   │   └── NotOwner       another coordinator runs the application: send the request to `leader_url`
 │   ├── NotReached         events that were answered before are not read yet: wait, or see the cube's problem
 │   ├── Unanswered         nobody serves what was asked for, and it is withdrawn: ask again when somebody does
 │   ├── TooLittleDisk      the disk has to have more free than this would leave: ask for less, or later
@@ -253,6 +254,10 @@ class NotLeader(Unavailable):
     def __init__(self, message: str, *, leader_url: str | None = None) -> None:
         super().__init__(message)
         self.leader_url = leader_url
+
+
+class NotOwner(NotLeader):
+    code = "not_owner"
 
 
 class NotReached(Unavailable):

@@ -1,4 +1,4 @@
-"""`rtolap coordinator`: run one, and show who leads."""
+"""`rtolap coordinator`: run one, and show who leads, and who owns which application."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="The coordinator: cubes, segments, 
 
 @app.command()
 def serve() -> None:
-    """Run a coordinator until SIGTERM. Of several coordinators, one leads."""
+    """Run a coordinator until SIGTERM. Of several coordinators, one leads; all share the applications."""
     settings = service_settings()
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     run(settings, kafka_connections(settings, "rtolap-coordinator").admin)
@@ -65,19 +65,19 @@ def _print_result(nodes: int, applied: bool) -> None:
 
 @app.command()
 def status(as_json: JsonOption = False) -> None:
-    """Show the leading coordinator, and the content of the cluster."""
+    """Show the coordinators, who leads, the content of the cluster, and the owner of every application."""
     with coordinator_client() as client:
         rows: list[tuple[object, ...]] = []
         for url in Settings().coordinator_urls():
             try:
                 health = client.health(url)
-                rows.append((url, health.role, health.leader_url, health.zookeeper))
+                rows.append((url, health.role, health.leader_url, health.zookeeper, health.applications))
             except Unavailable:
-                rows.append((url, "unreachable", None, None))
+                rows.append((url, "unreachable", None, None, None))
         if as_json:
             print_json(client.cluster())
             return
-        print_table(("coordinator", "role", "leader", "zookeeper"), rows)
+        print_table(("coordinator", "role", "leader", "zookeeper", "applications"), rows)
         cluster = client.cluster()
     print_table(
         ("cube", "enabled", "paused", "low_watermark_ms", "segments", "problem"),
@@ -92,4 +92,7 @@ def status(as_json: JsonOption = False) -> None:
             )
             for cube in cluster.cubes
         ],
+    )
+    print_table(
+        ("application", "owner"), [(one.application, one.owner or "moves") for one in cluster.applications]
     )

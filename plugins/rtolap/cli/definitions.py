@@ -74,6 +74,10 @@ def validate(
         ("kafka_fleet", name, f"{len(fleet.clusters)} clusters, {len(fleet.topics)} owners of topics")
         for name, fleet in definitions.fleets.items()
     ]
+    rows += [
+        ("publication", name, f"cube {publication.cube} as {publication.table}")
+        for name, publication in definitions.publications.items()
+    ]
     print_table(("kind", "name", "summary"), rows, as_json=as_json)
     if not as_json:
         success(f"{len(rows)} definitions in {', '.join(map(str, sources))} are sound")
@@ -95,6 +99,10 @@ def create(
     definitions = read_definitions(*(paths or [Settings().include_dir]))
     if paths and definitions.subscriptions:
         warn(f"not created here: subscription {', '.join(definitions.subscriptions)}; use rtolap sep create")
+    if paths and definitions.publications:
+        warn(
+            f"not created here: publication {', '.join(definitions.publications)}; use rtolap publish create"
+        )
     with ExitStack() as opened:
         takers = Takers(
             opened.enter_context(coordinator_client()) if wants_coordinator(definitions) else None,

@@ -75,6 +75,7 @@ MOUNTS: dict[str, Mount] = {
     "loader": Mount("rtolap.cli.loader", "Loaders: topics into tables, exactly once."),
     "sep": Mount("rtolap.cli.sep.commands", "HBase change capture: subscriptions and their progress."),
     "fleet": Mount("rtolap.cli.fleet.commands", "Kafka brokers: audit, plans, moves, monitoring."),
+    "publish": Mount("rtolap.cli.publish", "Publications: history as Iceberg tables."),
     "storage": Mount("rtolap.cli.storage", "Run a storage node of stored tables."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
     "watermark": Mount(

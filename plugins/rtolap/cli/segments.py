@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, print_json, print_table, report
+from rtolap.cli.output import JsonOption, print_json, print_table, report, warn
 from rtolap.model.completeness import offsets_text
 from rtolap.model.instants import instant_ms
 from rtolap.model.offsets import PartRange
@@ -150,6 +150,8 @@ def cleanup(cube: Cube, as_json: JsonOption = False) -> None:
         result = client.cleanup(cube)
     deleted = f"{len(result.folders)} folders and {len(result.records)} records are deleted"
     report(result, deleted, as_json=as_json)
+    for waiting in () if as_json else result.waiting:
+        warn(waiting)
 
 
 def _counts(segment: SegmentInfo) -> list[object]:

@@ -20,6 +20,8 @@ EVENT_MS = "__event_ms"
 PARTITION = "__partition"
 OFFSET = "__offset"
 
+FIELD_ID = b"PARQUET:field_id"  # pyarrow's name for the id of a column in a Parquet file
+
 LOCAL_STRING = pa.dictionary(pa.int32(), pa.string())
 COUPONS = pa.list_(pa.uint32())
 
@@ -69,6 +71,21 @@ def physical_schema(
         for partial in select_partials(schema, partials)
     ]
     return pa.schema(fields)
+
+
+def field_ids(schema: Schema) -> dict[str, int]:
+    """Return the ids of the cube's physical columns in Parquet files of history, from 1.
+
+    A definition never changes, so a column has one id in all cuboids, for the life of the cube.
+    """
+    return {name: number for number, name in enumerate(physical_schema(schema, plain=True).names, start=1)}
+
+
+def history_schema(schema: Schema, dimensions: Iterable[str]) -> pa.Schema:
+    """Return the columns of a cuboid in history, with their ids."""
+    ids = field_ids(schema)
+    plain = physical_schema(schema, dimensions, plain=True)
+    return pa.schema([field.with_metadata({FIELD_ID: str(ids[field.name])}) for field in plain])
 
 
 def select_partials(schema: Schema, names: Iterable[str] | None) -> tuple[Partial, ...]:

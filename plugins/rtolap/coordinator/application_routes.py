@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -12,7 +13,7 @@ from rtolap.base.undecodable import UNDECODABLE
 from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.routes import RequestId
-from rtolap.protocols.coordinator.messages import Definition
+from rtolap.protocols.coordinator.messages import CompletenessInfo, Definition
 from rtolap.protocols.watermark import messages as wire
 
 _JSON = "application/json"
@@ -30,14 +31,15 @@ async def _body(request: Request) -> bytes | None:
     return bytes(data)
 
 
-def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
+def add_application_routes(api: APIRouter, coordinator: Coordinator, leading: Callable[[], None]) -> None:
+    """Add the routes of one application, which its owner answers, the leader or not."""
     path = "/applications/{application}"
 
     @api.get("/applications")
     def names() -> list[str]:
         return coordinator.applications.names()
 
-    @api.post("/applications")
+    @api.post("/applications", dependencies=[Depends(leading)])
     def create(body: Definition) -> None:
         coordinator.applications.create(body)
 
@@ -51,7 +53,7 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
 
     @api.delete(path)
     def drop(application: str, request_id: RequestId) -> None:
-        coordinator.requests.once(
+        coordinator.owned_requests.once(
             request_id,
             ("application", application),
             lambda note: coordinator.applications.drop(application, note),
@@ -119,6 +121,14 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
         application: str, window_end_ms: Annotated[int, Query(ge=0, le=INSTANT_MAX_MS)]
     ) -> wire.Explanation:
         return coordinator.applications.explain(application, window_end_ms)
+
+    @api.get(path + "/completeness")
+    def completeness(
+        application: str,
+        cube: Annotated[str, Query()],
+        window_end_ms: Annotated[int, Query(ge=0, le=INSTANT_MAX_MS)],
+    ) -> CompletenessInfo:
+        return coordinator.completeness(application, cube, window_end_ms)
 
     @api.post(path + "/approvals")
     def approve(application: str, body: wire.ApprovalRequest) -> wire.ApplicationInfo:

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Unavailable
 from rtolap.coordinator.answers import as_message
 from rtolap.coordinator.applications.host_lists import ListPlaces
+from rtolap.coordinator.applications.owned import CONFIRMED_S
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.assignment import Assignments, TopicsOf
 from rtolap.coordinator.builds import BUILDING_MAX, Builds
@@ -16,9 +17,11 @@ from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.cubes import Cubes
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.leadership import TICK_S, FencedStore, Leadership
+from rtolap.coordinator.live import LiveCoordinators
 from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.metrics import CoordinatorMetrics
+from rtolap.coordinator.other_owners import OpenClient, OtherOwners
 from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.views import Views
@@ -35,7 +38,8 @@ CHECK_EVERY_TICKS = 10  # topics are looked at about every ten seconds
 
 
 class Coordinator:
-    """Starts to stand for election when it is made; `close` withdraws. The store stays the caller's."""
+    """Starts to stand for election when it is made; `close` withdraws. The store stays the caller's.
+    `open_client`: see `OtherOwners`."""
 
     def __init__(
         self,
@@ -44,27 +48,42 @@ class Coordinator:
         *,
         object_store_uri: str,
         url: str,
+        open_client: OpenClient,
         list_places: ListPlaces = ListPlaces(),
         building_max: int = BUILDING_MAX,
         grace_ms: int = GRACE_MS,
         tick_s: float = TICK_S,
+        confirmed_s: float = CONFIRMED_S,
     ) -> None:
         self.url = url.rstrip("/")
         self.leadership = Leadership(metadata.store, self.url, tick_s=tick_s)
+        owned = FencedStore(metadata.store, self.leadership.node)  # what changes as an owner, leading or not
+        # Ticks and health look at every cube and application again and again: what has not changed is not
+        # read again.
+        self._cached = CachedStore(owned)
         metadata = ClusterMetadata(FencedStore(metadata.store, self.leadership.fence), metadata.clock)
         self.metadata = metadata
         self.requests = Requests(metadata.store, metadata.clock)
         store = open_store(object_store_uri)
         self._views = Views(metadata)
         self.heartbeats = Heartbeats(metadata.clock)
-        self.applications = Applications(metadata.store, metadata.clock, self.leadership.fence, list_places)
-        closable = Closable(self.applications, metadata.clock)
-        # Ticks and health look at every cube again and again: what has not changed is not read again.
-        self._cached = CachedStore(metadata.store)
-        self._ticked = ClusterMetadata(self._cached, metadata.clock)
-        self.watermarks = Watermarks(self._ticked, self.heartbeats, closable)
+        self.owned_requests = Requests(owned, metadata.clock)
+        self.applications = Applications(
+            owned,
+            metadata.clock,
+            self.leadership.node,
+            list_places,
+            live=LiveCoordinators(self._cached, self.url),
+            looked_at=self._cached,
+            confirmed_s=confirmed_s,
+        )
+        self._closable = Closable(self.applications, metadata.clock)
+        self._ticked = ClusterMetadata(FencedStore(self._cached, self.leadership.fence), metadata.clock)
+        self.watermarks = Watermarks(
+            self._ticked, self.heartbeats, self._closable, ClusterMetadata(self._cached, metadata.clock)
+        )
         self.metrics = CoordinatorMetrics(
-            metadata, self.leadership, self.heartbeats, self.watermarks, self._views
+            metadata, self.leadership, self.heartbeats, self.watermarks, self._views, self.applications.own
         )
         self.assignments = Assignments(metadata, topics)
         self.reassignments = Reassignments(metadata, topics)
@@ -80,7 +99,8 @@ class Coordinator:
             self.heartbeats,
             self.watermarks,
             self.purge,
-            closable,
+            self._closable,
+            OtherOwners(self.applications, open_client),
             Losses(metadata, self._views, self.heartbeats, topics),
         )
         self._ticks = 0
@@ -102,6 +122,7 @@ class Coordinator:
             url=self.url,
             leader_url=self.leadership.leader_url(),
             zookeeper=self.metadata.store.connected(),
+            applications=self.applications.own.count(),
         )
 
     def cluster(self) -> wire.ClusterInfo:
@@ -111,6 +132,7 @@ class Coordinator:
             receivers=tuple(self.members.receivers()),
             replica_sets=tuple(self.members.replica_sets()),
             cubes=tuple(self.cubes.statuses()),
+            applications=self.applications.owners(),
         )
 
     def heartbeat(self, request: wire.HeartbeatRequest) -> wire.HeartbeatResponse:
@@ -129,6 +151,12 @@ class Coordinator:
             },
         )
 
+    def completeness(self, application: str, cube: str, window_end_ms: int) -> wire.CompletenessInfo:
+        """Return what this owner knows of a window of a cube. Raises NotOwner, NotFound."""
+        running = self.applications.running(application)
+        known = self._closable.forced(self.metadata.cube(cube), running, window_end_ms)
+        return as_message(wire.CompletenessInfo, known)
+
     def require_leader(self) -> None:
         """Raise NotLeader, with the leader's address where there is one."""
         if self.leadership.is_leader():
@@ -139,22 +167,26 @@ class Coordinator:
         raise NotLeader(f"coordinator {self.url} is a standby, {leader} leads", leader_url=leader)
 
     def tick(self) -> None:
-        """Do the leader's periodic work, about once a second."""
+        """Do the periodic work, about once a second: an owner's for its applications, and the leader's."""
         with self.metrics.ticks.time():
-            self._tick()
+            self._tick(leads=self.leadership.is_leader())
 
-    def _tick(self) -> None:
-        cubes = self._ticked.cubes()
+    def _tick(self, *, leads: bool) -> None:
+        cubes = self._ticked.cubes() if leads or self.applications.own.count() else ()
         for cube in cubes:
             try:
-                self.watermarks.tick(cube)
+                self.watermarks.tick(cube, leads=leads)
             except NotFound:
                 self.watermarks.forget(cube)  # dropped meanwhile
         self.applications.tick()
+        if leads:
+            self._check_at_times(cubes)
+        self._ticks += 1
+
+    def _check_at_times(self, cubes: tuple[str, ...]) -> None:
         idle = self._checking is None or self._checking.done()
         if self._ticks % CHECK_EVERY_TICKS == 0 and idle:
             self._checking = self._checker.submit(self._check, cubes)
-        self._ticks += 1
 
     def _check(self, cubes: tuple[str, ...]) -> None:
         try:

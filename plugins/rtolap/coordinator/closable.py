@@ -9,8 +9,9 @@ import msgspec
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound
 from rtolap.coordinator.applications.registry import Applications
+from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.records import Approval
-from rtolap.model.application import CubeWatermark
+from rtolap.model.application import Application, CubeWatermark
 from rtolap.model.completeness import ClosedBy, Completeness
 from rtolap.model.cube import Cube, SegmentPolicy
 from rtolap.watermark.missing import Missing, missing
@@ -62,28 +63,27 @@ def closed_by(policy: SegmentPolicy, standing: Standing, end_ms: int) -> tuple[C
 
 
 class Closable:
-    """Asks the running applications of this leader."""
+    """Requests the standing of applications that this coordinator owns; others are known by their definition
+    only."""
 
     def __init__(self, applications: Applications, clock: Clock) -> None:
         self._applications = applications
         self._clock = clock
 
-    def standing(self, mark: CubeWatermark) -> Standing:
-        """Return the watermark and the approvals that close the cube's windows. Raises NotFound where the
-        application, or the cube's level in it, does not exist."""
-        running = self._applications.running(mark.application)
-        levels = running.published.marks.levels
-        known = {level.name for level in running.application.levels}
-        absent = [name for name in (mark.source, mark.sink) if name not in known]
-        if absent:
-            raise NotFound(
-                f"application {mark.application} has no level {' and no level '.join(absent)}",
-                expected=f"one of {', '.join(sorted(known))}",
-            )
-        sink_marks = levels.get(mark.sink)
-        return Standing(None if sink_marks is None else sink_marks.input_ms, running.approvals)
+    def owned(self, mark: CubeWatermark) -> RunningApplication | None:
+        """Return the application of a cube, or None if another coordinator runs it.
 
-    def decided(self, cube: Cube, standing: Standing, ends: Sequence[int]) -> tuple[Completeness, ...]:
+        Raises NotFound where the application, or the cube's level in it, does not exist.
+        """
+        running = self._applications.own.owned(mark.application)
+        _require_levels(
+            mark, self._applications.definition(mark.application) if running is None else running.application
+        )
+        return running
+
+    def decided(
+        self, cube: Cube, running: RunningApplication, standing: Standing, ends: Sequence[int]
+    ) -> tuple[Completeness, ...]:
         """Return each window as it is now. A closing comes later, at positions that lie further, so misses no
         more."""
         mark = cube.watermark
@@ -92,7 +92,7 @@ class Closable:
         windows = []
         for end_ms in ends:
             by, who = closed_by(cube.segment, standing, end_ms)
-            share = self._missing(mark, end_ms, cube.segment.window_ms)
+            share = self._missing(running, mark, end_ms, cube.segment.window_ms)
             windows.append(
                 Completeness(
                     application=mark.application,
@@ -106,11 +106,39 @@ class Closable:
             )
         return tuple(windows)
 
-    def _missing(self, mark: CubeWatermark, end_ms: int, window_ms: int) -> Missing | None:
+    def forced(self, cube: Cube, running: RunningApplication, end_ms: int) -> Completeness:
+        """Return what is known now of a window whose closing somebody requests.
+
+        Raises NotFound for a cube that does not close by the application.
+        """
+        mark = cube.watermark
+        if mark is None or mark.application != running.application.name:
+            raise NotFound(f"cube {cube.name} does not close by application {running.application.name}")
+        (known,) = self.decided(cube, running, standing_of(running, mark), [end_ms])
+        return msgspec.structs.replace(known, closed_by="forced", approved_by=None)
+
+    def _missing(
+        self, running: RunningApplication, mark: CubeWatermark, end_ms: int, window_ms: int
+    ) -> Missing | None:
         """Return None for a source whose hosts are not known by name."""
-        running = self._applications.running(mark.application)
         source = running.source(mark.source)
         if not source.named:
             return None
         with running.lock:
             return missing(source.snapshot(self._clock.now_ms()), end_ms, window_ms)
+
+
+def standing_of(running: RunningApplication, mark: CubeWatermark) -> Standing:
+    sink_marks = running.published.marks.levels.get(mark.sink)
+    return Standing(None if sink_marks is None else sink_marks.input_ms, running.approvals)
+
+
+def _require_levels(mark: CubeWatermark, application: Application) -> None:
+    """Raises NotFound."""
+    known = {level.name for level in application.levels}
+    absent = [name for name in (mark.source, mark.sink) if name not in known]
+    if absent:
+        raise NotFound(
+            f"application {mark.application} has no level {' and no level '.join(absent)}",
+            expected=f"one of {', '.join(sorted(known))}",
+        )

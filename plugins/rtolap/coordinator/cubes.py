@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TypeVar
 
 import msgspec
 
 from rtolap.base.decoding import convert
-from rtolap.base.errors import Corrupted, DefinitionError, NotFound
+from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Unauthorized, Unavailable
 from rtolap.coordinator.answers import segment_info
 from rtolap.coordinator.assignment import Assignments
 from rtolap.coordinator.checks import Checks
 from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.losses import Losses
+from rtolap.coordinator.other_owners import OtherOwners
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
@@ -32,6 +34,8 @@ from rtolap.model.validation.definition import validate_lookup, validate_schema,
 from rtolap.protocols.coordinator import messages as wire
 
 _GENERATION_BITS = 32  # of a generation's lower part, the reader's; the upper one counts assignments
+
+log = logging.getLogger(__name__)
 
 D = TypeVar("D", Table, Lookup, Cube)
 
@@ -78,6 +82,7 @@ class Cubes:
         watermarks: Watermarks,
         purge: Purge,
         closable: Closable,
+        owners: OtherOwners,
         losses: Losses,
     ) -> None:
         self._metadata = metadata
@@ -88,6 +93,7 @@ class Cubes:
         self._watermarks = watermarks
         self._purge = purge
         self._closable = closable
+        self._owners = owners
         self._losses = losses
 
     def create_table(self, definition: wire.Definition) -> None:
@@ -180,17 +186,21 @@ class Cubes:
 
     def _known_now(self, cube: Cube, window_end_ms: int) -> Completeness | None:
         """Return the completeness of a window whose closing is requested; None without an application."""
-        if cube.watermark is None:
+        mark = cube.watermark
+        if mark is None:
             return None
-        nothing = Completeness(
-            application=cube.watermark.application, window_end_ms=window_end_ms, closed_by="forced"
-        )
+        nothing = Completeness(application=mark.application, window_end_ms=window_end_ms, closed_by="forced")
         try:
-            standing = self._closable.standing(cube.watermark)
-            (completeness,) = self._closable.decided(cube, standing, [window_end_ms])
+            running = self._closable.owned(mark)
+            if running is not None:
+                return self._closable.forced(cube, running, window_end_ms)
         except (NotFound, Corrupted):
             return nothing  # a command works where an application is gone or cannot be read, too
-        return msgspec.structs.replace(completeness, closed_by="forced", approved_by=None)
+        try:
+            return self._owners.completeness(mark.application, cube.name, window_end_ms)
+        except (NotFound, Unauthorized, Unavailable) as error:  # nor for want of an owner's answer
+            log.warning("cube %s: nothing is known of the window that is closed: %s", cube.name, error)
+            return nothing
 
     def status(self, name: str) -> wire.CubeStatus:
         definition = self._metadata.cube(name)
@@ -201,6 +211,8 @@ class Cubes:
             counts[SegmentState.ACTIVE.value] += len(unrecorded)
         checked = self._checks.problem(name)
         waits = self._watermarks.problem(name)
+        if waits is None and definition.watermark is not None:
+            waits = self._owners.problem(definition.watermark.application)
         lost = self._losses.problem(name, control, records.values())
         problems = [problem for problem in (checked, waits, lost) if problem]
         problems += self._heartbeats.failures(name) + self._heartbeats.blocked(name, control)

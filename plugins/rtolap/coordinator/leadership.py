@@ -1,8 +1,8 @@
-"""Leadership: the election, the leader's periodic work, and cluster state as a leader may change it.
+"""Leadership: the election, a coordinator's periodic work, and cluster state as a coordinator may change it.
 
-Every commit of a leader requires that it still leads. A process that was stopped for longer than its session
-believes for a moment that it leads. ZooKeeper then refuses the whole commit, because the node of its
-candidate is gone.
+Every commit of a leader requires that it still leads, every other one that its candidate's node still stands.
+A process that was stopped for longer than its session believes for a moment that it leads. What it sends then
+is refused by ZooKeeper, as one with the rest of the commit, because its candidate's node is gone.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ TICK_S = 1.0
 class Leadership:
     """Stands for election as `url`.
 
-    Once started, `begin` is called when leadership is gained, `tick` about each second while it lasts. Both
-    run on one thread; their RtolapErrors are logged and the next tick tries again.
+    Once started, `begin` is called when leadership is gained, `tick` about each second while the candidate's
+    node is known to stand, leading or not. Both run on one thread; their RtolapErrors are logged and the next
+    tick tries again.
     """
 
     def __init__(self, store: MetadataStore, url: str, *, tick_s: float = TICK_S) -> None:
@@ -48,6 +49,10 @@ class Leadership:
     def fence(self) -> str | None:
         """See `metadata.store.Election`."""
         return self._election.fence()
+
+    def node(self) -> str | None:
+        """See `metadata.store.Election`."""
+        return self._election.node()
 
     def leader_url(self) -> str | None:
         """Return None while there is no leader, as far as this coordinator knows."""
@@ -82,26 +87,27 @@ class Leadership:
             if leads and not self._led:
                 self._begin()
             self._led = leads
-            if leads:
+            if self.node() is not None:
                 self._tick()
         except RtolapError as error:
-            log.warning("duties of the leader failed and are tried again: %s", error)
+            log.warning("duties of the coordinator failed and are tried again: %s", error)
         except Exception:  # a bug in one part must not end the others for good
-            log.exception("duties of the leader failed")
+            log.exception("duties of the coordinator failed")
 
 
 class FencedStore(ForwardingStore):
-    """A `MetadataStore` over another one's session. `fence` as `store.Election.fence` gives it."""
+    """A `MetadataStore` over another one's session. `fence`: of a leader (`store.Election.fence`), or the own
+    node of a candidate (`store.Election.node`)."""
 
     def __init__(self, store: MetadataStore, fence: Callable[[], str | None]) -> None:
         super().__init__(store)
         self._fence = fence
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Commit as the seam says. Raises NotLeader, with nothing changed, where another candidate leads."""
+        """Commit as the seam says. Raises NotLeader, with nothing changed, where the fence does not stand."""
         fence = self._fence()
         if fence is None:
-            raise NotLeader("this coordinator leads no more; ask the leader")
+            raise NotLeader("this coordinator leads no more, or its session is not known to live; ask again")
         try:
             self._store.commit([*operations, Check(fence, -1)])
         except CommitConflict as error:

@@ -1,6 +1,7 @@
 """The Prometheus metrics of a coordinator, out of its memory: no scrape waits for ZooKeeper.
 
-Metrics known to the leader alone (receivers, cubes, segments) are shown by the leader alone.
+Metrics known to the leader alone (receivers, cubes, segments) are shown by the leader alone; each coordinator
+shows the applications that it owns.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rtolap.base.metrics import Family, Metrics
+from rtolap.coordinator.applications.owned import MOVES, OwnApplications
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.leadership import Leadership
 from rtolap.coordinator.views import Views
@@ -17,7 +19,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 
 
 class CoordinatorMetrics:
-    """`ticks` times the leader's periodic work; the rest is sampled at each scrape."""
+    """`ticks` times the periodic work; the rest is sampled at each scrape."""
 
     def __init__(
         self,
@@ -26,14 +28,18 @@ class CoordinatorMetrics:
         heartbeats: Heartbeats,
         watermarks: Watermarks,
         views: Views,
+        own: OwnApplications,
     ) -> None:
         self.registry = Metrics("coordinator")
-        self.ticks = self.registry.histogram("tick_seconds", "One round of the leader's duties.")
+        self.ticks = self.registry.histogram(
+            "tick_seconds", "One round of its duties, as an owner and as the leader."
+        )
         self._metadata = metadata
         self._leadership = leadership
         self._heartbeats = heartbeats
         self._watermarks = watermarks
         self._views = views
+        self._own = own
         self.registry.sampled(self._sample)
 
     def _sample(self) -> Iterator[Family]:
@@ -41,10 +47,20 @@ class CoordinatorMetrics:
         connected = self._metadata.store.connected()
         yield self._gauge("leading", "1 while this coordinator leads.", leads)
         yield self._gauge("zookeeper_connected", "1 while its session is connected.", connected)
+        yield from self._applications()
         if leads:
             yield from self._receivers()
             yield self._low_watermarks()
             yield self._segments()
+
+    def _applications(self) -> Iterator[Family]:
+        yield self._gauge("applications", "Applications that it owns.", self._own.count())
+        moves = self.registry.counter_family(
+            "application_moves", "Applications that it has taken, given up to others, and lost.", ["how"]
+        )
+        for how in MOVES:
+            moves.add_metric([how], self._own.moves[how])
+        yield moves
 
     def _gauge(self, what: str, purpose: str, value: float) -> Family:
         family = self.registry.gauge_family(what, purpose)

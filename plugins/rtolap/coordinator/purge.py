@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 import msgspec
@@ -18,8 +19,10 @@ from rtolap.cubes.format.folders import (
 )
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.publications import Publications, holders
 from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.model.segment import SegmentEvent, SegmentState
+from rtolap.model.quantities import instant_text
+from rtolap.model.segment import SegmentEvent, SegmentState, parse_segment_name
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator.messages import CleanupResult, PurgeResult
 
@@ -40,6 +43,7 @@ class Purge:
         self._metadata = metadata
         self._views = views
         self._store = store
+        self._publications = Publications(metadata.store)
         self._grace_ms = grace_ms
 
     def purge(self, cube: str, before_ms: int, cube_id: str | None = None) -> PurgeResult:
@@ -76,6 +80,7 @@ class Purge:
 
         The folders are listed before the records are read: whatever is uploaded or begun has its record
         first, so a folder that is listed and has no use in the records read afterwards has none at all.
+        Holds of publications are read after the records, see `rtolap.metadata.publications`.
         """
         before = self._metadata.cube_id(cube)
         staged = list(version_folders(self._store, "staged", cube, before))
@@ -86,9 +91,17 @@ class Purge:
         if cube_id != before:
             raise NotYet(f"cube {cube} was dropped and recreated meanwhile", action="clean up again")
         useless = [path for path, name, version in staged if self._staged_useless(records.get(name), version)]
-        useless += [
-            path for path, name, version in history if self._history_useless(records.get(name), path, version)
-        ]
+        held: Counter[str] = Counter()
+        holds = {name: self._publications.holds(name) for name in self._publications.of_cube(cube)}
+        for path, name, version in history:
+            record = records.get(name)
+            if not self._history_useless(record, path, version):
+                continue
+            found = holders(holds, cube_id, parse_segment_name(name), version)
+            if found and _was_promoted(record, path, version):
+                held.update(found)
+            else:
+                useless.append(path)
         # A creation that is listed and is not the one that stands afterwards was dropped: ids never return.
         useless += [
             creation_folder(root, cube, each) for root in ROOTS for each in earlier[root] if each != cube_id
@@ -106,7 +119,8 @@ class Purge:
             for path in (folder for root in ROOTS for folder in segment_folders(root, cube, cube_id, name)):
                 self._store.delete_tree(path)
             self._metadata.remove_segment(cube, name, cube_id=cube_id)
-        return CleanupResult(folders=tuple(useless), records=tuple(gone))
+        waiting = tuple(self._held_by(name, count) for name, count in sorted(held.items()))
+        return CleanupResult(folders=tuple(useless), records=tuple(gone), waiting=waiting)
 
     def folders_of(self, cube: str) -> Left:
         """Return what the cube has in the object store while it stands. No later creation writes there."""
@@ -140,6 +154,15 @@ class Purge:
             self._metadata.update_segment(cube, record.range, purged, cube_id=cube_id)
         return [record.name for record in below]
 
+    def _held_by(self, publication: str, folders: int) -> str:
+        status = self._publications.status(publication)
+        at = "never" if status.looked_ms is None else instant_text(status.looked_ms)
+        return (
+            f"{folders} folders wait for publication {publication}: snapshots of its table may name their "
+            f"files, and its publisher lets them expire. It has looked last: {at}. "
+            f"`rtolap publish release {publication}` gives the snapshots up"
+        )
+
     def _staged_useless(self, record: SegmentRecord | None, version: int) -> bool:
         """Return parts of a version that is promoted, or of a segment that is purged or was never
         recorded.
@@ -163,3 +186,10 @@ class Purge:
         ended = (SegmentEvent.PROMOTE.value, SegmentEvent.PURGE.value)
         at_ms = max((line.at_ms for line in record.state_history if line.event in ended), default=0)
         return self._metadata.clock.now_ms() - at_ms >= self._grace_ms
+
+
+def _was_promoted(record: SegmentRecord | None, path: str, version: int) -> bool:
+    """Return False for the folder of an attempt that surely lost: no snapshot names it."""
+    if record is None or version < record.version:
+        return True
+    return version == record.version and path == record.location

@@ -20,12 +20,14 @@ from rtolap.base.mutual_proof import ServerSessions
 from rtolap.base.settings import Settings
 from rtolap.coordinator.application_routes import add_application_routes
 from rtolap.coordinator.applications.host_lists import ListPlaces
+from rtolap.coordinator.applications.owned import CONFIRMED_S
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.routes import add_routes
 from rtolap.metadata.cluster_store import open_cluster_store, show_refused
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.protocols.coordinator import messages as wire
+from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.servers.http_guard import guard, json_answer
 from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.servers.limits import HttpLimits
@@ -36,12 +38,12 @@ _TEMPORARY_REDIRECT = 307
 _ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
     status: {"model": wire.ErrorAnswer, "description": description}
     for status, description in (
-        (_TEMPORARY_REDIRECT, "a standby: the leader is at Location"),
+        (_TEMPORARY_REDIRECT, "the leader, or the owner of the application, is at Location"),
         (401, "missing or wrong token"),
         (404, "what is named does not exist"),
         (409, "the present state forbids it"),
         (422, "the request or the definition in it is wrong"),
-        (503, "no leader can be reached; `leader_url` names it if it is known"),
+        (503, "no leader or owner can be reached; `leader_url` names it if it is known"),
     )
 }
 # For the description only: the guard has checked it by then.
@@ -49,10 +51,11 @@ _BEARER = HTTPBearer(scheme_name="token", description="the cluster's token", aut
 _BODY_BYTES_MAX = 32 << 20  # lists of hosts are long
 
 GRACEFUL_S = 5
+OWNER_TIMEOUT_S = 2.0  # of a question to another coordinator, while a client waits for the answer
 
 
 def build_app(coordinator: Coordinator, token: str, limits: HttpLimits) -> FastAPI:
-    probe = LeaderProbe()
+    probe = PortProbe()
 
     def leading() -> None:
         coordinator.require_leader()
@@ -67,8 +70,10 @@ def build_app(coordinator: Coordinator, token: str, limits: HttpLimits) -> FastA
     guards = [Depends(_BEARER), Depends(leading)]
     api = APIRouter(prefix=wire.API, dependencies=guards, responses=_ERROR_ANSWERS)
     add_routes(api, coordinator)
-    add_application_routes(api, coordinator)
+    owners = APIRouter(prefix=wire.API, dependencies=[Depends(_BEARER)], responses=_ERROR_ANSWERS)
+    add_application_routes(owners, coordinator, leading)
     app.include_router(api)
+    app.include_router(owners)
 
     guard(
         app,
@@ -115,15 +120,15 @@ def _body_bytes_max(path: str) -> int | None:
 PROBE_S = 0.5
 
 
-class LeaderProbe:
-    """A probe of the leader's port, made before a request is sent there; remembered for a second."""
+class PortProbe:
+    """A probe of another coordinator's port, made before a request is sent there; remembered for a second."""
 
     def __init__(self) -> None:
-        self._last: tuple[str, bool, float] = ("", False, 0.0)
+        self._last: dict[str, tuple[bool, float]] = {}  # by address, of which a cluster has a handful
 
     def reachable(self, url: str) -> bool:
-        known, answer, until_s = self._last
-        if known == url and time.monotonic() < until_s:
+        answer, until_s = self._last.get(url, (False, 0.0))
+        if time.monotonic() < until_s:
             return answer
         parts = urlsplit(url)
         try:
@@ -131,7 +136,7 @@ class LeaderProbe:
             answer = True
         except OSError:
             answer = False
-        self._last = (url, answer, time.monotonic() + 1.0)
+        self._last[url] = answer, time.monotonic() + 1.0
         return answer
 
 
@@ -149,8 +154,12 @@ def run(settings: Settings, topics: TopicsOf) -> None:
             ClusterMetadata(store, SystemClock()),
             topics,
             object_store_uri=settings.object_store,
+            open_client=lambda url: CoordinatorClient(
+                [url], token, learnt=True, timeout_s=OWNER_TIMEOUT_S, retry_s=0
+            ),
             list_places=ListPlaces.of(settings),
             url=f"http://{settings.reached_at()}:{settings.coordinator_port}",
+            confirmed_s=min(CONFIRMED_S, settings.session_timeout_s / 2),
         )
         try:
             show_refused(coordinator.metrics.registry, store)

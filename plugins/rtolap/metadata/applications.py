@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from rtolap.base.errors import Corrupted, NotFound, NotLeader, Refused
+from rtolap.base.errors import Corrupted, NotFound, NotOwner, Refused
 from rtolap.metadata import codec, paths
 from rtolap.metadata.records import (
     ApplicationState,
@@ -20,6 +20,7 @@ from rtolap.metadata.records import (
     Approvals,
     LeavingHost,
     LevelState,
+    Owner,
     SourceHosts,
 )
 from rtolap.metadata.requests import Note
@@ -172,8 +173,11 @@ class ApplicationRecords:
 
     # -- what was published -----------------------------------------------------------------------------
 
-    def begin(self, name: str, now_ms: int) -> ApplicationState:
-        """Begin a new leader's epoch. It is written before anything is answered in it."""
+    def begin(self, name: str, now_ms: int, owner: Owner | None = None) -> ApplicationState:
+        """Begin an epoch of `owner`. It is written before anything is answered in it.
+
+        Raises NotOwner while the node of another owner stands, and NotFound.
+        """
         epochs: list[int] = []
 
         def begun(state: ApplicationState | None) -> ApplicationState:
@@ -181,8 +185,12 @@ class ApplicationRecords:
                 raise NotFound(f"application {name} does not exist")
             if state.epoch in epochs:
                 return state  # the answer to our own commit was lost
+            if state.owner != owner and (standing := self.standing_owner(state)) is not None:
+                raise NotOwner(
+                    f"application {name} is run by coordinator {standing.url}", leader_url=standing.url
+                )
             epochs.append(max(state.epoch + 1, now_ms))
-            return msgspec.structs.replace(state, epoch=epochs[-1])
+            return msgspec.structs.replace(state, epoch=epochs[-1], owner=owner)
 
         after = update(self.store, paths.application_state(name), ApplicationState, begun)
         assert after is not None, "`begun` never removes the record"
@@ -191,8 +199,31 @@ class ApplicationRecords:
     def state(self, name: str) -> ApplicationState | None:
         return read(self.store, paths.application_state(name), ApplicationState)
 
+    def standing_owner(self, state: ApplicationState) -> Owner | None:
+        """Return the owner whose node stands. A node that is gone never returns, so None is final for it."""
+        owner = state.owner
+        return owner if owner is not None and self.store.get(owner.node) is not None else None
+
+    def require_epoch(self, name: str, epoch: int) -> None:
+        """Raises NotOwner if a later epoch has begun, and NotFound."""
+        state = self.state(name)
+        if state is None:
+            raise NotFound(f"application {name} does not exist")
+        if state.epoch != epoch:
+            raise _over(name, epoch)
+
+    def give_up(self, name: str, epoch: int) -> None:
+        """Leave the application to others. The epoch is over: nothing of it is persisted from here on."""
+
+        def left(state: ApplicationState | None) -> ApplicationState | None:
+            if state is None or state.epoch != epoch:
+                return state  # dropped, or over already
+            return msgspec.structs.replace(state, epoch=epoch + 1, owner=None)
+
+        update(self.store, paths.application_state(name), ApplicationState, left)
+
     def publish(self, name: str, wanted: ApplicationState) -> ApplicationState:
-        """Persist; no watermark becomes smaller. NotLeader if a later epoch has begun. Returns what
+        """Persist; no watermark becomes smaller. NotOwner if a later epoch has begun. Returns what
         stands."""
 
         def advanced(state: ApplicationState | None) -> ApplicationState:
@@ -213,8 +244,7 @@ class ApplicationRecords:
         return () if record is None else record.approvals
 
     def approve(self, name: str, epoch: int, approval: Approval) -> tuple[Approval, ...]:
-        """Approve a window. Raises NotLeader if an epoch after `epoch` has begun: its leader would not know
-        of the approval."""
+        """NotOwner if an epoch after `epoch` has begun: its owner would not know of it."""
 
         def approved(record: Approvals | None) -> Approvals:
             return Approvals(with_approval(() if record is None else record.approvals, approval))
@@ -231,9 +261,8 @@ class ApplicationRecords:
         return unpacked(record, f"{name}/{level}")
 
     def keep_hosts(self, name: str, level: str, epoch: int, hosts: ListedHosts) -> None:
-        """Store the hosts of a level. Raises Refused if they are too many for one node; the former ones then
-        stay. Raises NotLeader if an epoch of the application after `epoch` has begun: another list may
-        have been read since."""
+        """Refused if they are too many for one node; the former ones stay then. NotOwner if an epoch
+        of the application after `epoch` has begun: another list may have been read since."""
         record = packed(hosts, f"{name}/{level}")
         path = paths.application_hosts(name, level)
         update(self.store, path, SourceHosts, lambda _: record, lambda: (self._in_epoch(name, epoch),))
@@ -248,8 +277,8 @@ class ApplicationRecords:
         return Check(path, node.version)
 
 
-def _over(name: str, epoch: int) -> NotLeader:
-    return NotLeader(f"epoch {epoch} of application {name} is over; ask the leader")
+def _over(name: str, epoch: int) -> NotOwner:
+    return NotOwner(f"epoch {epoch} of application {name} is over; ask again")
 
 
 def without(state: ApplicationState, levels: Collection[str]) -> ApplicationState:

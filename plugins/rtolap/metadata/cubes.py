@@ -143,15 +143,21 @@ class ClusterMetadata(Definitions, Members):
     def published_watermark_ms(self, cube: str) -> int | None:
         return self.published_watermark(cube).low_watermark_ms
 
-    def publish_watermark(self, cube: str, wanted: WatermarkRecord) -> WatermarkRecord:
+    def publish_watermark(
+        self, cube: str, wanted: WatermarkRecord, *, cube_id: str | None = None
+    ) -> WatermarkRecord:
         """Persist a low watermark; a smaller one than before is not taken, nor are windows before the last
-        that was decided. Returns what stands."""
+        that was decided. Returns what stands. `cube_id` is the creation that is meant, None any."""
 
         def changed(record: WatermarkRecord | None) -> WatermarkRecord:
             return wanted if record is None else _later(record, wanted)
 
         after = update(
-            self.store, paths.cube_watermark(cube), WatermarkRecord, changed, lambda: self._exists(cube)
+            self.store,
+            paths.cube_watermark(cube),
+            WatermarkRecord,
+            changed,
+            lambda: (*self._exists(cube), *self._of(cube, cube_id)),
         )
         assert after is not None, "`changed` never removes the record"
         return after

@@ -10,6 +10,7 @@ import msgspec
 
 from rtolap.base.errors import NotFound, Refused
 from rtolap.metadata import codec, paths
+from rtolap.metadata.publications import Publications
 from rtolap.metadata.records import ChangeLog, CubeControl
 from rtolap.metadata.requests import Note
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Versioned
@@ -94,6 +95,13 @@ class Definitions:
         crash leaves a cube that can be dropped again. Raises NotFound where the creation is gone, even if
         another one has its name."""
         self.cube(name)
+        published = sorted(Publications(self.store).of_cube(name))
+        if published:
+            raise Refused(
+                f"cube {name} cannot be dropped",
+                found=f"publications {', '.join(published)}, whose snapshots name its files",
+                action=f"`rtolap publish drop {published[0]}` first",
+            )
         control = read(self.store, paths.cube_control(name), CubeControl)
         if control is not None and control.enabled:
             raise Refused(

@@ -71,6 +71,7 @@ class Candidacy:
         self._token = ""
         self._session = -1
         self._first = ""
+        self._own = ""
         self._leader: str | None = None
         self._announced: tuple[bool, str | None] = (False, None)
         self._closed = False
@@ -90,6 +91,16 @@ class Candidacy:
     def fence(self) -> str | None:
         return f"{self._path}/{self._first}" if self.is_leader() else None
 
+    def node(self) -> str | None:
+        with self._lock:
+            enrolled = (
+                not self._closed
+                and bool(self._own)
+                and self._session == self._store.session_number()
+                and self._store.connected()
+            )
+            return f"{self._path}/{self._own}" if enrolled else None
+
     def term(self) -> int | None:
         fence = self.fence()
         return None if fence is None else int(fence.rpartition("-")[2])
@@ -107,6 +118,7 @@ class Candidacy:
         with self._lock:
             if self._first.startswith(token):
                 self._first = ""
+            self._own = ""
         self.wake()  # enrols again
         return True
 
@@ -144,7 +156,8 @@ class Candidacy:
         session = self._store.session_number()
         if session != self._session:
             with self._lock:
-                self._session, self._token, self._first = session, uuid.uuid4().hex, ""
+                self._session, self._token = session, uuid.uuid4().hex
+                self._first = self._own = ""
         names = in_order(self._store.children(self._path))
         if not any(name.startswith(self._token) for name in names):
             self._store.create_sequential(f"{self._path}/{self._token}-", self._identity.encode())
@@ -152,6 +165,7 @@ class Candidacy:
         first = self._store.get(f"{self._path}/{names[0]}") if names else None
         with self._lock:
             self._first = names[0] if names else ""
+            self._own = next((name for name in names if name.startswith(self._token)), "")
             self._leader = first.data.decode() if first is not None else None
         if self._closed:
             self._withdraw(self._token)  # closed while this was enrolling

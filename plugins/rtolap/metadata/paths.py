@@ -16,6 +16,10 @@
 /applications/<a>/state           ApplicationState: what was published last, and whose word is awaited
 /applications/<a>/approvals       Approvals: windows that people approved
 /applications/<a>/hosts/<level>   SourceHosts: the hosts of a source that count
+/publications/<name>/definition   PublicationDeclaration: what is published, and where
+/publications/<name>/holds        PublicationHolds: versions that the purge leaves, since snapshots name them
+/publications/<name>/status       PublicationStatus: how far the publisher is
+/publications/<name>/lead/<n>     publishers (ephemeral, sequential); the lowest works
 /requests/<id>                    RequestRecord: how a request to drop something was answered
 /fleet/<id>/brokers/<broker>      BrokerRecord: where a broker of Kafka's cluster <id> is in its life
 /fleet/<id>/audit/<broker>/<n>    AuditEntry: one change of a broker, from 1, never changed
@@ -55,8 +59,29 @@ TABLES = "/definitions/tables"
 LOOKUPS = "/definitions/lookups"
 CUBES = "/cubes"
 APPLICATIONS = "/applications"
+PUBLICATIONS = "/publications"
 REQUESTS = "/requests"
 FLEET = "/fleet"
+
+
+def publication(name: str) -> str:
+    return f"{PUBLICATIONS}/{checked(name)}"
+
+
+def publication_definition(name: str) -> str:
+    return f"{publication(name)}/definition"
+
+
+def publication_holds(name: str) -> str:
+    return f"{publication(name)}/holds"
+
+
+def publication_status(name: str) -> str:
+    return f"{publication(name)}/status"
+
+
+def publication_lead(name: str) -> str:
+    return f"{publication(name)}/lead"
 
 
 def request(request_id: str) -> str:

@@ -206,15 +206,28 @@ class KnownUnit(UnitKey, frozen=True, order=True):
         return UnitKey(self.level, self.processor, self.key_group)
 
 
-class ApplicationState(msgspec.Struct, frozen=True):
-    """The published state of an application, and the reporters that a new leader awaits before it goes on.
+class Owner(msgspec.Struct, frozen=True):
+    """The coordinator that runs an application.
 
     Attributes:
-        epoch: new for each leader and each creation of the application.
+        node: path of its candidate's node, which goes with its session and never returns.
+        url: its address.
+    """
+
+    node: str
+    url: str
+
+
+class ApplicationState(msgspec.Struct, frozen=True):
+    """The published state of an application, and the reporters that a new owner awaits before it goes on.
+
+    Attributes:
+        epoch: new for each owner and each creation of the application.
         levels: watermarks of each level.
         global_ms: the global low watermark.
         generations: source → partition → generation of its consumer; awaited.
         units: those with a lease; awaited.
+        owner: who runs it; None if nobody does.
     """
 
     epoch: int = 0
@@ -222,6 +235,7 @@ class ApplicationState(msgspec.Struct, frozen=True):
     global_ms: int | None = None
     generations: dict[str, dict[int, int]] = {}
     units: tuple[KnownUnit, ...] = ()
+    owner: Owner | None = None
 
 
 class Approval(msgspec.Struct, frozen=True):

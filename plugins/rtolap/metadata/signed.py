@@ -142,6 +142,9 @@ class _SignedElection:
     def fence(self) -> str | None:
         return self._election.fence()
 
+    def node(self) -> str | None:
+        return self._election.node()
+
     def term(self) -> int | None:
         return self._election.term()
 

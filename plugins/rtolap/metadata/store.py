@@ -75,6 +75,14 @@ class Election(Protocol):
         """
         ...
 
+    def node(self) -> str | None:
+        """Return the path of this candidate's own node, whether it leads or not.
+
+        None where it has none that is known to stand: not enrolled yet, disconnected, closed. A node is of
+        one session and never returns.
+        """
+        ...
+
     def term(self) -> int | None:
         """Return a number that grows with every candidacy that leads at this path; None where this one does
         not lead.

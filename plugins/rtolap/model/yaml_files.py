@@ -1,5 +1,5 @@
 """Definition files declare `kind: table | cube | lookup | application | stored_table | loader | subscription
-| kafka_fleet`. A file has one or many documents, and may stand in folders.
+| kafka_fleet | publication`. A file has one or many documents, and may stand in folders.
 
 `read_definitions` reads them strictly, validates them against each other and raises one DefinitionError
 that lists every problem as `file:line: key: what; expected …; found …; did you mean …?`.
@@ -20,6 +20,7 @@ from rtolap.model.cube import Cube, Schema
 from rtolap.model.fleet import KafkaFleet
 from rtolap.model.loader import Loader
 from rtolap.model.problems import Problem, did_you_mean
+from rtolap.model.publication import Publication
 from rtolap.model.stored.schema import initial_schema
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.subscription import Subscription
@@ -30,11 +31,14 @@ from rtolap.model.validation.definition import lookup_problems, name_problems, t
 from rtolap.model.validation.fleet import fleet_problems
 from rtolap.model.validation.loader import loader_problems
 from rtolap.model.validation.lookup import stored_lookup_problems
+from rtolap.model.validation.publication import publication_problems, published_cuboid
 from rtolap.model.validation.stored_table import stored_table_problems
 from rtolap.model.validation.subscription import subscription_problems
 from rtolap.model.yaml_nodes import INVALID, NodeReader
 
-Definition = Table | Cube | Lookup | Application | StoredTable | Loader | Subscription | KafkaFleet
+Definition = (
+    Table | Cube | Lookup | Application | StoredTable | Loader | Subscription | KafkaFleet | Publication
+)
 KINDS: dict[str, type[Definition]] = {
     "table": Table,
     "cube": Cube,
@@ -44,12 +48,13 @@ KINDS: dict[str, type[Definition]] = {
     "loader": Loader,
     "subscription": Subscription,
     "kafka_fleet": KafkaFleet,
+    "publication": Publication,
 }
 OTHER_FILES = frozenset(("receivers.yaml",))  # beside the definitions, but read by the receivers' DAG
 _SUFFIXES = (".yaml", ".yml")
 _FILE_BYTES_MAX = 1 << 20
 _KIND_KEY = frozenset(("kind",))
-D = TypeVar("D", Table, Cube, Lookup, Application, StoredTable, Loader, Subscription, KafkaFleet)
+D = TypeVar("D", Table, Cube, Lookup, Application, StoredTable, Loader, Subscription, KafkaFleet, Publication)
 
 
 def _nothing(definition: Definition) -> Iterable[Problem]:
@@ -70,6 +75,7 @@ class Definitions(msgspec.Struct, frozen=True):
     loaders: dict[str, Loader] = {}
     subscriptions: dict[str, Subscription] = {}
     fleets: dict[str, KafkaFleet] = {}
+    publications: dict[str, Publication] = {}
 
     def schema(self, cube: str) -> Schema:
         return Schema(self.tables[self.cubes[cube].table], self.cubes[cube])
@@ -111,13 +117,24 @@ def read_definitions(*paths: Path, also: Callable[[Definition], Iterable[Problem
     loaders = _unique(documents, Loader, complaints)
     subscriptions = _unique(documents, Subscription, complaints)
     fleets = _unique(documents, KafkaFleet, complaints)
+    publications = _unique(documents, Publication, complaints)
     for document in documents:
         problems = _problems(document, tables, cubes, applications, stored_tables)
         complaints += _lines(document, [one for one in problems if not _of_broken(document, one, broken)])
         complaints += _lines(document, list(also(document.value)))
     if complaints:
         raise DefinitionError("\n".join(complaints))
-    return Definitions(tables, lookups, cubes, applications, stored_tables, loaders, subscriptions, fleets)
+    return Definitions(
+        tables,
+        lookups,
+        cubes,
+        applications,
+        stored_tables,
+        loaders,
+        subscriptions,
+        fleets,
+        publications,
+    )
 
 
 def read_fleets(*paths: Path) -> dict[str, KafkaFleet]:
@@ -261,6 +278,8 @@ def _problems(
         return list(subscription_problems(value))
     if isinstance(value, KafkaFleet):
         return list(fleet_problems(value))
+    if isinstance(value, Publication):
+        return _publication_problems(value, cubes)
     problems = name_problems(value.name, ("name",))
     table = tables.get(value.table)
     if table is None:
@@ -276,6 +295,18 @@ def _problems(
     elif not table_problems(table):  # with a broken table every dimension would complain again
         problems += cube_problems(Schema(table, value))
         problems += cube_watermark_problems(Schema(table, value), applications)
+    return problems
+
+
+def _publication_problems(publication: Publication, cubes: dict[str, Cube]) -> list[Problem]:
+    """The cube may be declared elsewhere: its cuboid is looked at where both are declared together."""
+    problems = list(publication_problems(publication))
+    cube = cubes.get(publication.cube)
+    if cube is not None and not problems:
+        try:
+            published_cuboid(publication, cube)
+        except DefinitionError as error:
+            problems.append(Problem(("cuboid",), str(error)))
     return problems
 
 

@@ -7,8 +7,8 @@ sinks.
     if client.may_close(window_end_ms, timeout_s=60): ...
 
 Reporting merges into what is still to be sent and never waits for the network: one thread sends a batch
-about each second. While no leader answers, the newest state per key is kept, which is bounded by hosts and
-partitions, not by time. A batch is repeated unchanged until it is answered; a new leader is sent everything
+about each second. While no owner answers, the newest state per key is kept, which is bounded by hosts and
+partitions, not by time. A batch is repeated unchanged until it is answered; a new owner is sent everything
 again.
 
 Order matters to be exact: say the oldest work of an event before the progress that lies beyond it. Both may
@@ -106,7 +106,7 @@ class WatermarkClient(WatermarkSession, Closeable):
         return True
 
     def flush(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Wait until what was reported before is with the leader, which may have refused some of it: see
+        """Wait until what was reported before is with the owner, which may have refused some of it: see
         `last_refused`, `unit_refused`. Raises Unavailable."""
         with self._answered:
             wanted = self._sequence + 2  # the batch after one that may be under way

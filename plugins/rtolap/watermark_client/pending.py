@@ -2,7 +2,7 @@
 their number.
 
 Everything that was reported is kept (8 bytes per host and partition, and the names once per level), because a
-new leader requests it again. A session names only so many hosts: where there were more, those that have been
+new owner requests it again. A session names only so many hosts: where there were more, those that have been
 silent for long are forgotten as it begins (`forgetting`), and named again when they report.
 """
 

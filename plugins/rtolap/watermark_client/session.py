@@ -1,4 +1,4 @@
-"""The session of a client with the leader of its application: reports and responses; no thread, no socket.
+"""The session of a client with the owner of its application: reports and responses; no thread, no socket.
 
     reporting    merges into what is still to be sent (`pending`), so it is bounded by hosts and
                  partitions, not by time

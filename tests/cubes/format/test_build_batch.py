@@ -60,6 +60,6 @@ def test_files_are_moved_or_written_again_without_columns_of_other_cuboids(stagi
         for spec, events, of in zip(specs, EVENTS, entries, strict=True)
     }
     for of, spec, raw in zip(days, specs, raws, strict=True):
-        assert_recount(of, spec, raw)
+        assert_recount(of, spec, raw, with_ids=False)
         assert history.verify(staging.store, spec.location) == manifests[spec.location]
     assert_nothing_else(staging, manifests)

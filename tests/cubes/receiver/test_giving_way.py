@@ -43,6 +43,9 @@ class Candidate:
     def fence(self) -> str | None:
         return None
 
+    def node(self) -> str | None:
+        return None
+
     def term(self) -> int | None:
         return None
 

@@ -138,7 +138,7 @@ def test_a_stalled_host_is_seen_in_every_command_and_a_new_leader_remembers_agai
     assert after.epoch > before.epoch
     known = [ms for ms in after.global_ms if ms is not None]
     assert known == sorted(known)
-    assert known[0] >= (before.global_ms[-1] or 0), "a new leader never publishes less"
+    assert known[0] >= (before.global_ms[-1] or 0), "a new owner never publishes less"
     services.start_again(leader)
 
 

@@ -1,9 +1,9 @@
-"""Two coordinators as processes on real ZooKeeper: no fault makes a watermark fall or come early.
+"""Two or three coordinators as processes on real ZooKeeper: no fault makes a watermark fall or come early.
 
-Two clients report from a thread each; every batch may be sent twice, and older ones again. The oracle is
-what was read by then: the slowest listed host. The leader is killed once it has persisted and before it has
-published, killed at any moment, and stopped for longer than its session; hosts are added and removed
-meanwhile.
+Two clients of each application report from a thread each; every batch may be sent twice, and older ones
+again. The oracle is what was read by then: the slowest listed host. Owners are killed once they have
+persisted and before they have published, killed at any moment, and stopped for longer than their session;
+hosts are added and removed meanwhile.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from rtolap.base.errors import Unavailable
+from rtolap.coordinator.applications.owners import chosen_owner
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.stack.ports import free_port
@@ -35,12 +37,6 @@ pytestmark = pytest.mark.integration
 
 SESSION_S = 2.0
 NAME = "logs"
-LOGS = {
-    "name": NAME,
-    "sources": [hosts_source("web")],
-    "sinks": [{"name": "store"}],
-    "edges": [["web", "store"]],
-}
 # `rtolap coordinator serve`, which dies by its own hand once a file is there and it has persisted an advance.
 SERVE = """
 import os, signal, sys
@@ -64,8 +60,17 @@ main()
 """
 
 
-class Pair:
-    def __init__(self, folder: Path, zookeeper: str, root: str) -> None:
+def definition(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "sources": [hosts_source("web")],
+        "sinks": [{"name": "store"}],
+        "edges": [["web", "store"]],
+    }
+
+
+class Coordinators:
+    def __init__(self, folder: Path, zookeeper: str, root: str, number: int) -> None:
         self.folder = folder
         self.fatal = folder / "die-after-persisting"
         (folder / "token").write_text(TOKEN)
@@ -79,9 +84,12 @@ class Pair:
             "RTOLAP_DATA_DIR": str(folder / "data"),
             "RTOLAP_TOKEN_FILE": str(folder / "token"),
         }
-        first = free_port()
-        self.ports = [first, free_port({first})]
-        self.urls = [f"http://127.0.0.1:{port}" for port in self.ports]
+        ports: set[int] = set()
+        while len(ports) < number:
+            ports.add(free_port(ports))
+        self.urls = [f"http://127.0.0.1:{port}" for port in sorted(ports)]
+        self.store = store_of(self.environment)
+        self.records = ApplicationRecords(self.store)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         for url in self.urls:
             self.start(url)
@@ -96,21 +104,37 @@ class Pair:
                 stderr=log,
             )
 
-    def role(self, url: str) -> str:
+    def answers(self, url: str) -> bool:
         try:
-            with CoordinatorClient([url], TOKEN, retry_s=0) as probe:
-                return probe.health(url).role
+            with CoordinatorClient([url], TOKEN, retry_s=0, timeout_s=2) as probe:
+                return probe.health(url).zookeeper
         except Unavailable:
-            return "silent"
+            return False
 
-    def leader(self) -> str:
+    def owner(self, name: str) -> str | None:
+        """Return None while it moves."""
+        state = self.records.state(name)
+        owner = None if state is None else self.records.standing_owner(state)
+        return None if owner is None else owner.url
+
+    def owned(self, name: str, *, by_other_than: str | None = None) -> str:
         found: list[str] = []
-        eventually(
-            lambda: bool(found.extend(url for url in self.urls if self.role(url) == "leader") or found),
-            "somebody leads",
-            timeout_s=90,
-        )
+
+        def is_owned() -> bool:
+            owner = self.owner(name)
+            if owner is not None and owner != by_other_than:
+                found.append(owner)
+            return bool(found)
+
+        eventually(is_owned, f"somebody owns {name}", timeout_s=90)
         return found[0]
+
+    def signal(self, url: str, number: signal.Signals) -> None:
+        self.processes[url].send_signal(number)
+
+    def kill(self, url: str) -> None:
+        self.processes[url].kill()
+        self.processes[url].wait(patience_s(30))
 
     def again(self) -> None:
         """Start who has ended."""
@@ -118,10 +142,17 @@ class Pair:
             if process.poll() is not None:
                 self.start(url)
 
+    def await_all(self) -> None:
+        eventually(lambda: all(map(self.answers, self.urls)), "all answer", timeout_s=90)
+
     def stop(self) -> None:
+        self.store.close()
         for process in self.processes.values():
             process.kill()
             process.wait(patience_s(30))
+
+
+NOT_AWAITED = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), 0.3)}  # it may be stopped
 
 
 class Repeating(httpx.BaseTransport):
@@ -138,7 +169,7 @@ class Repeating(httpx.BaseTransport):
         for url, headers, old in self._random.sample(self._old, min(2, len(self._old))):
             try:
                 repeated = self._network.handle_request(
-                    httpx.Request("POST", url, headers=headers, content=old)
+                    httpx.Request("POST", url, headers=headers, content=old, extensions=NOT_AWAITED)
                 )
                 repeated.read()
                 repeated.close()
@@ -150,19 +181,20 @@ class Repeating(httpx.BaseTransport):
 
 
 class World:
-    def __init__(self, pair: Pair, seed: int) -> None:
+    def __init__(self, urls: Sequence[str], seed: int, name: str = NAME) -> None:
+        self.name = name
         self.random = random.Random(seed)
-        self.asking = CoordinatorClient(pair.urls, TOKEN, retry_s=60)
+        self.asking = CoordinatorClient(urls, TOKEN, retry_s=60)
         self.clients = [
-            WatermarkClient(pair.urls, TOKEN, NAME, every_s=0.1, timeout_s=3, transport=Repeating(seed + n))
+            WatermarkClient(urls, TOKEN, name, every_s=0.1, timeout_s=3, transport=Repeating(seed + n))
             for n in range(2)
         ]
         began_ms = time.time_ns() // 1_000_000 - 10_000_000
         self.read = {f"h{n}": began_ms for n in range(20)}
         self.extra: list[str] = []
         self.oracle_ms = self.seen_ms = 0
-        self.asking.create_application(LOGS)
-        self.asking.change_hosts(NAME, "web", "register", sorted(self.read))
+        self.asking.create_application(definition(self.name))
+        self.asking.change_hosts(self.name, "web", "register", sorted(self.read))
 
     def read_on(self) -> None:
         for host in self.random.sample(sorted(self.read), 10):
@@ -173,9 +205,9 @@ class World:
         self.read_on()
         if self.random.random() < 0.1:
             self.extra.append(f"extra-{self.random.random()}")
-            self.asking.change_hosts(NAME, "web", "register", self.extra[-1:])
+            self.asking.change_hosts(self.name, "web", "register", self.extra[-1:])
         elif self.extra and self.random.random() < 0.3:
-            self.asking.change_hosts(NAME, "web", "remove", [self.extra.pop()])
+            self.asking.change_hosts(self.name, "web", "remove", [self.extra.pop()])
 
     def tell(self) -> None:
         for number, client in enumerate(self.clients):
@@ -194,12 +226,16 @@ class World:
         assert published <= self.oracle_ms, "early"
         self.seen_ms = published
 
+    def check_if_known(self, marks_ms: int | None) -> None:
+        if marks_ms is not None:
+            self.check(marks_ms)
+
     def go_on_until(self, is_so: Callable[[], object], what: object) -> None:
         """Read on, step by step, and check every watermark that is seen meanwhile."""
 
         def step() -> object:
             self.step()
-            self.check(self.asking.application_watermarks(NAME).global_ms)
+            self.check(self.asking.application_watermarks(self.name).global_ms)
             for client in self.clients:
                 assert (client.global_watermark() or 0) <= self.oracle_ms
             return is_so()
@@ -214,13 +250,13 @@ class World:
 
     def finish(self) -> None:
         while self.extra:
-            self.asking.change_hosts(NAME, "web", "remove", [self.extra.pop()])
+            self.asking.change_hosts(self.name, "web", "remove", [self.extra.pop()])
         self.read = dict.fromkeys(self.read, max(self.read.values()) + 1)
         self.tell()
         end_ms = self.oracle_ms
 
         def arrived() -> bool:
-            self.check(self.asking.application_watermarks(NAME).global_ms)
+            self.check(self.asking.application_watermarks(self.name).global_ms)
             return self.seen_ms == end_ms
 
         eventually(arrived, "the watermark is where everything was read to", timeout_s=60)
@@ -233,22 +269,27 @@ class World:
 
 
 @pytest.fixture
-def pair(tmp_path: Path, zookeeper: str, unique_name: str) -> Iterator[Pair]:
-    pair = Pair(tmp_path, zookeeper, f"/{unique_name}")
+def pair(tmp_path: Path, zookeeper: str, unique_name: str) -> Iterator[Coordinators]:
+    pair = Coordinators(tmp_path, zookeeper, f"/{unique_name}", 2)
     yield pair
     pair.stop()
 
 
-def test_killed_stopped_and_repeated_it_never_falls_and_is_never_early(pair: Pair) -> None:
-    world = World(pair, seed=7)
-    store = store_of(pair.environment)
-    records = ApplicationRecords(store)
+@pytest.fixture
+def three(tmp_path: Path, zookeeper: str, unique_name: str) -> Iterator[Coordinators]:
+    three = Coordinators(tmp_path, zookeeper, f"/{unique_name}", 3)
+    yield three
+    three.stop()
+
+
+def test_killed_stopped_and_repeated_it_never_falls_and_is_never_early(pair: Coordinators) -> None:
+    world = World(pair.urls, seed=7)
     try:
         world.go_on_until_it_advances()
         while world.extra:
             world.asking.change_hosts(NAME, "web", "remove", [world.extra.pop()])
         # 1. killed between persisting and publishing
-        dying = pair.leader()
+        dying = pair.owned(NAME)
         pair.fatal.touch()
 
         def has_died() -> bool:
@@ -257,31 +298,116 @@ def test_killed_stopped_and_repeated_it_never_falls_and_is_never_early(pair: Pai
 
         until(has_died, "it dies", poll_s=0.05)
         pair.fatal.unlink()
-        state = records.state(NAME)
+        state = pair.records.state(NAME)
         assert state is not None
         assert (state.global_ms or 0) >= world.seen_ms, "persisted, and told to nobody"
         world.check(world.asking.application_watermarks(NAME).global_ms)
-        assert world.seen_ms >= (state.global_ms or 0), "the next leader begins with it"
+        assert world.seen_ms >= (state.global_ms or 0), "the next owner begins with it"
         world.go_on_until_it_advances()
         pair.again()
+        pair.await_all()
         # 2. killed at any moment
-        leader = pair.leader()
-        pair.processes[leader].kill()
-        pair.processes[leader].wait(patience_s(30))
+        pair.kill(pair.owned(NAME))
         world.go_on_until_it_advances()
         pair.again()
-        eventually(lambda: "standby" in map(pair.role, pair.urls), "it stands by", timeout_s=90)
+        pair.await_all()
         # 3. stopped for longer than its session
-        leader = pair.leader()
-        other = next(url for url in pair.urls if url != leader)
-        pair.processes[leader].send_signal(signal.SIGSTOP)
-        eventually(lambda: pair.role(other) == "leader", "the other leads", timeout_s=30)
+        stopped = pair.owned(NAME)
+        other = next(url for url in pair.urls if url != stopped)
+        pair.signal(stopped, signal.SIGSTOP)
+        assert pair.owned(NAME, by_other_than=stopped) == other
         with CoordinatorClient([other], TOKEN, retry_s=30) as through_other:
             world.check(through_other.application_watermarks(NAME).global_ms)
-        pair.processes[leader].send_signal(signal.SIGCONT)
-        world.go_on_until(lambda: pair.role(leader) == "standby", "who was stopped stands by")
+        pair.signal(stopped, signal.SIGCONT)
+        world.go_on_until(lambda: pair.answers(stopped), "who was stopped is back")
         world.go_on_until_it_advances()
         world.finish()
     finally:
-        store.close()
         world.close()
+
+
+def read_at(url: str, name: str) -> int | None:
+    """The watermark as a reader gets it who begins at this coordinator and goes where it is sent; None where
+    nobody answers for it at this moment."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    path = f"{url}/api/v1/applications/{name}/watermarks"
+    for _ in range(3):
+        try:
+            answer = httpx.get(path, headers=headers, timeout=patience_s(10))
+        except httpx.ConnectError:
+            return None  # it stands for election, and does not listen yet
+        if answer.status_code == httpx.codes.OK:
+            marks_ms = answer.json()["global_ms"]
+            return 0 if marks_ms is None else int(marks_ms)
+        assert answer.json()["code"] in ("not_owner", "not_leader"), answer.text
+        if answer.status_code != httpx.codes.TEMPORARY_REDIRECT:
+            return None
+        path = answer.headers["location"]
+    return None
+
+
+def test_three_share_applications_and_one_that_is_killed_or_stopped_loses_its_own_alone(
+    three: Coordinators,
+) -> None:
+    three.await_all()
+    names: dict[str, str] = {}  # by the coordinator that should own it
+    for number in range(1000):
+        names.setdefault(chosen_owner(f"app{number}", three.urls), f"app{number}")
+    worlds = {name: World(three.urls, seed, name) for seed, name in enumerate(names.values())}
+
+    def all_advance() -> None:
+        before_ms = {name: world.seen_ms for name, world in worlds.items()}
+
+        def step() -> bool:
+            for name, world in worlds.items():
+                world.read_on()
+                for url in three.urls:
+                    if three.processes[url].poll() is None and url not in stopped:
+                        world.check_if_known(read_at(url, name))
+            return all(world.seen_ms > before_ms[name] for name, world in worlds.items())
+
+        until(step, lambda: [client.problem for one in worlds.values() for client in one.clients])
+
+    def epochs() -> dict[str, int]:
+        states = {name: three.records.state(name) for name in worlds}
+        return {name: state.epoch for name, state in states.items() if state is not None}
+
+    stopped: set[str] = set()
+    killed_url, stopped_url, _ = three.urls
+    try:
+        for url, name in names.items():
+            eventually(lambda url=url, name=name: three.owner(name) == url, f"{name} is where it should be")
+        with CoordinatorClient(three.urls, TOKEN, retry_s=60) as client:
+            assert {one.application: one.owner for one in client.cluster().applications} == {
+                name: url for url, name in names.items()
+            }
+        all_advance()
+        # 1. one is killed: its application moves, the two others go on where they are
+        before = epochs()
+        three.kill(killed_url)
+        taker = three.owned(names[killed_url], by_other_than=killed_url)
+        assert taker == chosen_owner(names[killed_url], [url for url in three.urls if url != killed_url])
+        all_advance()
+        after = epochs()
+        assert {name for name in before if before[name] != after[name]} == {names[killed_url]}
+        # 2. it is back, and gets its own again
+        three.again()
+        eventually(lambda: three.owner(names[killed_url]) == killed_url, "it has its own", timeout_s=90)
+        all_advance()
+        # 3. one is stopped for longer than its session
+        three.signal(stopped_url, signal.SIGSTOP)
+        stopped.add(stopped_url)
+        name = names[stopped_url]
+        three.owned(name, by_other_than=stopped_url)
+        all_advance()
+        three.signal(stopped_url, signal.SIGCONT)
+        stopped.clear()
+        for _ in range(20):  # what it says as it wakes is no smaller either
+            worlds[name].check_if_known(read_at(stopped_url, name))
+        eventually(lambda: three.owner(name) == stopped_url, "it has its own again", timeout_s=90)
+        all_advance()
+        for world in worlds.values():
+            world.finish()
+    finally:
+        for world in worlds.values():
+            world.close()

@@ -447,7 +447,7 @@ def test_without_control_records_the_idle_partition_holds_everything_and_is_name
     def reasons() -> tuple[str, ...]:
         return run.services.coordinator.explain_window("down", run.up.began_ms + WINDOW_MS).reasons
 
-    named = f"results: 1 partitions have not reported to this leader yet: {IDLE}"
+    named = f"results: 1 partitions have not reported to this owner yet: {IDLE}"
     go_on_until(run, "the reason names the idle partition", lambda: named in reasons())
     assert run.down.closed == {}
     assert run.services.coordinator.application_watermarks("down").global_ms is None

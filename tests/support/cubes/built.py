@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from rtolap.columnar.schema import FIELD_ID, field_ids
 from rtolap.cubes.format import history
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.model.build_spec import BuildSpec
@@ -14,17 +15,32 @@ from rtolap.model.cube import cuboids
 from tests.support.cubes.staging import CUBE, SCHEMA, Staging, estimate, roll_up
 
 
-def assert_recount(staging: Staging, spec: BuildSpec, raw: pa.Table) -> HistoryManifest:
-    """Check that every cuboid of the version holds exactly what the raw rows roll up to."""
+def assert_recount(
+    staging: Staging, spec: BuildSpec, raw: pa.Table, *, with_ids: bool = True
+) -> HistoryManifest:
+    """Check that every cuboid of the version holds exactly what the raw rows roll up to, and that each
+    column has its id. `with_ids`: False for files that the test itself wrote without."""
     manifest = history.verify(staging.store, spec.location, SCHEMA)
     assert manifest.events == raw.num_rows
     assert [entry.dimensions for entry in manifest.cuboids] == [c.dimensions for c in cuboids(CUBE)]
     for entry in manifest.cuboids:
         expected = roll_up(raw, entry.dimensions)
+        if with_ids:
+            assert_ids(staging, spec, entry)
         assert _comparable(_stored(staging, spec, entry, expected.schema)) == _comparable(expected), (
             entry.name
         )
     return manifest
+
+
+def assert_ids(staging: Staging, spec: BuildSpec, entry: CuboidEntry) -> None:
+    """Every column of the cuboid's files has the id by which Iceberg tables know it."""
+    ids = field_ids(SCHEMA)
+    for file in entry.files:
+        with staging.store.open(f"{spec.location}/{file.name}") as source:
+            schema = pq.read_schema(source)
+        found = {field.name: int((field.metadata or {}).get(FIELD_ID, b"-1")) for field in schema}
+        assert found == {name: ids[name] for name in schema.names}, file.name
 
 
 def assert_nothing_else(staging: Staging, manifests: dict[str, HistoryManifest]) -> None:

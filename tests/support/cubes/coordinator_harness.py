@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from rtolap.base.errors import NotFound
@@ -94,6 +95,7 @@ class Cluster:
     """A coordinator that leads, and what receivers and Spark would do, by hand."""
 
     def __init__(self, folder: Path, *, building_max: int = 10) -> None:
+        self.peers: dict[str, httpx.BaseTransport] = {}  # by address: other coordinators
         self.clock = ManualClock(1_000_000_000_000)
         self.ensemble = MemoryEnsemble()
         self.store = MemoryStore(self.ensemble)
@@ -108,6 +110,7 @@ class Cluster:
             lambda cluster: self.topics,
             object_store_uri=self.uri,
             url=URL,
+            open_client=self.open_client,
             list_places=ListPlaces((folder,), ("127.0.0.1", "lists.example.org:8080")),
             building_max=building_max,
             tick_s=3600,  # tests call `tick` themselves
@@ -121,6 +124,10 @@ class Cluster:
         self.client = CoordinatorClient(
             ["http://testserver"], TOKEN, retry_s=0.0, transport=self.http._transport
         )
+
+    def open_client(self, url: str) -> CoordinatorClient:
+        """A client of another coordinator of the cluster: see `peers`."""
+        return CoordinatorClient([url], TOKEN, retry_s=0.0, transport=self.peers[url])
 
     def receiver(self, name: str, replica_set: str) -> None:
         self.metadata.register_receiver(ReceiverRecord(name, "127.0.0.1", 7080, replica_set))

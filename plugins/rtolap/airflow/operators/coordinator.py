@@ -86,6 +86,8 @@ class CleanupOperator(CubeOperator):
         self.log.info(
             "%s: deleted %d folders, %d records", self.cube, len(result.folders), len(result.records)
         )
+        for waiting in result.waiting:
+            self.log.warning("%s: %s", self.cube, waiting)
         return list(result.folders)
 
 

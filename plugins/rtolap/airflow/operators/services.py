@@ -107,6 +107,19 @@ class SubscriptionOperator(ManagedProcessOperator):
         self.ports = ports
 
 
+class PublicationOperator(ManagedProcessOperator):
+    """A process that publishes history as an Iceberg table, as a task that never ends by itself.
+
+    `publication` is one that `rtolap publish create` has made. Two agents may each run one: one of them
+    works, the other takes over.
+    """
+
+    def __init__(self, *, publication: str, **kwargs: Any) -> None:
+        argv = ["rtolap", "publish", "serve", publication]
+        super().__init__(argv=argv, process_key=f"publish.{publication}", **kwargs)
+        self.publication = publication
+
+
 def service_dag(kind: ServiceKind, doc_md: str | None) -> DAG:
     """Return the DAG `rtolap_<plural>`, to be used with `with`: it keeps the declared services of a kind
     running.

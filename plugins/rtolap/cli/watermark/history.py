@@ -41,7 +41,7 @@ def history(
 ) -> None:
     """Show what held the watermarks back, from when to when, and how far behind they were.
 
-    With --json the samples themselves, for `plot --from`. The leader remembers a day, and takes it along.
+    With --json the samples themselves, for `plot --from`. The owner remembers a day, and takes it along.
     """
     application_history = _ask(application, since, until, level)
     if as_json:
@@ -112,7 +112,7 @@ def plot(
 
 def _ask(application: str, since: str, until: str | None, level: str | None) -> ApplicationHistory:
     with coordinator_client() as client:
-        now_ms = client.application_watermarks(application).now_ms  # spans are back from the leader's clock
+        now_ms = client.application_watermarks(application).now_ms  # spans are back from the owner's clock
         return client.application_history(
             application,
             since_ms=max(_back_from(now_ms, since), 0),
@@ -163,10 +163,10 @@ def _summary(shown: Timeline) -> dict[str, object]:
 
 def _remembered(shown: ApplicationHistory) -> None:
     if shown.since_ms is None or not shown.at_ms:
-        warn("the leader remembers nothing of that time")
+        warn("the owner remembers nothing of that time")
     else:
         console.print(
-            f"{len(shown.at_ms)} samples; the leader remembers since {at(shown.since_ms)}", highlight=False
+            f"{len(shown.at_ms)} samples; the owner remembers since {at(shown.since_ms)}", highlight=False
         )
 
 

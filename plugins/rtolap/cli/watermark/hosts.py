@@ -56,7 +56,7 @@ def hosts(
     )
     if info.awaited_partitions:
         waiting = ", ".join(map(str, info.awaited_partitions))
-        warn(f"partitions that have not reported to this leader yet: {waiting}")
+        warn(f"partitions that have not reported to this owner yet: {waiting}")
     if info.list_problem:
         warn(info.list_problem)
 

@@ -127,7 +127,7 @@ def standing(client: CoordinatorClient, application: str, *, units: bool) -> Sho
 
 def unit_state(unit: UnitInfo) -> str:
     if unit.awaited:
-        return "awaited since the leader changed"
+        return "awaited since the owner changed"
     if unit.oldest_work_ms is None:
         return "no work"
     return "holds" if unit.holds else ""

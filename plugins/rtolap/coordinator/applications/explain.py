@@ -112,7 +112,7 @@ def _source_reasons(source: SourceState, info: wire.HostsInfo, window_end_ms: in
     if info.awaited_partitions:
         listed = ", ".join(map(str, info.awaited_partitions[:10]))
         number = len(info.awaited_partitions)
-        reasons.append(f"{name}: {number} partitions have not reported to this leader yet: {listed}")
+        reasons.append(f"{name}: {number} partitions have not reported to this owner yet: {listed}")
     if source.named and not info.counting:
         reasons.append(f"{name}: no host is listed")
     elif source.named and info.behind:
@@ -155,7 +155,7 @@ def _unit_reasons(running: RunningApplication, window_end_ms: int) -> list[str]:
         for level in running.application.in_order():
             awaited = running.units.awaited(level)
             if awaited:
-                reasons.append(f"{level}: {len(awaited)} units have not reported to this leader yet")
+                reasons.append(f"{level}: {len(awaited)} units have not reported to this owner yet")
             late = [
                 (unit.oldest_work_ms, unit.processor, unit.key_group)
                 for unit in work.get(level, ())

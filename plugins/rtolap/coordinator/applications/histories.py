@@ -1,4 +1,4 @@
-"""The histories of this leader's applications: written by the tick, read over REST."""
+"""The histories of this owner's applications: written by the tick, read over REST."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Places = NDArray[np.int32]
 
 
 class Histories:
-    """The histories of one term of leadership; thread-safe. Levels that a changed application keeps go on."""
+    """The histories of what runs here; thread-safe. Levels that a changed application keeps go on."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

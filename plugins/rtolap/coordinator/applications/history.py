@@ -1,9 +1,9 @@
-"""The history of an application's watermarks and of their holders: columnar, bounded, in its leader's memory.
+"""The history of an application's watermarks and of their holders: columnar, bounded, in its owner's memory.
 
 A sample a second is kept for an hour, and one in 30 s for a day; both rings are shorter where an application
 has so many levels that a sample is large: `BYTES_MAX` holds for the rings of one application. Names of hosts
 and units come on top, at most one for each place in a ring; those that are in no ring are forgotten. Nothing
-is persisted: a new leader starts over, and every answer says since when it remembers.
+is persisted: a new owner starts over, and every answer says since when it remembers.
 
 A sample is one row:
 

@@ -1,6 +1,6 @@
 """Changes of who counts: hosts that register, are drained or removed, and lists that were fetched.
 
-Answered when a next leader would know it too.
+Answered when a next owner would know it too.
 """
 
 from __future__ import annotations

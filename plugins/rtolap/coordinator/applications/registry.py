@@ -1,4 +1,4 @@
-"""The applications of this leader: declared, running, and ticked."""
+"""The applications of this coordinator: declared, running, and ticked."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ from contextlib import contextmanager
 import msgspec
 
 from rtolap.base.clock import Clock
-from rtolap.base.decoding import convert
-from rtolap.base.errors import DefinitionError, NotFound, NotLeader, Refused, RtolapError
+from rtolap.base.errors import (
+    DefinitionError,
+    NotFound,
+    NotLeader,
+    NotOwner,
+    RtolapError,
+)
 from rtolap.coordinator.applications import explain, holders
+from rtolap.coordinator.applications.declarations import Declarations
 from rtolap.coordinator.applications.histories import Histories
 from rtolap.coordinator.applications.host_lists import HostLists, ListPlaces
+from rtolap.coordinator.applications.owned import CONFIRMED_S, OwnApplications
 from rtolap.coordinator.applications.running import RunningApplication
+from rtolap.coordinator.live import LiveCoordinators
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.definitions import Definitions
 from rtolap.metadata.requests import Note
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.application import Application
-from rtolap.model.validation.application import cube_watermark_problems, validate_application
 from rtolap.protocols.coordinator.messages import Definition
 from rtolap.protocols.watermark import messages as wire
 from rtolap.protocols.watermark.messages import ApplicationHistory, UnitsInfo
@@ -29,84 +36,13 @@ from rtolap.protocols.watermark.messages import ApplicationHistory, UnitsInfo
 log = logging.getLogger(__name__)
 
 
-class _Declarations:
-    """Declares, changes and drops applications, and refuses what would break cubes that close by them.
-
-    The caller locks, so that no epoch begins of what is being changed.
-    """
-
-    def __init__(self, records: ApplicationRecords, definitions: Definitions, places: ListPlaces) -> None:
-        self._records = records
-        self._definitions = definitions
-        self._places = places
-
-    def create(self, definition: Definition) -> None:
-        """Create an application. Raises DefinitionError, and Refused if another one has the name."""
-        self._records.create(self._application(definition))
-
-    def change(self, name: str, definition: Definition) -> bool:
-        """Change the definition.
-
-        Return False if it is the same already. Raises DefinitionError, NotFound, Refused.
-        """
-        application = self._application(definition)
-        if application.name != name:
-            raise DefinitionError(
-                "an application cannot be renamed", expected=f"name {name}", found=application.name
-            )
-        if self._records.definition(name) == application:
-            return False
-        for cube in self._cubes_of(name):
-            _refuse_what_misses(self._definitions, cube, application)
-        self._records.change(application)
-        return True
-
-    def drop(self, name: str, note: Note | None = None) -> None:
-        """Drop an application. Raises NotFound, and Refused where cubes close by it: they would wait for
-        ever."""
-        cubes = self._cubes_of(name)
-        if cubes:
-            raise Refused(
-                f"application {name} cannot be dropped",
-                found=f"cubes that close by it: {', '.join(cubes)}",
-                action="drop them first",
-            )
-        self._records.drop(name, note)
-
-    def _application(self, definition: Definition) -> Application:
-        try:
-            application = convert(definition, Application)
-        except msgspec.ValidationError as error:
-            raise DefinitionError("not an application definition", found=str(error)) from error
-        validate_application(application)
-        self._places.check_application(application)
-        return application
-
-    def _cubes_of(self, application: str) -> list[str]:
-        cubes = []
-        for name in self._definitions.cubes():
-            try:
-                mark = self._definitions.cube(name).watermark
-            except NotFound:
-                continue  # dropped meanwhile
-            if mark is not None and mark.application == application:
-                cubes.append(name)
-        return cubes
-
-
-def _refuse_what_misses(definitions: Definitions, cube: str, after: Application) -> None:
-    problems = cube_watermark_problems(definitions.schema(cube), {after.name: after})
-    if problems:
-        raise Refused(
-            f"application {after.name} cannot be changed so, cube {cube} closes by it: {problems[0].message}",
-            expected=problems[0].expected,
-            found=problems[0].found,
-            action=f"keep what cube {cube} needs, or drop it first",
-        )
-
-
 class Applications:
-    """`fence` as `store.Election.fence` gives it: what runs belongs to one term of leadership."""
+    """`fence`: what runs belongs to it, and ends when it is another one. It is the path of this coordinator's
+    own node (`store.Election.node`), which the commits of `store` require.
+
+    `live` and `confirmed_s`: see `OwnApplications`. `looked_at`: a store that reads only what has changed,
+    for the tick.
+    """
 
     def __init__(
         self,
@@ -114,16 +50,20 @@ class Applications:
         clock: Clock,
         fence: Callable[[], str | None],
         places: ListPlaces = ListPlaces(),
+        live: LiveCoordinators | None = None,
+        looked_at: MetadataStore | None = None,
+        confirmed_s: float = CONFIRMED_S,
     ) -> None:
         self._records = ApplicationRecords(store)
-        self._declarations = _Declarations(self._records, Definitions(store), places)
+        self._looked_at = self._records if looked_at is None else ApplicationRecords(looked_at)
+        self._declarations = Declarations(self._records, Definitions(store), places)
         self._clock = clock
-        self._fence = fence
         self._lists = HostLists(store, clock, places)
         self.histories = Histories()
+        self.own = OwnApplications(
+            self._records, clock, fence, live, self.histories.forget, confirmed_s=confirmed_s
+        )
         self._lock = threading.Lock()
-        self._term: str | None = None
-        self._running: dict[str, RunningApplication] = {}
         self._problems: dict[str, str] = {}  # of the last tick
 
     # -- definitions ------------------------------------------------------------------------------------
@@ -136,18 +76,17 @@ class Applications:
             self._declarations.create(definition)
 
     def change(self, name: str, definition: Definition) -> None:
-        """Change an application. A new epoch begins, in which everybody reports again; no published watermark
-        falls."""
-        with self._counted(name), self._lock:
+        """A new epoch begins, in which everybody says again what there is; nothing published falls."""
+        with self._counted(name), self.own.lock:
+            self.own.require_own(name)
             if self._declarations.change(name, definition):
-                self._running.pop(name, None)
+                self.own.forget(name)
 
     def drop(self, name: str, note: Note | None = None) -> None:
-        with self._lock:
+        with self.own.lock:
+            self.own.require_own(name)
             self._declarations.drop(name, note)
-            self._running.pop(name, None)
-            self._problems.pop(name, None)
-            self.histories.forget(name)
+            self._forget(name)
 
     @contextmanager
     def _counted(self, name: object) -> Iterator[None]:
@@ -155,8 +94,7 @@ class Applications:
         try:
             yield
         except RtolapError:
-            with self._lock:
-                running = self._running.get(name) if isinstance(name, str) else None
+            running = self.own.known(name) if isinstance(name, str) else None
             if running is not None:
                 running.count("refused_definitions")
             raise
@@ -172,6 +110,7 @@ class Applications:
                 name=name,
                 definition=msgspec.to_builtins(running.application),
                 epoch=running.epoch,
+                owner=None if running.owner is None else running.owner.url,
                 clients=len(running.sessions),
                 units=len(running.units),
                 hosts={level: s.counting for level, s in running.sources.items() if s.named},
@@ -194,21 +133,25 @@ class Applications:
     # -- asking -----------------------------------------------------------------------------------------
 
     def running(self, name: str) -> RunningApplication:
-        """Return the running application, and begin its epoch where this leader has not yet. Raises NotFound,
-        NotLeader."""
-        with self._lock:
-            term = self._fence()
-            if term is None:
-                raise NotLeader("this coordinator leads no more; ask the leader")
-            if term != self._term:
-                self._running.clear()
-                self.histories.clear()
-                self._term = term
-            running = self._running.get(name)
-            if running is None:
-                definition = self._records.definition(name)
-                running = self._running[name] = RunningApplication(definition, self._records, self._clock)
-            return running
+        """Return an application that runs here; see `OwnApplications.running`."""
+        return self.own.running(name)
+
+    def definition(self, name: str) -> Application:
+        """Return it as it stands in ZooKeeper, whoever runs it. Raises NotFound."""
+        return self._looked_at.definition(name)
+
+    def owners(self) -> tuple[wire.ApplicationOwner, ...]:
+        """Return every application with the address of its owner, whichever coordinator that is."""
+        return tuple(
+            wire.ApplicationOwner(application=name, owner=self.owner_url(name))
+            for name in self._records.names()
+        )
+
+    def owner_url(self, name: str) -> str | None:
+        """Return None while the application moves, and where it does not exist."""
+        state = self._records.state(name)
+        owner = None if state is None else self._records.standing_owner(state)
+        return None if owner is None else owner.url
 
     def watermarks(self, name: str) -> wire.ApplicationWatermarks:
         return explain.watermarks(self.running(name), self._clock.now_ms())
@@ -233,15 +176,18 @@ class Applications:
     def explain(self, name: str, window_end_ms: int) -> wire.Explanation:
         return explain.explain(self.running(name), window_end_ms, self._clock.now_ms())
 
-    # -- the leader's periodic work ----------------------------------------------------------------------
+    # -- the periodic work ------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Run the tick of every application by itself: what fails with one is logged, and tried again a
-        second later."""
+        """Take what should be run here, run the tick of each application by itself, and give up what another
+        coordinator should run. What fails with one is logged, and tried again a second later."""
         alive: set[tuple[str, int]] = set()
-        for name in self._records.names():
+        for name in self._looked_at.names():
             try:
-                self._tick(name, alive)
+                if self.own.is_chosen(name):
+                    self._tick(name, alive)
+                else:
+                    self.own.give_up(name)
                 self._note(name, None)
             except NotFound:
                 self._forget(name)  # dropped meanwhile
@@ -252,15 +198,16 @@ class Applications:
         self._lists.keep_only(alive)
 
     def _tick(self, name: str, alive: set[tuple[str, int]]) -> None:
-        running = self.running(name)
+        running = self.own.owned(name)
+        if running is None:
+            return
         alive.add((name, running.epoch))
         self._lists.start(running)
         try:
             running.tick()
-        except NotLeader:
-            if self._runs(running):
-                raise
-            log.info("application %s was changed or dropped while it was ticked", name)
+            running.confirm()
+        except NotOwner:
+            self.own.end(running)
         else:
             self.histories.record(running, self._clock.now_ms())
 
@@ -281,16 +228,11 @@ class Applications:
         """Wait for the host lists that are being fetched."""
         self._lists.settle()
 
-    def _runs(self, running: RunningApplication) -> bool:
-        """Return whether it still runs, and no other definition has taken its place."""
-        with self._lock:
-            return self._running.get(running.application.name) is running
-
     def _forget(self, name: str) -> None:
         with self._lock:
-            self._running.pop(name, None)
             self._problems.pop(name, None)
-            self.histories.forget(name)
+        self.own.forget(name)
+        self.histories.forget(name)
 
     def close(self) -> None:
         self._lists.close()

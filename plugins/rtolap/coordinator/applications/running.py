@@ -1,10 +1,10 @@
-"""An application on its leader: reports in, watermarks out.
+"""An application on its owner: reports in, watermarks out.
 
     report   1. check the whole batch   2. take it in, under the lock   3. persist who is new   4. answer
     tick     1. decide, under the lock  2. persist, never a smaller one  3. publish
 
-A crash after 2 of a tick leaves what the next leader begins with. A unit or a partition that has been
-answered is known to the next leader, which does not go on before it is reported again.
+A crash after 2 of a tick leaves what the next owner begins with. A unit or a partition that has been
+answered is known to the next owner, which does not go on before it is reported again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from rtolap.coordinator.applications.limits import NAME_MAX
 from rtolap.coordinator.applications.sessions import ReportSessions
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
-from rtolap.metadata.applications import ApplicationRecords
-from rtolap.metadata.records import ApplicationState, Approval, KnownUnit, LevelState
+from rtolap.metadata.applications import ApplicationRecords, ListedHosts
+from rtolap.metadata.records import ApplicationState, Approval, KnownUnit, LevelState, Owner
 from rtolap.model.application import Application
 from rtolap.protocols.watermark import messages as wire
 from rtolap.watermark.topology import LevelMarks, Marks, combine
@@ -38,7 +38,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class _ExpectedReporters(msgspec.Struct, frozen=True):
-    """The reporters that a next leader awaits before it goes on: see `metadata.records.ApplicationState`."""
+    """The reporters that a next owner awaits before it goes on: see `metadata.records.ApplicationState`."""
 
     generations: dict[str, dict[int, int]]
     units: tuple[KnownUnit, ...]
@@ -64,24 +64,23 @@ class _Publisher:
         self.published = Published(_marks(state), clock.now_ms())
 
     def persist(self, marks: Marks | None = None) -> None:
-        """Persist a turn of publishing, or, without `marks`, only the reporters that a next leader awaits.
+        """Persist a turn of publishing, or, without `marks`, only the reporters that a next owner awaits.
 
-        Raises what the store raises, NotLeader where a later epoch has begun; then nothing is published.
+        Raises what the store raises, NotOwner where a later epoch has begun; then nothing is published.
         """
         with self._writing:
             reporters = self._heard()
-            wanted = _state(
-                self._persisted.epoch, self.published.marks if marks is None else marks, reporters
-            )
+            wanted = _state(self._persisted, self.published.marks if marks is None else marks, reporters)
             if wanted != self._persisted:
                 self._persisted = self._records.publish(self._name, wanted)
             if marks is not None:
                 self.published = Published(_marks(self._persisted), self._clock.now_ms())
 
 
-def _state(epoch: int, marks: Marks, reporters: _ExpectedReporters) -> ApplicationState:
+def _state(before: ApplicationState, marks: Marks, reporters: _ExpectedReporters) -> ApplicationState:
     return ApplicationState(
-        epoch=epoch,
+        epoch=before.epoch,
+        owner=before.owner,
         levels={name: LevelState(level.input_ms, level.output_ms) for name, level in marks.levels.items()},
         global_ms=marks.global_ms,
         generations=reporters.generations,
@@ -94,24 +93,47 @@ def _marks(state: ApplicationState) -> Marks:
     return Marks(levels, state.global_ms)
 
 
-class RunningApplication:
-    """An application that runs. It is thread-safe. Making one begins an epoch, so only a leader can."""
+def _read_kept(
+    application: Application, records: ApplicationRecords
+) -> tuple[tuple[Approval, ...], dict[str, ListedHosts]]:
+    """Return approvals, and the hosts of each source. Raises Corrupted."""
+    name = application.name
+    hosts = {source.name: records.hosts(name, source.name) for source in application.sources}
+    return records.approvals(name), hosts
 
-    def __init__(self, application: Application, records: ApplicationRecords, clock: Clock) -> None:
+
+class RunningApplication:
+    """Thread-safe. Making one begins an epoch of `owner`, or raises NotOwner. `owner`: None where there is
+    but one coordinator to run applications.
+
+    Attributes:
+        confirmed_s: when the epoch was known to go on, by the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        records: ApplicationRecords,
+        clock: Clock,
+        owner: Owner | None = None,
+    ) -> None:
         self.application = application
+        self.owner = owner
         self._records = records
         self._clock = clock
         now_ms = clock.now_ms()
-        state = records.begin(application.name, now_ms)
+        self.confirmed_s = clock.monotonic_s()
+        _read_kept(application, records)  # what cannot be read begins no epoch, and has no owner
+        state = records.begin(application.name, now_ms, owner)
         self.epoch = state.epoch
         self.lock = threading.RLock()
-        self.approvals: tuple[Approval, ...] = records.approvals(application.name)
+        self.approvals, listed_hosts = _read_kept(application, records)
         self._approving = threading.Lock()
         self.sessions = ReportSessions()
         self.units = Units(application, state.units, now_ms)
         self.sources: dict[str, SourceState] = {}
         for source in application.sources:
-            listed = records.hosts(application.name, source.name)
+            listed = listed_hosts[source.name]
             generations = state.generations.get(source.name, {})
             self.sources[source.name] = SourceState(source, generations, listed, now_ms)
         self.counters: Counter[str] = Counter()
@@ -130,6 +152,16 @@ class RunningApplication:
     def count(self, what: str) -> None:
         with self.lock:
             self.counters[what] += 1
+
+    def confirm(self) -> None:
+        """Read in ZooKeeper that the epoch goes on. Raises NotOwner if it is over, NotFound."""
+        asked_s = self._clock.monotonic_s()  # the session that reads lives at this moment at least
+        self._records.require_epoch(self.application.name, self.epoch)
+        self.confirmed_s = asked_s
+
+    def give_up(self) -> None:
+        """Leave it to another coordinator, once nothing is answered by it any more."""
+        self._records.give_up(self.application.name, self.epoch)
 
     # -- reports ----------------------------------------------------------------------------------------
 
@@ -232,7 +264,7 @@ class RunningApplication:
     # -- publishing -------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do the leader's periodic work, about once a second. Raises what persisting raises; then nothing is
+        """The owner's periodic work, about once a second. Raises what persisting raises; then nothing is
         published."""
         with self._ticking:
             self._tick(self._clock.now_ms())

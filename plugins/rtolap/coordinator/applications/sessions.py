@@ -1,4 +1,4 @@
-"""The state of each client's session with this leader, so that repeated and reordered batches change
+"""The state of each client's session with this owner, so that repeated and reordered batches change
 nothing."""
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class ReportSession:
 
     Attributes:
         sequence: number of the last batch that was taken; -1 before the first.
-        heard_ms: time of the last batch, by this leader's clock.
-        known: the client has begun the session with this leader.
+        heard_ms: time of the last batch, by this owner's clock.
+        known: the client has begun the session with this owner.
         refused: entries of the batch with that `sequence`, for a client that repeats it.
         names: by level, the hosts that the session has named.
     """

@@ -25,7 +25,7 @@ class SourceState:
     """The state of a source, which the caller locks. It takes hosts x partitions x 8 bytes, and some tens of
     bytes per host.
 
-    `generations`: partitions reported to a former leader, with their consumers' generations. All of them
+    `generations`: partitions reported to a former owner, with their consumers' generations. All of them
     have to report again before the rule is evaluated: a host on two would count by the one that reported.
     """
 
@@ -36,7 +36,7 @@ class SourceState:
         self.named = source.rule.needs_hosts
         self.window_ms = source.rule.deficit.window_ms if source.rule.deficit else WINDOW_MS
         self.list_problem: str | None = None
-        self.listed_once = False  # by this leader: until then the list is that of the former one
+        self.listed_once = False  # by this owner: until then the list is that of the former one
         self.hosts = Hosts()
         self._layout = 0
         self.progress = SourceProgress(0 if self.named else 1, source.future_max_ms)
@@ -75,12 +75,12 @@ class SourceState:
             self.rates.grow(len(self.hosts))
 
     def generations(self) -> dict[int, int]:
-        """Return the generations of the consumers of the reported partitions, under this leader or a former
+        """Return the generations of the consumers of the reported partitions, under this owner or a former
         one."""
         return dict(self._generations)
 
     def listed_hosts(self) -> ListedHosts:
-        """Return what the next leader has to know of the hosts."""
+        """Return what the next owner has to know of the hosts."""
         if not self.named:
             return ListedHosts(self.hosts.epoch, (), ())
         retained = self.hosts.retained()

@@ -15,12 +15,13 @@ BEFORE_EVERYTHING_MS = 0  # event times before 1970 are refused
 
 
 class Units:
-    """The units of one application. A unit that a former leader knew is awaited: until it reports or its
+    """The units of one application. A unit that a former coordinator knew is awaited: until it reports or its
     lease ends it holds the output of its level where that stands. The caller locks.
 
-    An owner of a later generation replaces the one before, whose reports are void from then on, over leaders
-    too. A unit that has left or whose lease has ended is forgotten with its generation: nothing of it counts
-    that could advance a watermark, and an older owner that reports then only holds the level back.
+    An owner of a later generation replaces the one before, whose reports are void from then on, whichever
+    coordinator they reach. A unit that has left or whose lease has ended is forgotten with its generation:
+    nothing of it counts that could advance a watermark, and an older owner that reports then only holds the
+    level back.
     """
 
     def __init__(self, application: Application, known: Iterable[KnownUnit], now_ms: int) -> None:
@@ -82,7 +83,7 @@ class Units:
             self._known = None
 
     def known(self) -> tuple[KnownUnit, ...]:
-        """Return the units that a next leader awaits. Called with every report, so sorted only when new."""
+        """Return the units that a next owner awaits. Called with every report, so sorted only when new."""
         if self._known is None:
             units = [
                 KnownUnit(key.level, key.processor, key.key_group, generation)

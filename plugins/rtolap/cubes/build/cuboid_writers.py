@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from rtolap.columnar.schema import field_ids
 from rtolap.cubes.build.grouping import GROUPED_DIMENSIONS_MAX, group, spark_schema
 from rtolap.cubes.build.job_progress import report
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN, new_scratch
@@ -36,6 +37,7 @@ from rtolap.object_store.store import ObjectStore
 PARENT_BYTES_SMALL = 16 << 20  # reading less than this costs less than another job
 _PATH_PARTS = 4  # segment/version/part/file or segment/version/cuboid/file: all that differs in a batch
 _PATH = "__path"
+_FIELD_ID = "parquet.field.id"  # Spark's name for the id of a column in a Parquet file
 
 
 class PieceWriter:
@@ -180,6 +182,9 @@ class CuboidWriter:
             frame = frame.sortWithinPartitions(SEGMENT_COLUMN, *keys)
         else:
             frame = frame.sortWithinPartitions(CUBOID_COLUMN, SEGMENT_COLUMN, *keys)
+        for name, number in field_ids(self._schema).items():
+            if name in frame.columns:
+                frame = frame.withMetadata(name, {_FIELD_ID: number})
         frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").partitionBy(
             CUBOID_COLUMN, SEGMENT_COLUMN
         ).parquet(self._store.spark_uri(folder), compression="zstd")

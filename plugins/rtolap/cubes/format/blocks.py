@@ -23,7 +23,7 @@ from rtolap.columnar import reduce
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray
 from rtolap.columnar.murmur3 import hash_longs, hash_strings
-from rtolap.columnar.schema import arrow_type, physical_schema
+from rtolap.columnar.schema import arrow_type, history_schema, physical_schema
 from rtolap.model.cube import Schema
 from rtolap.object_store.store import ObjectStore
 from rtolap.scan.groups import Groups, group_in_order
@@ -139,11 +139,15 @@ def merged(schema: Schema, block: Block, places: Sequence[int]) -> Block:
 
 def write_block(store: ObjectStore, path: str, schema: Schema, names: Sequence[str], block: Block) -> int:
     """Write a Parquet file of history with keys of these names, and return its size in bytes."""
-    expected = physical_schema(schema, names, plain=True)
+    expected = history_schema(schema, names)
     arrays = [_values_of(key, field.type) for key, field in zip(block.keys, expected, strict=False)]
     arrays += [_as_stored(column, partial.type) for column, partial in
                zip(block.partials, schema.partials, strict=True)]  # fmt: skip
-    table = pa.Table.from_arrays(arrays, names=expected.names)
+    fields = [
+        pa.field(field.name, array.type, metadata=field.metadata)
+        for field, array in zip(expected, arrays, strict=True)
+    ]
+    table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     sink = pa.BufferOutputStream()
     pq.write_table(
         table, sink, row_group_size=_ROW_GROUP_ROWS, compression="zstd", coerce_timestamps="us",

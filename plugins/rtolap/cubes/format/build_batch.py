@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import Corrupted
 from rtolap.base.files import fsync_dir, fsync_file
-from rtolap.columnar.schema import physical_schema
+from rtolap.columnar.schema import history_schema, physical_schema
 from rtolap.cubes.format import history
 from rtolap.cubes.format.file_states import FileToLookAt, LookAtFiles, entry_of, events_of, look_here
 from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
@@ -113,7 +113,7 @@ def adopt(
         by_cuboid = []
         for folder, scratch, cuboid in names:
             source = f"{scratch}/{SEGMENT_COLUMN}={place}"
-            schema = physical_schema(spec.schema, cuboid.dimensions, plain=True)
+            schema = history_schema(spec.schema, cuboid.dimensions)
             moved = [f"{folder}/{name}" for name in listed.get(source, ())]
             for name in moved:
                 _adopt_file(store, f"{source}/{name.rpartition('/')[2]}", f"{spec.location}/{name}", schema)
@@ -271,7 +271,7 @@ class VersionWriter:
         When this returns they are durable.
         """
         cuboid = self._cuboids[number]
-        expected = physical_schema(self._specs[0].schema, cuboid.dimensions, plain=True)
+        expected = history_schema(self._specs[0].schema, cuboid.dimensions)
         of_cuboid = self._rows.select(expected.names)
 
         def write(place: int) -> CuboidEntry:

@@ -7,14 +7,16 @@ from pathlib import Path
 
 from rtolap.model.loader import Loader
 from rtolap.model.problems import Key, Problem
+from rtolap.model.publication import Publication
 from rtolap.model.subscription import Subscription
 
 _OTHERS = stat.S_IRWXO | stat.S_IWGRP
 
 
 def file_problems(definition: object) -> tuple[Problem, ...]:
-    """Return what is wrong with the files that a loader or a subscription reads: not there, not readable, or,
-    of a secret, open to everybody.
+    """Return what is wrong with the files that a loader, a subscription or a publication reads.
+
+    They are not there, not readable, or, of a secret, open to everybody.
     """
     found: list[Problem] = []
     for key, path, secret in _named(definition):
@@ -38,6 +40,13 @@ def _named(definition: object) -> list[tuple[Key, str | None, bool]]:
         return named
     if isinstance(definition, Subscription):
         return [(("listener", "password_file"), definition.listener.password_file, True)]
+    if isinstance(definition, Publication):
+        catalog = definition.catalog
+        return [
+            (("catalog", "password_file"), catalog.password_file, True),
+            (("catalog", "token_file"), catalog.token_file, True),
+            (("catalog", "ca_file"), catalog.ca_file, False),
+        ]
     return []
 
 

@@ -9,6 +9,8 @@ from another one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 
@@ -18,6 +20,8 @@ from rtolap.protocols.watermark import messages as watermarks
 
 HEARTBEAT_TIMEOUT_S = 2.0
 ERROR_CHARACTERS_MAX = 4000  # of a failed build
+
+T = TypeVar("T")
 
 _NAMES = TypeAdapter(list[str])
 _DEFINITION = TypeAdapter(wire.Definition)
@@ -35,6 +39,7 @@ _REASSIGNMENT = TypeAdapter(wire.Reassignment)
 _APPLICATION = TypeAdapter(watermarks.ApplicationInfo)
 _WATERMARKS, _HOSTS = TypeAdapter(watermarks.ApplicationWatermarks), TypeAdapter(watermarks.HostsInfo)
 _CHANGED, _EXPLANATION = TypeAdapter(watermarks.HostsChanged), TypeAdapter(watermarks.Explanation)
+_COMPLETENESS = TypeAdapter(wire.CompletenessInfo)
 _UNITS, _HISTORY = TypeAdapter(watermarks.UnitsInfo), TypeAdapter(watermarks.ApplicationHistory)
 
 
@@ -226,7 +231,7 @@ def applications() -> Call[list[str]]:
 
 
 def application(name: str) -> Call[watermarks.ApplicationInfo]:
-    return get(_APPLICATION, "applications", name)
+    return _of(name, get(_APPLICATION, "applications", name))
 
 
 def create_application(definition: wire.Definition) -> Call[None]:
@@ -235,27 +240,27 @@ def create_application(definition: wire.Definition) -> Call[None]:
 
 def change_application(name: str, definition: wire.Definition) -> Call[None]:
     """Change the definition of a running application. Raises Refused if that is not safe."""
-    return Call("PUT", path("applications", name), _NOTHING, body=definition)
+    return Call("PUT", path("applications", name), _NOTHING, body=definition, subject=name)
 
 
 def drop_application(name: str) -> Call[None]:
-    return delete(_NOTHING, "applications", name)
+    return _of(name, delete(_NOTHING, "applications", name))
 
 
 def application_watermarks(name: str) -> Call[watermarks.ApplicationWatermarks]:
-    return get(_WATERMARKS, "applications", name, "watermarks")
+    return _of(name, get(_WATERMARKS, "applications", name, "watermarks"))
 
 
 def application_hosts(name: str, level: str | None = None, limit: int = 20) -> Call[watermarks.HostsInfo]:
     """Request the hosts, the furthest behind first. `level` may be left out if there is one source."""
     params = {"limit": str(limit), **({} if level is None else {"level": level})}
-    return Call("GET", path("applications", name, "hosts"), _HOSTS, params=params)
+    return Call("GET", path("applications", name, "hosts"), _HOSTS, params=params, subject=name)
 
 
 def application_units(name: str, level: str | None = None, limit: int = 100) -> Call[watermarks.UnitsInfo]:
     """Request the units, the oldest work first."""
     params = {"limit": str(limit), **({} if level is None else {"level": level})}
-    return Call("GET", path("applications", name, "units"), _UNITS, params=params)
+    return Call("GET", path("applications", name, "units"), _UNITS, params=params, subject=name)
 
 
 def application_history(
@@ -269,7 +274,7 @@ def application_history(
     """Request at most that many `samples`, spread over the time from `since_ms` to `until_ms`."""
     given = {"since_ms": since_ms, "until_ms": until_ms, "level": level, "samples": samples}
     params = {key: str(value) for key, value in given.items() if value is not None}
-    return Call("GET", path("applications", name, "history"), _HISTORY, params=params)
+    return Call("GET", path("applications", name, "history"), _HISTORY, params=params, subject=name)
 
 
 def change_hosts(
@@ -278,15 +283,26 @@ def change_hosts(
     """Change the hosts of a source. `action` is register, renew, drain or remove; see
     `watermark.HostsChange`."""
     body: Body = {"level": level, "action": action, "hosts": list(hosts), "end_ms": end_ms}
-    return post(_CHANGED, "applications", name, "hosts", body=body)
+    return _of(name, post(_CHANGED, "applications", name, "hosts", body=body))
 
 
 def explain_window(name: str, window_end_ms: int) -> Call[watermarks.Explanation]:
     params = {"window_end_ms": str(window_end_ms)}
-    return Call("GET", path("applications", name, "explain"), _EXPLANATION, params=params)
+    return Call("GET", path("applications", name, "explain"), _EXPLANATION, params=params, subject=name)
+
+
+def application_completeness(name: str, cube: str, window_end_ms: int) -> Call[wire.CompletenessInfo]:
+    """Request what is known now of a window of a cube that closes by the application."""
+    params = {"cube": cube, "window_end_ms": str(window_end_ms)}
+    return Call("GET", path("applications", name, "completeness"), _COMPLETENESS, params=params, subject=name)
 
 
 def approve_windows(name: str, until_ms: int, by: str, reason: str) -> Call[watermarks.ApplicationInfo]:
     """Let the windows that end at or below `until_ms` close as they are. Recorded."""
     body: Body = {"until_ms": until_ms, "by": by, "reason": reason}
-    return post(_APPLICATION, "applications", name, "approvals", body=body)
+    return _of(name, post(_APPLICATION, "applications", name, "approvals", body=body))
+
+
+def _of(application: str, call: Call[T]) -> Call[T]:
+    """Return a call that the application's owner takes."""
+    return replace(call, subject=application)

@@ -1,4 +1,5 @@
-"""The coordinator's clients: they find the leader among the coordinators and retry while there is none.
+"""The coordinator's clients: they find the leader among the coordinators, or the owner of an application, and
+retry while there is none.
 
 `CoordinatorClient` is for services, tasks and the command line, `AsyncCoordinatorClient` for triggers. Their
 methods are those of `calls`, under the same names. Both raise the error that the coordinator raised
@@ -88,10 +89,10 @@ class CoordinatorClient(Closeable):
             raise Unavailable(f"coordinator {url} does not answer", found=str(error)) from error
 
     def _attempt(self, call: Call[T]) -> T:
-        for url in self._leader.attempts():
-            with self._leader.asking(url):
+        for url in self._leader.attempts(call.subject):
+            with self._leader.asking(url, call.subject):
                 response = self._http.request(**call.request_at(url))
-                if self._leader.answered(url, response):
+                if self._leader.answered(url, response, call.subject):
                     return call.read(response)
         raise self._leader.nobody(str(call))
 
@@ -142,6 +143,7 @@ class CoordinatorClient(Closeable):
     application_history = _Sent(calls.application_history)
     change_hosts = _Sent(calls.change_hosts)
     explain_window = _Sent(calls.explain_window)
+    application_completeness = _Sent(calls.application_completeness)
     approve_windows = _Sent(calls.approve_windows)
 
 
@@ -190,10 +192,10 @@ class AsyncCoordinatorClient:
         return await AsyncRetrying(retry=PASSING, stop=stop, wait=PAUSE, reraise=True)(self._attempt, call)
 
     async def _attempt(self, call: Call[T]) -> T:
-        for url in self._leader.attempts():
-            with self._leader.asking(url):
+        for url in self._leader.attempts(call.subject):
+            with self._leader.asking(url, call.subject):
                 response = await self._http.request(**call.request_at(url))
-                if self._leader.answered(url, response):
+                if self._leader.answered(url, response, call.subject):
                     return call.read(response)
         raise self._leader.nobody(str(call))
 

@@ -33,6 +33,7 @@ class Call(Generic[T]):
     Attributes:
         once: True if the request is not repeated when nobody leads, because the next one follows anyway.
         request_id: identifies a request that must not take effect twice, over all of its repetitions.
+        subject: the application whose owner takes the request; empty: the leader takes it.
     """
 
     method: str
@@ -43,6 +44,7 @@ class Call(Generic[T]):
     once: bool = False
     timeout_s: float | None = None
     request_id: str | None = None
+    subject: str = ""
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"

@@ -228,17 +228,26 @@ class ApprovalInfo(Message):
     at_ms: int
 
 
+class ApplicationOwner(Message):
+    """`owner`: address of the coordinator that runs the application; None while it moves."""
+
+    application: str
+    owner: str | None = None
+
+
 class ApplicationInfo(Message):
     """An application, its definition and where it stands.
 
     Attributes:
-        counters: what was refused or had no effect since this leader began.
+        owner: address of the coordinator that runs it.
+        counters: what was refused or had no effect since this owner began.
         problems: what needs a human.
     """
 
     name: str
     definition: Definition
     epoch: int
+    owner: str | None = None
     clients: int
     units: int
     hosts: dict[str, int] = Field(default_factory=dict)
@@ -306,7 +315,7 @@ class UnitTrace(Message):
 class LevelHistory(Message):
     """`input_ms`, `output_ms` and `holding` (hosts not beyond the input watermark) have an entry per
     sample. Of a source that knows no hosts, `hosts` are its partitions; of every source those that have not
-    spoken to this leader yet, which then hold it and no host does."""
+    spoken to this owner yet, which then hold it and no host does."""
 
     role: LevelRole
     input_ms: tuple[int | None, ...]
@@ -319,7 +328,7 @@ class LevelHistory(Message):
 class ApplicationHistory(Message):
     """Watermarks against the clock, a sample at each of `at_ms`, levels after their upstreams.
 
-    The leader remembers it, from `since_ms` on (None: nothing yet), and it ends with that leader.
+    The owner remembers it, from `since_ms` on (None: nothing yet), and it ends with that owner.
     """
 
     application: str

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from rtolap.protocols.coordinator.messages.members import ReceiverInfo, ReplicaSetInfo
 from rtolap.protocols.rest.messages import Definition, Message
+from rtolap.protocols.watermark.messages import ApplicationOwner
 
 
 class CubeStatus(Message):
@@ -110,10 +111,14 @@ class PurgeResult(Message):
 
 
 class CleanupResult(Message):
-    """Folders deleted from the object store, and records of purged segments removed."""
+    """Folders deleted from the object store, and records of purged segments removed.
+
+    `waiting` says in words which folders stay for publications, and until when.
+    """
 
     folders: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
 
 
 class ClusterInfo(Message):
@@ -122,3 +127,4 @@ class ClusterInfo(Message):
     receivers: tuple[ReceiverInfo, ...]
     replica_sets: tuple[ReplicaSetInfo, ...]
     cubes: tuple[CubeStatus, ...]
+    applications: tuple[ApplicationOwner, ...] = ()

@@ -19,6 +19,7 @@ class Health(Message):
     url: str
     leader_url: str | None = None
     zookeeper: bool = Field(description="is the session to ZooKeeper alive?")
+    applications: int = Field(default=0, description="how many applications it runs")
 
 
 class PartitionReport(Message):

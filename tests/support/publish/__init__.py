@@ -1,0 +1,1 @@
+"""Cubes with READY versions to publish, and catalogs to publish to."""
