@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.connect.client.retries import DefaultPolicy
-from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
 from pyspark.sql.connect.session import SparkSession
 
 from rtolap.base.errors import OverBudget
@@ -51,6 +52,7 @@ class Connection:
 
         Raises OverBudget as soon as they are larger than `bytes_max`, and errors of `errors.ERRORS`.
         """
+        assert isinstance(frame, ConnectFrame), "it is of this session"
         plan, observations = frame._plan, frame._plan.observations
         tables: list[pa.Table] = []
         size_bytes = 0

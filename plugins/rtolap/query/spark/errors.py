@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-import grpc
+import grpc  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 

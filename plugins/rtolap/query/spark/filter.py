@@ -6,8 +6,8 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any
 
+from pyspark.sql import Column
 from pyspark.sql.connect import functions as F  # noqa: N812 - as in its own pages
-from pyspark.sql.connect.column import Column
 
 from rtolap.aggregates.spark_sql import quoted, spark_type
 from rtolap.column_types import ColumnType

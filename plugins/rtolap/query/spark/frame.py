@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyspark.sql import DataFrame
 from pyspark.sql.connect import functions as F  # noqa: N812 - as in its own pages
-from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.session import SparkSession
 
 from rtolap.aggregates.spark_sql import merged, quoted, spark_type
@@ -24,7 +24,7 @@ def read_frame(spark: SparkSession, read: CubeRead, uris: Sequence[str], *, wide
     Args:
         wide: True if sums may leave their types; see `wide_sums`.
     """
-    rows = spark.read.schema(_columns(read)).parquet(*uris)
+    rows: DataFrame = spark.read.schema(_columns(read)).parquet(*uris)
     if read.filter is not None:
         rows = rows.where(spark_filter(read.filter, read.schema))
     columns = [
@@ -33,7 +33,7 @@ def read_frame(spark: SparkSession, read: CubeRead, uris: Sequence[str], *, wide
         for column in (wide_columns(partial) if wide else ((partial.name, merged(partial)),))
     ]
     groups = rows.groupBy(*(F.col(quoted(name)) for name in read.dimensions))
-    grouped = groups.agg(
+    grouped: DataFrame = groups.agg(
         *(F.expr(expression).alias(name) for name, expression in columns), F.count(F.lit(1)).alias(_ROWS)
     )
     if not read.dimensions:

@@ -28,7 +28,7 @@ from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
-from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate, Scalar
+from rtolap.model.predicate import And, Compare, CompareOp, In, IsNull, Like, Not, Or, Predicate, Scalar
 from rtolap.model.segment import SegmentState, segment_of
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.object_store.store import ObjectStore
@@ -204,7 +204,8 @@ def drawn_predicate(rng: random.Random, depth: int = 0) -> Predicate:
             chosen = tuple(rng.sample(values, rng.randint(1, len(values))))
             return In(name, chosen, negated=rng.random() < 0.3)
     is_flag = name == "is_late"
-    op = rng.choice(("eq", "ne")) if is_flag else rng.choice(("eq", "ne", "lt", "le", "gt", "ge"))
+    operators: tuple[CompareOp, ...] = ("eq", "ne") if is_flag else ("eq", "ne", "lt", "le", "gt", "ge")
+    op = rng.choice(operators)
     return Compare(name, op, rng.choice(values))
 
 
