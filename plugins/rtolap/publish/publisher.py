@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotYet
+from rtolap.cubes.format.history import ReadyFile
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import HeldRange, PublicationHolds, Publications, held_ranges
 from rtolap.metadata.store import Operation
@@ -35,7 +36,7 @@ from rtolap.model.cube import Cuboid
 from rtolap.model.publication import Publication
 from rtolap.object_store.store import ObjectStore
 from rtolap.publish.table import NamedFile, PublishedTable
-from rtolap.publish.versions import DataFileEntry, Version, files_of, ready_versions
+from rtolap.publish.versions import Version, files_of, ready_versions
 
 SWEEP_EVERY_MS = 86_400_000
 _ROUNDS_MAX = 10_000  # snapshots of one look, so that a look ends
@@ -206,9 +207,9 @@ class Publisher:
             needed |= difference.kept
         if present_id != cube_id or not needed <= ready.keys():
             return 0
-        added: dict[Version, Sequence[DataFileEntry]] = {}
+        added: dict[Version, Sequence[ReadyFile]] = {}
         for version in difference.added:
-            files = files_of(self._store, version, self._cuboid)
+            files = files_of(self._store, self.publication.cube, version, self._cuboid)
             if files:
                 added[version] = files
             else:

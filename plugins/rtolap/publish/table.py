@@ -25,6 +25,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from rtolap.base.errors import AlreadyExists, Corrupted, NotFound, Refused
 from rtolap.columnar.schema import FIELD_ID
+from rtolap.cubes.format.history import ReadyFile
 from rtolap.model.cube import Cuboid, Schema
 from rtolap.model.publication import Publication
 from rtolap.object_store.store import ObjectStore
@@ -39,7 +40,7 @@ from rtolap.publish.columns import (
     table_properties,
 )
 from rtolap.publish.snapshot import expire, replace_files, sweep
-from rtolap.publish.versions import DataFileEntry, Version, version_of_file
+from rtolap.publish.versions import Version, version_of_file
 
 _SUMMARY_VERSIONS_MAX = 200  # named in a snapshot's summary; all are in its files' paths
 
@@ -130,7 +131,7 @@ class PublishedTable:
         }
 
     def replace(
-        self, added: Mapping[Version, Sequence[DataFileEntry]], removed: Sequence[NamedFile], cube_id: str
+        self, added: Mapping[Version, Sequence[ReadyFile]], removed: Sequence[NamedFile], cube_id: str
     ) -> None:
         """Commit one snapshot on top of the one that was read. Raises CommitConflict, CommitUnknown."""
         data_files = [self._data_file(file) for files in added.values() for file in files]
@@ -221,7 +222,7 @@ class PublishedTable:
             path = file.file_path.removeprefix(root) if file.file_path.startswith(root) else ""
             yield NamedFile(file.file_path, file.record_count, version_of_file(path))
 
-    def _data_file(self, file: DataFileEntry) -> DataFile:
+    def _data_file(self, file: ReadyFile) -> DataFile:
         """Return the entry of a Parquet file, with statistics out of its footer."""
         with self._store.open(file.path) as source:
             try:
@@ -249,7 +250,7 @@ class PublishedTable:
                 **statistics.to_serialized_dict(),
             )
 
-    def _check_footer(self, file: DataFileEntry, footer: pq.FileMetaData) -> None:
+    def _check_footer(self, file: ReadyFile, footer: pq.FileMetaData) -> None:
         """Check that readers find each column by its id, or by its name where the file has no ids."""
         if footer.num_rows != file.rows:
             raise Corrupted(

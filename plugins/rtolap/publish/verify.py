@@ -49,7 +49,11 @@ def verify_publication(metadata: ClusterMetadata, store: ObjectStore, publicatio
     schema = metadata.schema(publication.cube)
     cuboid = published_cuboid(publication, schema.cube)
     ready = ready_versions(metadata.control(publication.cube), metadata.nodes.segments(publication.cube))
-    wanted = {file.path: file for version in ready.values() for file in files_of(store, version, cuboid)}
+    wanted = {
+        file.path: file
+        for version in ready.values()
+        for file in files_of(store, publication.cube, version, cuboid)
+    }
     catalog = open_catalog(publication.catalog)
     try:
         table = PublishedTable(catalog, publication, schema, cuboid, store)

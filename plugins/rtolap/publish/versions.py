@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rtolap.base.errors import Corrupted
-from rtolap.cubes.format.history import entry_of, read_manifest
+from rtolap.cubes.format.history import ReadyFile, entry_of, ready_files
 from rtolap.metadata.records import CubeControl, SegmentRecord, standing
 from rtolap.model.cube import Cuboid
 from rtolap.model.segment import SegmentRange, parse_segment_name
@@ -31,18 +31,6 @@ class Version(NamedTuple):
     location: str
 
 
-class DataFileEntry(NamedTuple):
-    """A Parquet file of a cuboid.
-
-    Attributes:
-        path: within the object store.
-    """
-
-    path: str
-    rows: int
-    bytes: int
-
-
 def ready_versions(control: CubeControl, records: Mapping[str, SegmentRecord]) -> dict[str, Version]:
     """Return the versions that queries read, by location."""
     found = {}
@@ -53,15 +41,20 @@ def ready_versions(control: CubeControl, records: Mapping[str, SegmentRecord]) -
     return found
 
 
-def files_of(store: ObjectStore, version: Version, cuboid: Cuboid) -> tuple[DataFileEntry, ...]:
+def files_of(store: ObjectStore, cube: str, version: Version, cuboid: Cuboid) -> tuple[ReadyFile, ...]:
     """Return the files of the cuboid in a READY version; none where it has no rows.
 
-    Raises NotFound or Corrupted where its manifest is missing or damaged.
+    Raises NotFound or Corrupted where its manifest is missing, damaged or another version's.
     """
-    entry = entry_of(read_manifest(store, version.location), cuboid)
-    return tuple(
-        DataFileEntry(f"{version.location}/{file.name}", file.rows, file.bytes) for file in entry.files
+    manifest, files = ready_files(
+        store,
+        cube=cube,
+        segment=version.segment.name,
+        version=version.version,
+        location=version.location,
     )
+    name = entry_of(manifest, cuboid).name
+    return tuple(file for file in files if file.cuboid == name)
 
 
 def version_of_file(path: str) -> Version | None:
