@@ -222,7 +222,7 @@ def test_every_command_that_shows_or_changes_something_speaks_json() -> None:
     """Not: processes that run until they are stopped, and a log or a path as it is."""
     servers = {
         *("agent serve", "agent sleep", "coordinator serve", "loader run", "query serve", "receiver serve"),
-        *("fleet serve", "sep serve", "storage serve", "stream-load serve"),
+        *("fleet serve", "publish serve", "sep serve", "spark serve", "storage serve", "stream-load serve"),
     }
     as_it_is = {"agent log", "airflow-settings dags-folder", "stack logs"}
     switches = {"agent shutdown", "agent stop"}
