@@ -231,7 +231,11 @@ def test_kill_query_interrupts_only_ones_own(endpoints: Endpoints) -> None:
 
         thread = threading.Thread(target=run)
         thread.start()
-        _until(lambda: ("Query", "query") in [row[4:] for row in _processes(killer) if row[0] == identity])
+        _until(
+            lambda: (
+                ("Query", "query") in [(row[4], row[6]) for row in _processes(killer) if row[0] == identity]
+            )
+        )
         with pytest.raises(pymysql.err.MySQLError):
             other.cursor().execute(f"KILL QUERY {identity}")
         killer.cursor().execute(f"KILL QUERY {identity}")
