@@ -31,8 +31,8 @@ from rtolap.metadata import codec, paths, segments
 from rtolap.metadata.cached import CachedStore
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.forwarding import ForwardingStore
-from rtolap.metadata.pages import PAGE_SEGMENTS
 from rtolap.metadata.records import BuildAttempt, CubeControl, ReceiverRecord, SegmentRecord
+from rtolap.metadata.segment_format.pages import PAGE_SEGMENTS
 from rtolap.metadata.store import Operation, Versioned
 from rtolap.metadata.view import SegmentView
 from rtolap.model.offsets import PartRange

@@ -12,6 +12,7 @@ from rtolap.metadata.publications import (
     PublicationStatus,
 )
 from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.segment_format.vectors import version_of_folder
 from rtolap.model.publication import IcebergCatalog, Publication
 
 from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
@@ -46,8 +47,9 @@ def hold(cluster: Cluster, *ranges: HeldRange, cube_id: str | None = None) -> Pu
 
 
 def history(cluster: Cluster) -> list[str]:
-    files = cluster.files.list(f"history/{NAME}")
-    return [file.path.split("/")[4].partition("-")[0] for file in files]
+    """Return the versions whose data are there."""
+    folders = [file.path.split("/")[4] for file in cluster.files.list(f"history/{NAME}")]
+    return [folder.partition("-")[0] for folder in folders if version_of_folder(folder) == folder]
 
 
 def test_a_replaced_version_waits_until_no_snapshot_names_it(cluster: Cluster) -> None:

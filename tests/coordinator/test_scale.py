@@ -7,8 +7,8 @@ import random
 
 import pytest
 from rtolap.coordinator.heartbeats import LAG_WARN_MS, Heartbeats
-from rtolap.metadata.pages import RECORD_BYTES_MAX
 from rtolap.metadata.records import CubeControl, ReceiverRecord
+from rtolap.metadata.segment_format.pages import RECORD_BYTES_MAX
 from rtolap.protocols.coordinator import messages as wire
 
 from benchmarks.scale import Figure, coordinator_figures, history_figures

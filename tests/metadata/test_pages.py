@@ -10,13 +10,20 @@ from typing import Literal
 import msgspec
 import pytest
 from rtolap.base.errors import CommitConflict, CommitUnknown, Corrupted, NotFound, Refused
-from rtolap.metadata import codec, paths, pieces, segments
+from rtolap.metadata import codec, paths, segments
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.pages import PAGE_SEGMENTS, RECORD_BYTES_MAX, HistoryFrontier, page_of, paged
-from rtolap.metadata.pieces import HEAD_BYTES_MAX
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
+from rtolap.metadata.segment_format import pieces
+from rtolap.metadata.segment_format.pages import (
+    PAGE_SEGMENTS,
+    RECORD_BYTES_MAX,
+    HistoryFrontier,
+    page_of,
+    paged,
+)
+from rtolap.metadata.segment_format.pieces import HEAD_BYTES_MAX
+from rtolap.metadata.segment_format.vectors import vectors_path
 from rtolap.metadata.store import Operation, Put
-from rtolap.metadata.vectors import vectors_path
 from rtolap.metadata.view import SegmentView
 from rtolap.model.cube import Cube
 from rtolap.model.offsets import Offsets, PartRange

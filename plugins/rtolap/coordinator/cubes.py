@@ -22,9 +22,9 @@ from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.pages import is_settled
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.requests import Note
+from rtolap.metadata.segment_format.pages import is_settled
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.problems import raise_all

@@ -21,7 +21,7 @@ from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import Publications, holders
 from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.metadata.vectors import version_of_folder
+from rtolap.metadata.segment_format.vectors import version_of_folder
 from rtolap.model.quantities import instant_text
 from rtolap.model.segment import SegmentEvent, SegmentState, parse_segment_name
 from rtolap.object_store.store import ObjectStore

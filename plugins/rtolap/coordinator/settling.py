@@ -10,7 +10,7 @@ import logging
 
 from rtolap.coordinator.views import Views
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.pages import is_settled
+from rtolap.metadata.segment_format.pages import is_settled
 
 log = logging.getLogger(__name__)
 

@@ -26,10 +26,10 @@ from rtolap.metadata.records import (
     SegmentRecord,
     WatermarkRecord,
 )
+from rtolap.metadata.segment_format.vectors import VectorFiles, VersionFiles
 from rtolap.metadata.segment_nodes import SegmentNodes
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
 from rtolap.metadata.updates import genuine, read, replace, retrying, update
-from rtolap.metadata.vectors import VectorFiles, VersionFiles
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentRange
 

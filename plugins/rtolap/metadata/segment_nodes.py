@@ -19,7 +19,8 @@ import msgspec
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused
 from rtolap.metadata import codec, paths
 from rtolap.metadata.change_log import change_log, logged
-from rtolap.metadata.pages import (
+from rtolap.metadata.records import ChangeLog, CubeControl, SegmentRecord
+from rtolap.metadata.segment_format.pages import (
     HistoryFrontier,
     decode_page,
     encode_page,
@@ -28,11 +29,10 @@ from rtolap.metadata.pages import (
     page_of,
     paged,
 )
-from rtolap.metadata.pieces import Piece, SplitSegment, join, split
-from rtolap.metadata.records import ChangeLog, CubeControl, SegmentRecord
+from rtolap.metadata.segment_format.pieces import Piece, SplitSegment, join, split
+from rtolap.metadata.segment_format.vectors import VectorFiles
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
 from rtolap.metadata.updates import put_or_create, read, retrying
-from rtolap.metadata.vectors import VectorFiles
 from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 
 PIECES_MAX = 200  # that are remembered: up to `pieces.HEAD_BYTES_MAX` bytes and what one change adds

@@ -16,8 +16,8 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.pages import HistoryFrontier, overlapping, page_of
 from rtolap.metadata.records import ChangeLog, CubeControl, SegmentRecord
+from rtolap.metadata.segment_format.pages import HistoryFrontier, overlapping, page_of
 from rtolap.metadata.updates import read
 from rtolap.model.segment import SegmentRange, parse_segment_name
 

@@ -12,8 +12,8 @@ from rtolap.cubes.receiver.answers.query_service import NotReady
 from rtolap.cubes.receiver.local.cut_logs import counted_beyond, known_by_vectors
 from rtolap.cubes.receiver.settled import SettledVersion
 from rtolap.kafka.interfaces import CutPartition
-from rtolap.metadata.pages import HistoryFrontier
 from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.segment_format.pages import HistoryFrontier
 from rtolap.model.segment import SegmentRange, SegmentState
 from rtolap.protocols.receiver.messages import HistorySnapshot
 

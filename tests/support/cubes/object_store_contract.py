@@ -19,7 +19,7 @@ from rtolap.coordinator.views import Views
 from rtolap.cubes.format.folders import ROOTS, creation_folder
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import SegmentRecord
-from rtolap.metadata.vectors import VectorFiles, vectors_path
+from rtolap.metadata.segment_format.vectors import VectorFiles, vectors_path
 from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import ObjectStore, StoredFile, open_store
 

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 from rtolap.base.errors import Corrupted, Unavailable
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.pages import HistoryFrontier
 from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.segment_format.pages import HistoryFrontier
 from rtolap.metadata.view import SegmentView
 from rtolap.model.segment import SegmentRange, SegmentState
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 
-from rtolap.metadata.pages import HistoryFrontier
 from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.segment_format.pages import HistoryFrontier
 from rtolap.model.offsets import Offsets
 
 

@@ -14,8 +14,8 @@ from rtolap.cubes.receiver.local.align import NO_VECTORS
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable, realigned
 from rtolap.cubes.receiver.settled import SettledSegments, named_beyond
 from rtolap.kafka.interfaces import CutPartition
-from rtolap.metadata.pages import HistoryFrontier
 from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.segment_format.pages import HistoryFrontier
 from rtolap.model.leader_epochs import LeaderEpochs, of_marks
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentState
