@@ -39,6 +39,7 @@ def test_the_days_are_rebuilt_with_the_same_events_and_answers(airflow: Any, bac
     for day in (3, 4):
         info = segments[day]
         assert (info.state, info.events) == ("READY", 100)
+        assert info.covered
         assert info.covered == backfill.history.ready[day].covered
     gone = frozenset(day for day, info in segments.items() if info.state == "PURGED")
     assert airflow.until("whole answer", stream.answer) == stream.recount(without=gone)

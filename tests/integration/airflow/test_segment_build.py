@@ -85,6 +85,7 @@ def test_a_version_that_lost_its_base_cuboid_is_read_again_from_kafka(airflow: A
     (part,) = airflow.until("its part, read again", lambda: is_now("REMOTE_PERSISTED")).parts
     assert part.events == before.events
     after = built()
+    assert after.covered
     assert (after.version, after.events, after.covered, after.base_lost) == (
         before.version + 1,
         before.events,

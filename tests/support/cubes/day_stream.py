@@ -97,12 +97,10 @@ class DayStream:
         return SegmentRange(self.start_ms(day), self.start_ms(day + 1)).name
 
     def segments(self) -> dict[int, SegmentInfo]:
-        """Return the record of each day, as far as there is one."""
-        return {
-            (info.start_ms - self.start_ms(1)) // DAY_MS + 1: info
-            for info in self._coordinator.segments(self.name)
-            if info.state_history
-        }
+        """Return the record of each day, as far as there is one, with its vectors, which lists leave out."""
+        listed = [info for info in self._coordinator.segments(self.name) if info.state_history]
+        whole = [self._coordinator.segment(self.name, info.segment) for info in listed]
+        return {(info.start_ms - self.start_ms(1)) // DAY_MS + 1: info for info in whole}
 
     def recount(self, without: frozenset[int] = frozenset()) -> Answer:
         """Recount everything sent, but for these days."""
