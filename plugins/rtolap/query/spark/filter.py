@@ -41,7 +41,7 @@ def spark_filter(predicate: Predicate, schema: Schema) -> Column:
 
 
 def _compare(predicate: Compare, kind: ColumnType) -> Column:
-    column = F.col(quoted(predicate.column))
+    column = _column(predicate.column, kind)
     if predicate.value is None:
         return _nothing()
     at = place(predicate.value, arrow_type(kind))
@@ -73,11 +73,21 @@ def _compare(predicate: Compare, kind: ColumnType) -> Column:
 def _is_in(name: str, values: tuple[object, ...], kind: ColumnType) -> Column:
     if not values:
         return F.lit(False)
-    column = F.col(quoted(name))
+    column = _column(name, kind)
     places = [place(value, arrow_type(kind)) for value in values if value is not None]  # type: ignore[arg-type]
     literals = [_literal(at.value, kind) for at in places if at.exact]
     matches = column.isin(*literals) if literals else _where_valid(column, False)
     return matches | _nothing() if any(value is None for value in values) else matches
+
+
+def _column(name: str, kind: ColumnType) -> Column:
+    """Return the column as conditions compare it.
+
+    -0.0 equals 0.0, but not in Parquet's dictionaries: given a condition on a double as it is, Spark passes
+    over files that have -0.0 alone. Behind an addition it compares the values themselves.
+    """
+    column = F.col(quoted(name))
+    return column + F.lit(0.0) if kind.kind == "double" else column
 
 
 def _literal(value: Any, kind: ColumnType) -> Column:
