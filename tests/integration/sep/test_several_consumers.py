@@ -131,7 +131,9 @@ def test_what_several_consumers_deliver_is_what_hbase_has_each_event_once_and_ro
     counts = topic.counts_by_row()
     topic.close()
     assert {row: sorted(numbers) for row, numbers in counts.items()} == written
-    newest = {row: struct.unpack(">q", cells["cf:n"][1])[0] for row, cells in hbase_client.scan(table).items()}
+    newest = {
+        row: struct.unpack(">q", cells["cf:n"][1])[0] for row, cells in hbase_client.scan(table).items()
+    }
     by_id = {}
     for record in sorted(topic.records, key=lambda each: int(each.headers["sequence_id"])):
         by_id[str(record.value["row"]).encode()] = record.value["n"]

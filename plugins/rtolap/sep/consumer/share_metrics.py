@@ -1,4 +1,4 @@
-"""The Prometheus metrics of the shares that a consumer holds: what it delivers, what waits, what it hands on."""
+"""The Prometheus metrics of the shares that a consumer holds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ def show_shares(metrics: Metrics, process: SharedProcess) -> None:
                 events.add_metric((share, outcome), getattr(state, outcome))
         yield events
         for name, purpose, values in (
-            ("waiting_calls", "Parts of calls that are not answered yet.", {k: w.calls for k, w in waiting.items()}),
+            (
+                "waiting_calls",
+                "Parts of calls that are not answered yet.",
+                {k: w.calls for k, w in waiting.items()},
+            ),
             ("waiting_events", "Events of these parts.", {k: w.events for k, w in waiting.items()}),
             (
                 "oldest_waiting_seconds",

@@ -136,9 +136,7 @@ def _parts(event: dict[str, Any], cells: list[dict[str, Any]], part_bytes: int) 
     return [text[first : first + part_bytes] for first in range(0, len(text), part_bytes)]
 
 
-def read_letters(
-    consumer: StreamConsumer, start: int, end: int, *, partition: int = 0
-) -> Iterator[Letters]:
+def read_letters(consumer: StreamConsumer, start: int, end: int, *, partition: int = 0) -> Iterator[Letters]:
     """Yield the letters of a partition between the offsets, some at a time. Raises Corrupted."""
     consumer.assign({partition: start})
     whole: list[tuple[int, _Event]] = []

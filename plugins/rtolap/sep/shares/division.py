@@ -1,7 +1,7 @@
 """The division of a call's events by the shares of their rows.
 
-The share of a row is a hash of the row key alone: not of its table, since rows of two tables may be one row of
-the target, and not of its region, since that changes when a region splits or merges. So everything that
+The share of a row is a hash of the row key alone: not of its table, since rows of two tables may be one row
+of the target, and not of its region, since that changes when a region splits or merges. So everything that
 depends on the order of a row's edits stays in one share.
 """
 

@@ -69,9 +69,7 @@ class PartsEndpoint(GuardedFlightServer):
                     "it was made again, or has other settings"
                 )
             self._wait(
-                share.set_apart(batch, head.set_apart)
-                if head.set_apart
-                else share.deliver(batch, deadline_s)
+                share.set_apart(batch, head.set_apart) if head.set_apart else share.deliver(batch, deadline_s)
             )
             writer.begin(pa.schema([]))
             writer.write_metadata(pa.py_buffer(msgspec.json.encode(PartDone(batch.num_events))))
@@ -111,7 +109,9 @@ def _batch(reader: Any, schema: pa.Schema) -> pa.RecordBatch:
             batch = stream.read_next_batch()
         batch.validate()
     except (StopIteration, pa.ArrowException, AttributeError, IndexError) as error:
-        raise Corrupted("a part cannot be read", expected="events and then their cells", found=error) from error
+        raise Corrupted(
+            "a part cannot be read", expected="events and then their cells", found=error
+        ) from error
     if batch.schema != schema:
         raise Corrupted("a part has other columns", expected=str(schema), found=str(batch.schema))
     return batch

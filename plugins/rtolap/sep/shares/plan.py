@@ -4,8 +4,8 @@
     2. each has shares / consumers as its quota, and the first ones one more until all are given
     3. whoever holds more than its quota gives the last ones back; whoever holds less claims free ones
 
-Every consumer computes this by itself from what ZooKeeper shows. Two that see different moments may both claim
-a share; one of them gets it. All see the same in the end, and then nobody changes anything.
+Every consumer computes this by itself from what ZooKeeper shows. Two that see different moments may both
+claim a share; one of them gets it. All see the same in the end, and then nobody changes anything.
 """
 
 from __future__ import annotations

@@ -91,9 +91,7 @@ class Router:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def _send_all(self, batch: EditBatch, deadline_s: float, apart: str) -> None:
-        parts = [
-            self._send(share, part, deadline_s, apart) for share, part in divide(batch, len(self._own))
-        ]
+        parts = [self._send(share, part, deadline_s, apart) for share, part in divide(batch, len(self._own))]
         for result in await asyncio.gather(*parts, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result

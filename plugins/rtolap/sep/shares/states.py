@@ -1,19 +1,19 @@
 """The life of a share in one consumer: one pure table, whose actions `held` executes.
 
-           CLAIMED                 RECOVERED
-    FREE ──────────▶ CLAIMED ──────────────────▶ SERVING
-     ▲                │ ▲ │ FAILED, RETRIED          │
-     │                │ └─┘                FENCED    │
-     │ LOST, UNPLANNED│ ◀────────────────────────────┤
-     └────────────────┴──────────────────────────────┘ LOST, UNPLANNED
+       CLAIMED                 RECOVERED
+FREE ──────────▶ CLAIMED ──────────────────▶ SERVING
+ ▲                │ ▲ │ FAILED, RETRIED          │
+ │                │ └─┘                FENCED    │
+ │ LOST, UNPLANNED│ ◀────────────────────────────┤
+ └────────────────┴──────────────────────────────┘ LOST, UNPLANNED
 
-    CLAIMED     this consumer's node says that it holds the share
-    RECOVERED   the journal was taken over and read: the holder before can write nothing any more
-    FAILED      that was not possible now
-    RETRIED     the next look at a share that is not recovered
-    FENCED      another process took the journal over, or delivery has ended; the node is still ours
-    UNPLANNED   another consumer is to have the share
-    LOST        the node is gone or another's: the session is over
+CLAIMED     this consumer's node says that it holds the share
+RECOVERED   the journal was taken over and read: the holder before can write nothing any more
+FAILED      that was not possible now
+RETRIED     the next look at a share that is not recovered
+FENCED      another process took the journal over, or delivery has ended; the node is still ours
+UNPLANNED   another consumer is to have the share
+LOST        the node is gone or another's: the session is over
 """
 
 from __future__ import annotations
