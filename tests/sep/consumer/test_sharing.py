@@ -36,7 +36,7 @@ from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 PATHS = SubscriptionPaths("orders")
 CLUSTER_ID = "5e0bd3a8-0c4d-4d58-9f0e-6d2f5d4f1c11"
 COUNT = 3
-TOKEN = "the token of the cluster"  # noqa: S105
+TOKEN = "the token of the cluster"
 ROWS = [b"row-%03d" % number for number in range(60)]
 
 
@@ -282,7 +282,7 @@ def test_a_consumer_without_the_clusters_token_gets_no_edits(world: World) -> No
     async def test(running: Running) -> None:
         first = running.start()
         await until(lambda: len(first.serving) == COUNT and first.serving_ports)
-        other = running.start(token="another token")  # noqa: S106
+        other = running.start(token="another token")
         await until(lambda: other.serving)
         answer = await asyncio.to_thread(ship, first.serving_ports[0], [1])
         assert "does not prove" in answer

@@ -30,7 +30,6 @@ from tests.support.seeds import replay
 from tests.support.sep.batches import batch_of, keys_of
 from tests.support.sep.delivery_runs import LETTERS, DeliveryWorld, FaultyProducer, Killed, MakeJournal
 from tests.support.sep.shipping import ShippedCall
-from tests.support.twins.kafka_broker import MemoryBroker
 from tests.support.twins.kafka_consumer import MemoryConsumer
 from tests.support.twins.kafka_producer import MemoryAdmin
 
@@ -138,7 +137,7 @@ class ShareWorld(DeliveryWorld):
             self.clock.advance_ms(max(self.pauses_ms))
             for consumer in list(self.members):
                 for share in list(consumer.deliveries):
-                    self._serve(consumer, share, whole=True)
+                    self._serve_share(consumer, share, whole=True)
             self._reroute()
         raise AssertionError("delivery does not come to an end")
 
@@ -283,7 +282,7 @@ class ShareWorld(DeliveryWorld):
         consumer = self.random.choice(self.asleep)
         self.happened["woken"] += 1
         for share in list(consumer.deliveries):
-            self._serve(consumer, share, whole=True)
+            self._serve_share(consumer, share, whole=True)
         if consumer in self.asleep:
             if self.random.random() < 0.5:
                 self._hand_on(consumer)
@@ -320,7 +319,8 @@ class ShareWorld(DeliveryWorld):
         return by_id.get(door.map.get(share, ""), door)
 
     def _reroute(self) -> None:
-        """Send parts that are at no holder to where their door's map says; those of a door that is gone end."""
+        """Send parts that are at no holder to where their door's map says. Those of a door that is gone
+        end."""
         for part in list(self._parts):
             if part.share in part.at.deliveries or part.at in self.asleep:
                 continue
@@ -334,9 +334,9 @@ class ShareWorld(DeliveryWorld):
         self._reroute()
         places = [(consumer, share) for consumer in self.members for share in consumer.deliveries]
         if places:
-            self._serve(*self.random.choice(places))
+            self._serve_share(*self.random.choice(places))
 
-    def _serve(self, consumer: Consumer, share: int, *, whole: bool = False) -> None:
+    def _serve_share(self, consumer: Consumer, share: int, *, whole: bool = False) -> None:
         parts = [part for part in self._parts if part.at is consumer and part.share == share]
         if not parts:
             return
