@@ -20,12 +20,12 @@ from rtolap.sep.delivery.requests import Request, post
 from rtolap.sep.delivery.state import read_state
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.listeners.kafka_topic import KafkaTopicListener
-from rtolap.sep.shares.division import share_of
 from rtolap.sep.shares.endpoint import PartsEndpoint
 from rtolap.sep.subscriptions.records import SubscriptionPaths
 
 from tests.support.sep.delivery_runs import encode
 from tests.support.sep.replication_client import RegionServer
+from tests.support.sep.share_numbers import share_of
 from tests.support.sep.wal_calls import Cell, Entry
 from tests.support.twins.kafka_broker import MemoryBroker
 from tests.support.twins.kafka_consumer import MemoryConsumer

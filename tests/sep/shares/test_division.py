@@ -8,10 +8,11 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from rtolap.sep.shares.division import divide, share_of, shares_of
+from rtolap.sep.shares.division import divide, shares_of
 
 from tests.support.seeds import so_many
 from tests.support.sep.batches import Event, batch_of, keys_of
+from tests.support.sep.share_numbers import share_of
 
 
 def test_a_row_has_the_same_share_in_every_region_and_table_and_alone() -> None:

@@ -14,10 +14,10 @@ from rtolap.protocols.capture.client import PartCall
 from rtolap.protocols.capture.messages import PartHead
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.shares import router as router_module
-from rtolap.sep.shares.division import share_of
 from rtolap.sep.shares.router import Router
 
 from tests.support.sep.batches import Event, batch_of
+from tests.support.sep.share_numbers import share_of
 
 HERE, THERE, ELSEWHERE = "here:1", "there:1", "elsewhere:1"
 ROWS = {

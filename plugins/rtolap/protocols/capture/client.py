@@ -12,10 +12,11 @@ from pyarrow import flight
 from rtolap.base.closeable import Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, RtolapError, Unanswered
-from rtolap.protocols.capture.messages import PART_SCHEMA, PartDone, PartHead
+from rtolap.protocols.capture.messages import PART_COLUMN, PartDone, PartHead
 from rtolap.protocols.flight.channel import FAILURES, FlightChannel, Headers
 from rtolap.protocols.flight.client import ERROR_MARK, named
 
+PART_SCHEMA = pa.schema([pa.field(PART_COLUMN, pa.large_binary(), nullable=False)])
 PROOF_S = 5.0  # for the exchange in which the other end shows that it answers, and who it is
 GRACE_S = 5.0  # beyond the time of a part: what began in time may end a little later
 

@@ -10,9 +10,8 @@ An error means that some events may not be delivered; whoever sent them has HBas
 from __future__ import annotations
 
 import msgspec
-import pyarrow as pa
 
-PART_SCHEMA = pa.schema([pa.field("ipc", pa.large_binary(), nullable=False)])
+PART_COLUMN = "ipc"
 
 
 class PartHead(msgspec.Struct, frozen=True):

@@ -29,10 +29,6 @@ def shares_of(rows: pa.BinaryArray, count: int) -> NDArray[np.int64]:
     return (hashes % np.uint64(count)).astype(np.int64)
 
 
-def share_of(row: bytes, count: int) -> int:
-    return int(shares_of(pa.array([row], pa.binary()), count)[0])
-
-
 def divide(batch: EditBatch, count: int) -> list[tuple[int, EditBatch]]:
     """Return the shares that have events in the batch, with their events in the order of the batch."""
     numbers = shares_of(batch.events["row"], count)

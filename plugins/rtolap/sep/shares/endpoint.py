@@ -16,7 +16,8 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, NotOwner, QueryError
-from rtolap.protocols.capture.messages import PART_SCHEMA, PartDone, PartHead
+from rtolap.protocols.capture.client import PART_SCHEMA
+from rtolap.protocols.capture.messages import PartDone, PartHead
 from rtolap.sep.events.edit_batch import CELLS_SCHEMA, EVENTS_SCHEMA, EditBatch
 from rtolap.servers.flight_server import GuardedFlightServer, ServerOptions, body_of, guarded
 from rtolap.servers.limits import FlightLimits
