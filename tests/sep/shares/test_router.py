@@ -61,7 +61,9 @@ class Peer:
         self.begun.set()
         while not self.gate.wait(0.01):
             if self.cancelled.is_set():
-                raise Unanswered("cancelled")
+                break
+        if self.cancelled.is_set():
+            raise Unanswered("cancelled")
         if self.error is not None:
             raise self.error
         self.rows += events["row"].to_pylist()
