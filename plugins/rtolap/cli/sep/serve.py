@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
+from rtolap.cli.output import end_now
 from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.cli.serving import service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
@@ -68,9 +69,12 @@ def serve(
         else:
             show_delivery(metrics.registry, lambda: process.delivery)
         asyncio.run(_run(process))
+        is_drained = not isinstance(process, SharedProcess) or process.drained
     finally:
         metrics_server.close()
         store.close()
+    if not is_drained:
+        end_now()
 
 
 async def _run(process: SubscriptionProcess | SharedProcess) -> None:

@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import CommitConflict, CommitUnknown, RtolapError, SessionLost, Unavailable
@@ -34,7 +34,7 @@ from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.requests import RequestNodes
 from rtolap.sep.delivery.state import StateNode
 from rtolap.sep.hbase.znodes import ServerName
-from rtolap.sep.shares.endpoint import TakesParts
+from rtolap.sep.shares.endpoint import PartsEndpoint, TakesParts
 from rtolap.sep.shares.held import HeldShare
 from rtolap.sep.shares.lease import Lease
 from rtolap.sep.shares.nodes import Member, ShareMap, ShareNodes
@@ -42,6 +42,7 @@ from rtolap.sep.shares.plan import plan
 from rtolap.sep.shares.router import Router
 from rtolap.sep.shares.states import ShareEvent, ShareState
 from rtolap.sep.subscriptions.records import SubscriptionPaths
+from rtolap.servers.flight_server import shut_down
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +50,7 @@ LOOK_S: Final = 1.0  # between looks when nothing is announced; a lease is renew
 _PAUSE_S: Final = 1.0
 
 
-class Endpoint(Protocol):
-    """The endpoint for parts of other consumers; `shares.endpoint.PartsEndpoint` is one."""
-
-    @property
-    def port(self) -> int: ...
-
-    def shutdown(self) -> None: ...
-
-
-OpenEndpoint = Callable[[asyncio.AbstractEventLoop, Callable[[int], TakesParts | None]], Endpoint]
+OpenEndpoint = Callable[[asyncio.AbstractEventLoop, Callable[[int], TakesParts | None]], PartsEndpoint]
 
 
 @dataclass(frozen=True)
@@ -80,6 +72,10 @@ class Reached:
 
 class SharedProcess:
     """A process of a subscription with several consumers.
+
+    Attributes:
+        drained: False where a call of another consumer was still open at the end. The process then has to end
+            without waiting for it.
 
     Args:
         count: the number of shares.
@@ -112,6 +108,7 @@ class SharedProcess:
         self.paths = SubscriptionPaths(name)
         self.serving_ports: list[int] = []
         self.router: Router | None = None
+        self.drained = True
         self._count = count
         self._store = store
         self._clock = clock
@@ -189,7 +186,7 @@ class SharedProcess:
             await self._lose_all(router)
             await server.drain(0.0)
             router.close()
-            await asyncio.to_thread(endpoint.shutdown)
+            self.drained = await asyncio.to_thread(shut_down, endpoint)
             clients.close()
         if not self._stopping:
             await asyncio.to_thread(self._forget)
