@@ -193,7 +193,8 @@ def _show_consumers(counts: Sequence[int], arguments: argparse.Namespace) -> Non
     for each in figures.values():
         print(
             f"{each['consumers']:.0f} consumers   {each['events_per_s'] / 1000:6.0f} k events/s   "
-            f"{each['processor_us']:.2f} µs of processor time for an event",
+            f"{each['processor_us']:.2f} µs of processor time for an event, {each['apart_us']:.2f} as "
+            "subscriptions of one consumer",
             flush=True,
         )
     if arguments.json:

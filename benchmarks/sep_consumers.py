@@ -9,6 +9,8 @@ subscription with N an event is handed on with a chance of (N - 1) / N.
 
 `processor_us` is the processor time of all consumers for an event, from the first call to the last answer.
 Where no more cores are free than consumers, events a second do not grow; the processor time says what will.
+Processes that run side by side slow each other down. `apart_us` says how much: the same, by as many
+subscriptions of one consumer each, none of which hands anything on.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from rtolap.model.subscription import CellColumn, HBaseSource, Subscription, Sub
 from rtolap.sep.shares.nodes import ShareNodes
 from rtolap.sep.subscriptions.records import SubscriptionPaths, SubscriptionRecord
 
-from benchmarks.sep_ports import PORTS
+from benchmarks.sep_ports import PORTS, Spent
 from benchmarks.servers import kafka, zookeeper
 
 _START_S = 120.0
@@ -45,36 +47,31 @@ def measure_consumers(counts: Sequence[int], events: int) -> dict[str, dict[str,
         store = ZooKeeperStore(ensemble, root="/")
         try:
             for count in counts:
-                figures[str(count)] = _measure(store, ensemble, bootstrap, count, events)
+                shared = _measure(store, ensemble, bootstrap, [count], events)
+                apart = _measure(store, ensemble, bootstrap, [1] * count, events) if count > 1 else shared
+                figures[str(count)] = {
+                    "consumers": count,
+                    "events_per_s": round(events / shared.clock_s),
+                    "processor_us": round(shared.processor_s / events * 1e6, 2),
+                    "apart_us": round(apart.processor_s / events * 1e6, 2),
+                }
         finally:
             store.close()
     return figures
 
 
 def _measure(
-    store: ZooKeeperStore, ensemble: str, bootstrap: str, count: int, events: int
-) -> dict[str, float]:
-    name = f"bench_{count}_{uuid.uuid4().hex[:8]}"
-    record = SubscriptionRecord(
-        subscription=Subscription(
-            name=name,
-            source=HBaseSource(ensemble),
-            tables={"orders": ()},
-            columns={"amount": CellColumn("cf:amount")},
-            listener=SubscriptionListener("kafka", topic=name),
-            consumers=count,
-            allowed_addresses=("127.0.0.1",),
-        ),
-        cluster_id=str(uuid.uuid4()),
-        start_ms=0,
-        phase="created",
-    )
-    paths = SubscriptionPaths(name)
-    store.commit([Create(paths.definition, record.encode()), Create(paths.rs, b"")])
-    with _consumers(name, ensemble, bootstrap, count) as processes:
-        wanted_ports = count * PORTS
-        _wait(lambda: len(store.children(paths.rs)) == wanted_ports and _are_spread(store, paths, count))
-        ports = [int(server.split(",")[1]) for server in store.children(paths.rs)]
+    store: ZooKeeperStore, ensemble: str, bootstrap: str, counts: Sequence[int], events: int
+) -> Spent:
+    """Ship the events to subscriptions, each of as many consumers as `counts` says."""
+    with ExitStack() as opened:
+        ports: list[int] = []
+        processes: list[subprocess.Popen[bytes]] = []
+        for count in counts:
+            paths = _subscribe(store, ensemble, count)
+            processes += opened.enter_context(_consumers(paths.name, ensemble, bootstrap, count))
+            _wait(lambda paths=paths, count=count: _are_ready(store, paths, count))  # type: ignore[misc]
+            ports += [int(server.split(",")[1]) for server in store.children(paths.rs)]
         shipping = subprocess.Popen(
             [
                 *(sys.executable, "-m", "benchmarks.sep_ports", "--ports", ",".join(map(str, ports))),
@@ -92,20 +89,38 @@ def _measure(
         shipping.stdin.write("go\n")
         shipping.stdin.flush()
         shipping.stdout.readline()  # all is answered
-        took_s, spent_s = time.monotonic() - began_s, _processor_s(watched) - spent_s
+        spent = Spent(_processor_s(watched) - spent_s, time.monotonic() - began_s)
         shipping.communicate()
         if shipping.returncode:
             raise RuntimeError("a call was not answered well: see the log of the consumers")
-    return {
-        "consumers": count,
-        "events_per_s": round(events / took_s),
-        "processor_us": round(spent_s / events * 1e6, 2),
-    }
+        return spent
 
 
-def _are_spread(store: ZooKeeperStore, paths: SubscriptionPaths, count: int) -> bool:
+def _subscribe(store: ZooKeeperStore, ensemble: str, count: int) -> SubscriptionPaths:
+    """Make the nodes of a subscription that no HBase knows of."""
+    name = f"bench_{count}_{uuid.uuid4().hex[:8]}"
+    record = SubscriptionRecord(
+        subscription=Subscription(
+            name=name,
+            source=HBaseSource(ensemble),
+            tables={"orders": ()},
+            columns={"amount": CellColumn("cf:amount")},
+            listener=SubscriptionListener("kafka", topic=name),
+            consumers=count,
+            allowed_addresses=("127.0.0.1",),
+        ),
+        cluster_id=str(uuid.uuid4()),
+        start_ms=0,
+        phase="created",
+    )
+    store.commit([Create(record.paths.definition, record.encode()), Create(record.paths.rs, b"")])
+    return record.paths
+
+
+def _are_ready(store: ZooKeeperStore, paths: SubscriptionPaths, count: int) -> bool:
     holders = ShareNodes(store, paths, count).look().holders
-    return count == 1 or len(set(holders.values())) == count
+    is_spread = count == 1 or len(set(holders.values())) == count
+    return is_spread and len(store.children(paths.rs)) == count * PORTS
 
 
 def _processor_s(processes: Sequence[psutil.Process]) -> float:
