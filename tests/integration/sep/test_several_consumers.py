@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
+from rtolap.cli.main import load
 from rtolap.model.subscription import HBaseSource, Subscription
 from rtolap.sep.shares.nodes import ShareNodes
 from rtolap.sep.subscriptions.commands import create, drop
@@ -74,6 +78,28 @@ def wait_for_holders(source: SourceCluster, name: str, counts: list[int]) -> Non
     until(are_held, f"holders of {counts} shares")
 
 
+def assert_shown(name: str, hbase: str) -> None:
+    """Check that `describe` and `list` show three consumers that deliver, each a share."""
+
+    def shown() -> dict[str, Any]:
+        words = ["describe", name, "--cluster", hbase, "--json"]
+        document: dict[str, Any] = json.loads(CliRunner().invoke(load("sep"), words).stdout)
+        return document
+
+    def all_deliver() -> bool:
+        return all(share["delivery"] and share["delivery"]["delivered"] for share in shown()["shares"])
+
+    until(all_deliver, "shares that show what they delivered", poll_s=1.0)
+    document = shown()
+    holders = [share["consumer"] for share in document["shares"]]
+    assert sorted(holders) == sorted(document["consumers"])
+    assert [share["delivery"]["consumer"] for share in document["shares"]] == holders
+    text = CliRunner().invoke(load("sep"), ["describe", name, "--cluster", hbase]).stdout
+    assert all(holder in text for holder in holders)
+    listed = CliRunner().invoke(load("sep"), ["list", "--cluster", hbase]).stdout
+    assert "3 of 3" in next(line for line in listed.splitlines() if line.startswith(name))
+
+
 def words_of(processes: list[ConsumerProcess]) -> str:
     return "\n".join(f"--- {process.log.name}\n{process.log.read_text()[-6000:]}" for process in processes)
 
@@ -107,6 +133,7 @@ def test_what_several_consumers_deliver_is_what_hbase_has_each_event_once_and_ro
             processes.append(start(unique_name))
             wait_for_holders(source, unique_name, [1, 1, 1])
             writer.wait(60)
+            assert_shown(unique_name, hbase)
 
             processes[1].kill()  # with what is under way
             writer.wait(30)
