@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -45,13 +45,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _list_minutes(terminalreporter: pytest.TerminalReporter) -> None:
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[_folder(report.nodeid)] += report.duration
     terminalreporter.section("MINUTES by folder, of all processes together")
-    shown = [(folder, spent_s / 60) for folder, spent_s in seconds.most_common() if spent_s >= _SHOWN_S_MIN]
+    ranked = sorted(seconds.items(), key=lambda one: -one[1])
+    shown = [(folder, spent_s / 60) for folder, spent_s in ranked if spent_s >= _SHOWN_S_MIN]
     terminalreporter.line(", ".join(f"{folder} {minutes:.1f}" for folder, minutes in shown))
 
 
