@@ -134,6 +134,9 @@ class Settings(BaseSettings):
         description="PEM of the authorities that clients of front ends trust; None: the system's",
     )
     storage_port: int = Field(default=7050, description="Flight port of this host's storage node")
+    storage_node_lost_after_s: float = Field(
+        default=1800.0, gt=0, description="seconds without a heartbeat before a storage node is replaced"
+    )
     ledger: str = Field(
         default="sqlite:////var/lib/rtolap/stored/metastore.db",
         description="mysql://user@host:port/database or sqlite:///path, without a password",

@@ -222,7 +222,7 @@ class InProcessEndpoint:
             FaultyParticipants(self.ledger, self._nodes, cluster.chance),
             RemoteTabletHosts(self._nodes),
             self._open_writer,
-            self._nodes.alive,
+            self._nodes.open,
             lambda connection: {name: name for name in self._nodes.alive(connection)},
             self._nodes.lately,
         )

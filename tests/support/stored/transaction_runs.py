@@ -92,7 +92,7 @@ class Run:
         self.random = random.Random(seed)
         self.world = world
         self.db = f"d{seed}"
-        self.nodes = MemoryNodes(NODES)
+        self.nodes = self.make_nodes()
         self.counts: Counter[str] = Counter()
         self.loads: list[Load] = []
         self.late: list[Callable[[Master], object]] = []
@@ -109,6 +109,13 @@ class Run:
         # whoever was master of the run before is gone
         world.clock.advance_ms(LEASE_MS)
         self.masters[0].mastership.acquire()
+
+    def make_nodes(self) -> MemoryNodes:
+        return MemoryNodes(NODES)
+
+    def holders(self, tablet: Tablet) -> tuple[str, ...]:
+        """Return the nodes that are to have a tablet."""
+        return NODES
 
     def _create(self, part: Partition) -> None:
         placed = dict.fromkeys(BUCKETS, NODES)
@@ -192,15 +199,19 @@ class Run:
         parts = tuple(self.random.sample(self.parts, self.random.choice((1, 2))))
         if any(load.transaction.txn_id == begun.txn_id for load in self.loads):
             return
-        self.loads.append(Load(begun, parts))
-        lost = self.random.choice((None, None, *NODES))
-        for node in NODES:
-            if self.nodes.nodes[node].up and node != lost:
-                for part in parts:
-                    for bucket in BUCKETS:
-                        self.nodes.receive(
-                            node, begun.txn_id, Tablet(part, bucket), [(begun.txn_id, part, bucket)]
-                        )
+        load = Load(begun, parts)
+        self.loads.append(load)
+        self.receive(load, self.random.choice((None, None, *self.nodes.nodes)))
+
+    def receive(self, load: Load, lost: str | None) -> None:
+        """Have the nodes that are up receive the rows of a load, but for one."""
+        txn_id = load.transaction.txn_id
+        for part in load.parts:
+            for bucket in BUCKETS:
+                tablet = Tablet(part, bucket)
+                for node in self.holders(tablet):
+                    if self.nodes.nodes[node].up and node != lost:
+                        self.nodes.receive(node, txn_id, tablet, [(txn_id, part, bucket)])
 
     def precommit(self) -> None:
         if self.loads:
@@ -241,7 +252,7 @@ class Run:
             self._ask(0, self.late.pop(self.random.randrange(len(self.late))))
 
     def stop_or_start(self) -> None:
-        node = self.random.choice(NODES)
+        node = self.random.choice(tuple(self.nodes.nodes))
         (self.nodes.stop if self.nodes.nodes[node].up else self.nodes.start)(node)
 
     def pass_time(self) -> None:
@@ -262,12 +273,11 @@ class Run:
 
     def finish(self) -> None:
         """Finish when all is well again: a new master needs no more than its rounds."""
-        for node in NODES:
+        for node in self.nodes.nodes:
             self.nodes.start(node)
         self.world.clock.advance_ms(LEASE_MS + 5 * TIMEOUT_MS)
         last = self._master("last")
-        for _ in range(3):
-            assert last.upkeep.run_once(), "the last master is master"
+        self.settle(last)
         ledger = self.world.ledger
         visible: set[int] = set()
         for load in self.loads:
@@ -290,13 +300,21 @@ class Run:
             known = ledger.read("r", lambda it, part=part: partitions.versions(it, part))  # type: ignore[misc]
             assert known is not None
             assert known.committed == known.visible == len(wanted), (part, known, wanted)
-            histories = [self.history(node, Tablet(part, bucket)) for node in NODES for bucket in BUCKETS]
+            histories = [
+                self.history(node, Tablet(part, bucket))
+                for bucket in BUCKETS
+                for node in self.holders(Tablet(part, bucket))
+            ]
             assert all(history == histories[0] for history in histories), (part, histories)
             assert set(histories[0]) == wanted, (part, histories[0], wanted)
         for name, at in self.nodes.nodes.items():
             left = {txn for txn, rows in (*at.prepared.items(), *at.received.items()) if rows}
             assert not left & {load.transaction.txn_id for load in self.loads}, (name, left)
         assert not [r for r, _ in ledger.read("r", partitions.lagging) if r.tablet.partition.db == self.db]
+
+    def settle(self, last: Master) -> None:
+        for _ in range(3):
+            assert last.upkeep.run_once(), "the last master is master"
 
     def check_prefixes(self) -> None:
         """Check that nothing is read that was not committed, and that a longer history begins as a shorter
@@ -308,7 +326,8 @@ class Run:
                 committed.add(found.txn_id)
         for part in self.parts:
             for bucket in BUCKETS:
-                histories = [self.history(node, Tablet(part, bucket)) for node in NODES]
+                tablet = Tablet(part, bucket)
+                histories = [self.history(node, tablet) for node in self.holders(tablet)]
                 longest = max(histories, key=len)
                 assert all(longest[: len(history)] == history for history in histories), histories
                 assert set(longest) <= committed, (longest, committed)

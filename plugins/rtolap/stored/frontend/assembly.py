@@ -31,6 +31,7 @@ from rtolap.stored.frontend.loads.error_files import ErrorFiles
 from rtolap.stored.frontend.loads.group_commit import INTERVAL_S, GroupCommit
 from rtolap.stored.frontend.loads.load import Loads, LoadServices
 from rtolap.stored.frontend.loads.load_statistics import LoadMetrics
+from rtolap.stored.frontend.moves.mover import Mover, MoverSettings, Sizes
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
 from rtolap.stored.frontend.transactions.participants import Participants, TabletHosts
 from rtolap.stored.frontend.transactions.publishing import Publisher, Visibility
@@ -45,7 +46,9 @@ _UPKEEP_S = 1.0
 _PUBLISH_S = 1.0
 _PARTITIONS_S = 10.0
 _REBUILDING_S = 10.0  # each node lists its tablets for it
+_MOVES_S = 1.0
 _SWEEP_S = 60.0
+NODE_LOST_AFTER_S = 1800.0
 _NODE_CALLS_MAX = 16
 
 
@@ -55,6 +58,7 @@ class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         label_keep_s: how long labels that nobody acknowledges are retained; None for ever.
         label_count_max: how many of these labels are retained; None for all.
+        node_lost_after_s: without a heartbeat, after which a storage node is replaced.
         node_calls_max: the most calls to nodes at a time, over all commits and publications.
     """
 
@@ -67,6 +71,7 @@ class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
     label_keep_s: int | None = 12 * 3600
     label_count_max: int | None = None
     replication: int = REPLICATION
+    node_lost_after_s: float = NODE_LOST_AFTER_S
     group_interval_s: float = INTERVAL_S
     node_calls_max: int = _NODE_CALLS_MAX
     bodies: BodySettings = BodySettings()
@@ -76,7 +81,8 @@ class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True)
 class Storage:
     """The interface to the storage nodes. `names` (those that may get new tablets), `addresses` (those of
-    live nodes) and `lately` (those with a recent heartbeat) are read with the given connection.
+    live nodes), `lately` (those with a recent heartbeat) and `living` (those with a lease; None: `names`) are
+    read with the given connection. `sizes` asks a node for the bytes of its tablets.
     """
 
     participants: Participants
@@ -85,6 +91,8 @@ class Storage:
     names: Callable[[Connection], Collection[str]]
     addresses: Callable[[Connection], Mapping[str, str]]
     lately: Callable[[Connection], Collection[str]] = lambda connection: ()
+    living: Callable[[Connection], Collection[str]] | None = None
+    sizes: Sizes = lambda node: {}
 
 
 class Assembly:
@@ -168,7 +176,16 @@ class Assembly:
             limits=options.http,
         )
         partitions = PartitionUpkeep(self.catalogue)
-        rebuilding = Rebuilding(ledger, storage.participants, storage.names)
+        rebuilding = Rebuilding(ledger, storage.participants, storage.living or storage.names)
+        self.mover = Mover(
+            ledger,
+            mastership,
+            storage.participants,
+            storage.hosts,
+            storage.sizes,
+            replication=options.replication,
+            settings=MoverSettings(lost_after_ms=round(options.node_lost_after_s * 1000)),
+        )
         election, visibility, sweep = self.election, self.visibility, self.error_files.sweep
         publishing = PeriodicTask("publishing", _PUBLISH_S, _if_leading(election, visibility.publish), broken)
         self.visibility.wake = publishing.wake
@@ -178,6 +195,7 @@ class Assembly:
             PeriodicTask("upkeep", _UPKEEP_S, upkeep.run_once, broken),
             PeriodicTask("rebuilding", _REBUILDING_S, _if_leading(election, rebuilding.run_once), broken),
             PeriodicTask("partitions", _PARTITIONS_S, _if_leading(election, partitions.run_once), broken),
+            PeriodicTask("moves", _MOVES_S, _if_leading(election, self.mover.run_once), broken),
             PeriodicTask("error files", _SWEEP_S, sweep, broken),
         )
 

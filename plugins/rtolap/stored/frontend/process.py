@@ -92,13 +92,16 @@ def _storage(ledger: Ledger, nodes: StorageNodes) -> Storage:
         alive = node_rows.alive(connection, ledger.now_ms(connection))
         return {node.name: node.address for node in alive}
 
+    participants = RemoteParticipants(ledger, nodes)
     return Storage(
-        RemoteParticipants(ledger, nodes),
+        participants,
         RemoteTabletHosts(nodes),
         open_writer,
-        nodes.alive,
+        nodes.open,
         addresses,
         nodes.lately,
+        nodes.alive,
+        participants.sizes,
     )
 
 

@@ -93,13 +93,18 @@ class StorageNodes(Closeable):
         return HeartbeatAnswer(self._lease_ms)
 
     def alive(self, connection: Connection) -> tuple[str, ...]:
-        """Return the names of live nodes, for placing new tablets."""
+        """Return the names of live nodes."""
         return tuple(node.name for node in rows.alive(connection, self._ledger.now_ms(connection)))
 
+    def open(self, connection: Connection) -> tuple[str, ...]:
+        """Return the names of live nodes that take new tablets."""
+        living = rows.alive(connection, self._ledger.now_ms(connection))
+        return tuple(node.name for node in living if not node.draining)
+
     def lately(self, connection: Connection) -> tuple[str, ...]:
-        """Return names of those that live, or did within `LATELY_MS`."""
+        """Return names of those that live, or did within `LATELY_MS`, and take new tablets."""
         since_ms = self._ledger.now_ms(connection) - LATELY_MS
-        return tuple(node.name for node in rows.alive(connection, since_ms))
+        return tuple(node.name for node in rows.alive(connection, since_ms) if not node.draining)
 
     def all_nodes(self) -> tuple[StorageNodeInfo, ...]:
         def work(connection: Connection) -> tuple[StorageNodeInfo, ...]:

@@ -37,6 +37,12 @@ def all_nodes(connection: sa.Connection) -> tuple[StorageNode, ...]:
     return tuple(_record(row) for row in connection.execute(sa.select(_n).order_by(_n.c.name)).mappings())
 
 
+def set_draining(connection: sa.Connection, name: str, draining: bool) -> bool:
+    """Note whether a node is to be emptied. Return False for a node that never sent a heartbeat."""
+    here = sa.update(_n).where(_n.c.name == name)
+    return connection.execute(here.values(draining=int(draining))).rowcount == 1
+
+
 def alive(connection: sa.Connection, now_ms: int) -> tuple[StorageNode, ...]:
     """Return, by name, the nodes that have sent a heartbeat within their lease."""
     return tuple(node for node in all_nodes(connection) if node.lease_until_ms > now_ms)
@@ -53,4 +59,4 @@ def _values(node: StorageNode) -> dict[str, object]:
 
 
 def _record(row: sa.RowMapping) -> StorageNode:
-    return StorageNode(**values(row))
+    return StorageNode(**{**values(row), "draining": bool(row["draining"])})

@@ -117,6 +117,36 @@ def reached(
     connection.execute(sa.update(_r).where(_is(_r, partition), here).values(version=version))
 
 
+def join(connection: sa.Connection, tablet: Tablet, node: str, version: int) -> None:
+    """Add a replica that joins the others."""
+    part = tablet.partition
+    row = {"db": part.db, "tbl": part.table, "part": part.name, "bucket": tablet.bucket}
+    name = checked_name("node", node)
+    connection.execute(sa.insert(_r).values(**row, node=name, version=version, role="joining"))
+
+
+def set_role(connection: sa.Connection, tablet: Tablet, node: str, role: str) -> None:
+    """Set what a move makes of a replica; empty: it is one like the others."""
+    connection.execute(sa.update(_r).where(_is_replica(tablet, node)).values(role=role or None))
+
+
+def remove(connection: sa.Connection, tablet: Tablet, node: str) -> None:
+    """Remove a replica. Harmless when it is gone."""
+    connection.execute(sa.delete(_r).where(_is_replica(tablet, node)))
+
+
+def all_replicas(connection: sa.Connection) -> tuple[Replica, ...]:
+    return tuple(sorted(_replica(row) for row in connection.execute(sa.select(_r))))
+
+
+def all_versions(connection: sa.Connection) -> dict[Partition, PartitionVersions]:
+    """Return the versions of all partitions of all tables."""
+    return {
+        Partition(row.db, row.tbl, row.part): PartitionVersions(row.committed_version, row.visible_version)
+        for row in connection.execute(sa.select(_p))
+    }
+
+
 def lagging(connection: sa.Connection) -> tuple[tuple[Replica, int], ...]:
     """Return (replica, its partition's visible version) where the replica is behind; the nodes by turns, so
     that one with very many does not hide those of others."""
@@ -134,4 +164,9 @@ def _is(table: sa.Table, partition: Partition) -> sa.ColumnElement[bool]:
 
 
 def _replica(row: sa.Row[tuple[object, ...]]) -> Replica:
-    return Replica(Tablet(Partition(row.db, row.tbl, row.part), row.bucket), row.node, row.version)
+    tablet = Tablet(Partition(row.db, row.tbl, row.part), row.bucket)
+    return Replica(tablet, row.node, row.version, row.role or "")
+
+
+def _is_replica(tablet: Tablet, node: str) -> sa.ColumnElement[bool]:
+    return _is(_r, tablet.partition) & (_r.c.bucket == tablet.bucket) & (_r.c.node == node)

@@ -19,9 +19,15 @@ _AT_ONCE = 10_000
 
 
 def add_tasks(connection: sa.Connection, tasks: Collection[PendingTabletTask]) -> None:
-    """Add tasks. A task that is there already stays as it is: it will be completed by the state that it finds
-    then."""
-    known = {_key(task) for task in _of(connection, {task.table_id for task in tasks})}
+    """Add tasks. A task that is there already stays, for the buckets of both: it will be completed by the
+    state that it finds then."""
+    known = {_key(task): task for task in _of(connection, {task.table_id for task in tasks})}
+    for task in tasks:
+        before = known.get(_key(task))
+        if before is not None and not set(task.buckets) <= set(before.buckets):
+            both = msgspec.structs.replace(before, buckets=tuple(sorted({*before.buckets, *task.buckets})))
+            connection.execute(sa.update(_d).where(_is(task)).values(buckets=_values(both)["buckets"]))
+            known[_key(task)] = both
     rows = [_values(task) for task in tasks if _key(task) not in known]
     if rows:
         connection.execute(sa.insert(_d), rows)
@@ -44,8 +50,8 @@ def stands(connection: sa.Connection, task: PendingTabletTask) -> bool:
 
 
 def complete(connection: sa.Connection, task: PendingTabletTask) -> None:
-    """Complete the task. Harmless when it is gone."""
-    connection.execute(sa.delete(_d).where(_is(task)))
+    """Complete the task as it was read. Harmless when it is gone; it stays where it has got more buckets."""
+    connection.execute(sa.delete(_d).where(_is(task), _d.c.buckets == _values(task)["buckets"]))
 
 
 def cancel(connection: sa.Connection, table_id: int, part: str | None = None) -> None:

@@ -72,11 +72,50 @@ class Tablet(msgspec.Struct, frozen=True, order=True):
 
 
 class Replica(msgspec.Struct, frozen=True, order=True):
-    """A replica of a tablet. `version` is up to which the node is known to have it."""
+    """A replica of a tablet.
+
+    Attributes:
+        version: up to which the node is known to have it.
+        role: of a move: it joins the others, or leaves them; empty where it does neither.
+    """
 
     tablet: Tablet
     node: str
     version: int
+    role: Literal["", "joining", "leaving"] = ""
+
+
+class MoveState(StrEnum):
+    """The state of a replica's move. Legal transitions: `stored.frontend.moves.states`."""
+
+    COPYING = "COPYING"
+    SWITCHED = "SWITCHED"
+    RETIRING = "RETIRING"
+
+
+class MoveReason(StrEnum):
+    LOST = "lost"
+    RAISE = "raise"
+    DRAIN = "drain"
+    REBALANCE = "rebalance"
+
+
+class ReplicaMove(msgspec.Struct, frozen=True):
+    """A replica of a tablet that is made on a node, in the place of an old one or beside the others.
+
+    Attributes:
+        old_node: that of the replica whose place it takes; empty where it is one more.
+        node: that of the new replica.
+        fence_txn_id: the last transaction that may have voted before the switch was seen; 0 before that.
+    """
+
+    tablet: Tablet
+    table_id: int
+    old_node: str
+    node: str
+    reason: MoveReason
+    state: MoveState = MoveState.COPYING
+    fence_txn_id: int = 0
 
 
 class PartitionVersions(msgspec.Struct, frozen=True):
@@ -114,6 +153,7 @@ class StorageNode(msgspec.Struct, frozen=True):
         address: its Flight endpoint.
         free_bytes: of its disk.
         lease_until_ms: by the database's clock.
+        draining: True if its replicas are to go to other nodes, and it takes no new ones.
     """
 
     name: str
@@ -121,3 +161,4 @@ class StorageNode(msgspec.Struct, frozen=True):
     address: str
     free_bytes: int
     lease_until_ms: int
+    draining: bool = False

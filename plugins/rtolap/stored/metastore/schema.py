@@ -5,7 +5,8 @@ lease                 who owns what, in which epoch
 load_transaction      one row per transaction; `live` is 1 while it holds its label, NULL once aborted,
                       so that (db, label, live) can be unique
 load_partition        a partition's last assigned and last visible version
-load_replica          which node keeps which bucket of a partition, and up to which version it has it
+load_replica          which node keeps which bucket of a partition, up to which version it has it, and
+                      whether a move makes it join or leave
 transaction_partition which version of which partition a committed transaction is
 load_job              a loader's job, with its owner
 offsets_record        what a job has sent: a label, tied to the offsets of all partitions
@@ -14,6 +15,7 @@ stored_partition      which time a partition of a table stands for
 pending_tablet_task   a task of a node for a table that it has not done yet
 storage_node          where a storage node answers, and until when it is believed to
 stored_database       a database that was created by itself, with tables or without
+replica_move          a replica on its way to another node, and how far it is
 table_change          the response to a change of a stored table, by the request's id
 """
 
@@ -115,6 +117,7 @@ load_replica = sa.Table(
     _whole("bucket", key=True),
     _name("node", key=True),
     _whole("version"),
+    _name("role", nullable=True),
 )
 
 transaction_partition = sa.Table(
@@ -209,6 +212,22 @@ storage_node = sa.Table(
     _name("address"),
     _whole("free_bytes"),
     _whole("lease_until_ms"),
+    _whole("draining", nullable=True),
+)
+
+replica_move = sa.Table(
+    "replica_move",
+    metadata,
+    _name("db", key=True),
+    _name("tbl", key=True),
+    _name("part", key=True),
+    _whole("bucket", key=True),
+    _whole("table_id"),
+    _name("old_node"),
+    _name("node"),
+    _name("reason"),
+    _name("state"),
+    _whole("fence_txn_id"),
 )
 
 stored_database = sa.Table("stored_database", metadata, _name("db", key=True), _whole("created_at_ms"))

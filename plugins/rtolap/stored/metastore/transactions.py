@@ -131,6 +131,18 @@ def committed(connection: sa.Connection) -> tuple[Transaction, ...]:
     return _many(connection, query.order_by(_t.c.committed_at_ms, _t.c.txn_id))
 
 
+def newest(connection: sa.Connection) -> int:
+    """Return the id of the newest transaction that is there; 0 without one."""
+    return connection.scalar(sa.select(sa.func.max(_t.c.txn_id))) or 0
+
+
+def is_running(connection: sa.Connection, partition: Partition, until: int) -> bool:
+    """Return True while a transaction of the partition's table up to this id is not over."""
+    of_db = sa.select(*_COLUMNS).where(_t.c.state.in_(RUNNING), _t.c.db == partition.db)
+    running = _many(connection, of_db.where(_t.c.txn_id <= until))
+    return any(partition.table in transaction.tables for transaction in running)
+
+
 def overdue(connection: sa.Connection, now_ms: int) -> tuple[Transaction, ...]:
     """Return the transactions that may be aborted without a request."""
     late = sa.select(*_COLUMNS).where(_t.c.state.in_(ABORTABLE), _t.c.deadline_ms <= now_ms)

@@ -14,6 +14,7 @@ from rtolap.model.stored.schema import DefinedTable
 from rtolap.model.stored.table import StoredTable
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
+from rtolap.stored.metastore import replica_moves as moves
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.records import Partition, PendingTabletTask
@@ -95,6 +96,10 @@ def end_partition(connection: Connection, table: DefinedTable, part: PartitionRa
     placed: dict[str, list[int]] = {}
     for replica in partition_rows.replicas(connection, (rows.partition(table, part),)):
         placed.setdefault(replica.node, []).append(replica.tablet.bucket)
+    for move in moves.of_partition(connection, rows.partition(table, part)):
+        if move.tablet.bucket not in placed.get(move.node, ()):
+            placed.setdefault(move.node, []).append(move.tablet.bucket)
+        moves.delete(connection, move.tablet)
     rows.delete_partition(connection, table, part)
     tasks.cancel(connection, table.table_id, part.name)
     owed = [

@@ -6,6 +6,7 @@ Publishing one transaction, numbered by what a crash after each step leaves behi
     1. its turn has come: each of its partitions is visible up to the version before
     2. the nodes make their prepared rows the version   some have it, and nobody reads it: readers request
                                                         what the ledger calls visible
+                                                        Where one that voted is gone, others copy it
     3. a majority of each tablet has it: one write of   a node whose response was lost gets the request
        the ledger, visible versions and VISIBLE         again and confirms it
     4. nodes that do not have it are caught up          the ledger knows up to where each of them is
@@ -136,12 +137,39 @@ class Publisher:
         nodes = sorted(tablets)
         holders = dict(zip(nodes, self._for_each(ask, nodes), strict=True))
         if shortfall(plan.replicas, holders) is not None:
+            holders = self._copied(transaction, plan, holders, asking)
+        if shortfall(plan.replicas, holders) is not None:
             return False
         return self._ledger.write(
             f"make transaction {transaction.txn_id} visible",
             bool,
             lambda connection: self._make_visible(connection, transaction, plan, holders),
         )
+
+    def _copied(
+        self,
+        transaction: Transaction,
+        plan: _Plan,
+        holders: Mapping[str, Collection[Tablet]],
+        asking: NodeCalls,
+    ) -> dict[str, frozenset[Tablet]]:
+        """Have replicas that were never sent the rows copy them from those that have the version.
+
+        A node that voted may be gone for good, and its vote was needed. The transaction is decided, so that
+        a copy of it is as good as what a load has sent.
+        """
+        copied = {node: frozenset(tablets) for node, tablets in holders.items()}
+        for replica in plan.replicas:
+            tablet = replica.tablet
+            sources = [node for node, tablets in holders.items() if tablet in tablets]
+            if replica.node in sources or not sources or asking.is_silent(replica.node):
+                continue
+            version = plan.versions[tablet.partition]
+            missed = (MissedVersion(version, transaction.txn_id),)
+            call = functools.partial(self._participants.catch_up, replica.node, tablet, missed, sources)
+            if (asking.ask(replica.node, f"copy {tablet}", call) or 0) >= version:
+                copied[replica.node] |= {tablet}
+        return copied
 
     def _plan(self, connection: Connection, txn_id: int) -> _Plan | None:
         """Return the plan to publish the transaction; None while it is not its turn."""

@@ -50,13 +50,20 @@ class RemoteParticipants:
         return self._nodes.ask(node, lambda storage_node: storage_node.catch_up(request)).version
 
     def versions(self, node: str) -> Mapping[Tablet, int]:
+        return {tablet: report.version for tablet, report in self._reports(node).items()}
+
+    def sizes(self, node: str) -> Mapping[Tablet, int]:
+        """Return the bytes of each tablet that the node has of the existing tables."""
+        return {tablet: report.bytes for tablet, report in self._reports(node).items()}
+
+    def _reports(self, node: str) -> dict[Tablet, wire.TabletReport]:
         reports = self._nodes.ask(node, lambda storage_node: storage_node.status()).tablets
 
-        def work(connection: Connection) -> dict[Tablet, int]:
+        def work(connection: Connection) -> dict[Tablet, wire.TabletReport]:
             names = {(report.tablet.db, report.tablet.table) for report in reports}
             tables_by_name = {name: tables.find(connection, *name) for name in names}
             return {
-                Tablet(Partition(kept.db, kept.table, kept.partition), kept.bucket): report.version
+                Tablet(Partition(kept.db, kept.table, kept.partition), kept.bucket): report
                 for report in reports
                 for kept in (report.tablet,)
                 if (table := tables_by_name[kept.db, kept.table]) is not None
