@@ -1,15 +1,20 @@
-"""`rtolap storage`: the process that keeps tablets of stored tables."""
+"""`rtolap storage`: the process that keeps tablets of stored tables, and moves of replicas between nodes."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from rtolap.base.stopping import stop_event, wait_awake
-from rtolap.cli.output import end_now
+from rtolap.cli.output import JsonOption, console, end_now, print_json, print_table, success
 from rtolap.cli.serving import service_settings, switch_often
+from rtolap.cli.tables import tables_client
+from rtolap.protocols.storage.messages import MoveInfo, MovesInfo
+from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.servers.limits import FlightLimits, HttpLimits
 from rtolap.stored.node.process import StorageService
 from rtolap.stored.node.settings import StorageSettings
@@ -73,3 +78,89 @@ def serve(
         wait_awake(stopping)
     if not service.drained:
         end_now()
+
+
+_LOOK_S = 1.0  # how often a command that waits looks
+
+WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until all of it is done.")]
+
+
+@app.command()
+def moves(as_json: JsonOption = False) -> None:
+    """Show the nodes with what they have, and the replicas that move."""
+    with tables_client() as client:
+        _show(client.storage_moves(), as_json=as_json)
+
+
+@app.command()
+def drain(
+    node: Annotated[str, typer.Argument(help="Name of the storage node.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Let the node take replicas again.")] = False,
+    wait: WaitOption = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Move all replicas off a node, which may be stopped then."""
+    with tables_client() as client:
+        client.drain(node, undo=undo)
+        if undo or not wait:
+            _show(client.storage_moves(), as_json=as_json)
+            return
+        left = -1
+        while left != 0:
+            if left > 0:
+                time.sleep(_LOOK_S)
+            found = client.storage_moves()
+            now_left = next(each.replicas for each in found.nodes if each.name == node)
+            if now_left != left and not as_json:
+                console.print(f"{now_left} replicas are left on {node}")
+            left = now_left
+        if as_json:
+            print_json(msgspec.to_builtins(found))
+        else:
+            success(f"no replica is left on {node}: it may be stopped")
+
+
+@app.command()
+def rebalance(
+    plan: Annotated[bool, typer.Option("--plan", help="Only show the moves.")] = False,
+    wait: WaitOption = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Move replicas until the bytes of no two nodes differ by more than a tenth of their mean, or than the
+    largest tablet."""
+    done: list[MoveInfo] = []
+    with tables_client() as client:
+        while found := client.rebalance(plan_only=plan):
+            done += found
+            if not as_json:
+                print_table(_MOVE, [_row(move) for move in found], as_json=False)
+            if plan or not wait:
+                break
+            _wait_for_moves(client)
+    if as_json:
+        print_json(msgspec.to_builtins(done))
+    elif not done:
+        success("the bytes of storage nodes are even")
+
+
+_MOVE = ("tablet", "from", "to", "reason", "state", "bytes")
+
+
+def _row(move: MoveInfo) -> tuple[str, str, str, str, str, int]:
+    tablet = f"{move.db}.{move.table}/{move.partition}/{move.bucket}"
+    return (tablet, move.old_node or "-", move.node, move.reason, move.state, move.bytes)
+
+
+def _show(found: MovesInfo, *, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    nodes = [(each.name, each.state, each.replicas, each.bytes) for each in found.nodes]
+    print_table(("node", "state", "replicas", "bytes"), nodes, as_json=False)
+    if found.moves:
+        print_table(_MOVE, [_row(move) for move in found.moves], as_json=False)
+
+
+def _wait_for_moves(client: StoredTablesClient) -> None:
+    while client.storage_moves().moves:
+        time.sleep(_LOOK_S)

@@ -256,3 +256,58 @@ class StorageNodeInfo(msgspec.Struct, frozen=True):
     address: str
     alive: bool
     free_bytes: int
+    draining: bool = False
+
+
+class NodeReplicas(msgspec.Struct, frozen=True, kw_only=True):
+    """What a storage node has.
+
+    Attributes:
+        state: open, draining, away, or lost: it was away for so long that its replicas are replaced.
+        replicas: those that it has, or is to have, those that leave it among them.
+        bytes: of these; 0 for a node that does not answer.
+    """
+
+    name: str
+    state: str
+    replicas: int
+    bytes: int
+
+
+class MoveInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica that moves.
+
+    Attributes:
+        old_node: empty where the replica is one more than before.
+        reason: lost, raise, drain or rebalance.
+        state: planned, COPYING, SWITCHED or RETIRING.
+    """
+
+    db: str
+    table: str
+    partition: str
+    bucket: int
+    old_node: str
+    node: str
+    reason: str
+    state: str
+    bytes: int = 0
+
+
+class MovesInfo(msgspec.Struct, frozen=True):
+    """`GET /api/v1/storage-moves`"""
+
+    nodes: tuple[NodeReplicas, ...]
+    moves: tuple[MoveInfo, ...]
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """Body of `POST /api/v1/storage-nodes/{name}/drain`."""
+
+    undo: bool = False
+
+
+class Rebalance(msgspec.Struct, frozen=True):
+    """Body of `POST /api/v1/storage-moves/rebalance`, which is answered with the moves."""
+
+    plan_only: bool = False

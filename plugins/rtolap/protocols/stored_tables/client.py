@@ -28,6 +28,7 @@ from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.protocols.rest.request import PASSING, PAUSE, headers
 from rtolap.protocols.rest.request_ids import HEADER, new_request_id
+from rtolap.protocols.storage.messages import Drain, MoveInfo, MovesInfo, Rebalance
 from rtolap.protocols.stored_tables.messages import (
     API,
     AddPartition,
@@ -157,6 +158,19 @@ class StoredTablesClient(Closeable):
         """Return the transactions whose labels are LIKE the pattern, the latest first, 1000 at most."""
         path = f"/transactions/{quote(db, safe='')}?like={quote(like, safe='')}"
         return self._send("GET", path, tuple[TransactionInfo, ...])
+
+    def storage_moves(self) -> MovesInfo:
+        """Return the storage nodes with what they have, and the replicas that move."""
+        return self._send("GET", "/storage-moves", MovesInfo, retry=False)
+
+    def drain(self, node: str, *, undo: bool = False) -> None:
+        """Have all replicas of a node go to other nodes. Raises NotFound, Refused."""
+        self._change("POST", f"/storage-nodes/{quote(node, safe='')}/drain", dict[str, str], Drain(undo))
+
+    def rebalance(self, *, plan_only: bool = False) -> tuple[MoveInfo, ...]:
+        """Have replicas move until bytes are even; return the moves. Raises Refused."""
+        path = "/storage-moves/rebalance"
+        return self._change("POST", path, tuple[MoveInfo, ...], Rebalance(plan_only))
 
     def _send(self, method: str, path: str, answer: type[T], body: object = None, *, retry: bool = True) -> T:
         """Send a request that only reads."""

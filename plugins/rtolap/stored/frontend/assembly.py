@@ -22,6 +22,7 @@ from rtolap.stored.frontend.election import LEASE_MS, Election, Endpoint, Master
 from rtolap.stored.frontend.http.app import make_app
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.http.load import RUNNING_MAX, RUNNING_PER_USER_MAX, LoadEndpoint, load_routes
+from rtolap.stored.frontend.http.moves import moves_router
 from rtolap.stored.frontend.http.public import public_routes
 from rtolap.stored.frontend.http.tables import tables_router
 from rtolap.stored.frontend.http.transactions import transaction_routes
@@ -32,6 +33,7 @@ from rtolap.stored.frontend.loads.group_commit import INTERVAL_S, GroupCommit
 from rtolap.stored.frontend.loads.load import Loads, LoadServices
 from rtolap.stored.frontend.loads.load_statistics import LoadMetrics
 from rtolap.stored.frontend.moves.mover import Mover, MoverSettings, Sizes
+from rtolap.stored.frontend.moves.requests import MoveRequests
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
 from rtolap.stored.frontend.transactions.participants import Participants, TabletHosts
 from rtolap.stored.frontend.transactions.publishing import Publisher, Visibility
@@ -156,6 +158,15 @@ class Assembly:
             options.loads_per_user_max,
         )
         views = ReadViews(ledger, storage.addresses)
+        self.mover = Mover(
+            ledger,
+            mastership,
+            storage.participants,
+            storage.hosts,
+            storage.sizes,
+            replication=options.replication,
+            settings=MoverSettings(lost_after_ms=round(options.node_lost_after_s * 1000)),
+        )
         self.app: FastAPI = make_app(
             public=(
                 load_routes(load_endpoint),
@@ -169,7 +180,11 @@ class Assembly:
                     self.error_files,
                 ),
             ),
-            own=(tables_router(self.catalogue, views, self.manager), *own_routes),
+            own=(
+                tables_router(self.catalogue, views, self.manager),
+                moves_router(MoveRequests(ledger, mastership, self.mover), self.election),
+                *own_routes,
+            ),
             guard=guard,
             election=self.election,
             metrics=self.metrics,
@@ -177,15 +192,6 @@ class Assembly:
         )
         partitions = PartitionUpkeep(self.catalogue)
         rebuilding = Rebuilding(ledger, storage.participants, storage.living or storage.names)
-        self.mover = Mover(
-            ledger,
-            mastership,
-            storage.participants,
-            storage.hosts,
-            storage.sizes,
-            replication=options.replication,
-            settings=MoverSettings(lost_after_ms=round(options.node_lost_after_s * 1000)),
-        )
         election, visibility, sweep = self.election, self.visibility, self.error_files.sweep
         publishing = PeriodicTask("publishing", _PUBLISH_S, _if_leading(election, visibility.publish), broken)
         self.visibility.wake = publishing.wake

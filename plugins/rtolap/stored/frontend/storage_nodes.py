@@ -110,7 +110,9 @@ class StorageNodes(Closeable):
         def work(connection: Connection) -> tuple[StorageNodeInfo, ...]:
             now_ms = self._ledger.now_ms(connection)
             return tuple(
-                StorageNodeInfo(node.name, node.address, node.lease_until_ms > now_ms, node.free_bytes)
+                StorageNodeInfo(
+                    node.name, node.address, node.lease_until_ms > now_ms, node.free_bytes, node.draining
+                )
                 for node in rows.all_nodes(connection)
             )
 
