@@ -43,12 +43,13 @@ class ReplicatedTable(Closeable):
         self.known = StorageNodes(self.ledger, self.stoppable)
         for name in NAMES:
             self.known.heartbeat(name, Heartbeat(f"id-{name}", name, 1 << 30))
-        mastership = Mastership(Leases(self.ledger), "here", lease_ms=600_000)
+        self.mastership = mastership = Mastership(Leases(self.ledger), "here", lease_ms=600_000)
         assert mastership.acquire()
+        self.hosts = RemoteTabletHosts(self.known)
         self.catalogue = Catalogue(
             self.ledger,
             mastership,
-            RemoteTabletHosts(self.known),
+            self.hosts,
             lambda connection: self.living,
             lately=self.known.lately,
             replication=len(NAMES),

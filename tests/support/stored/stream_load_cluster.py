@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class StreamLoadCluster(Closeable):
         certificates: Certificates | None = None,
         *,
         publish_timeout_s: int = 3,
+        settings: Mapping[str, str] = {},
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -57,6 +58,7 @@ class StreamLoadCluster(Closeable):
             "RTOLAP_LEDGER": ledger,
             "RTOLAP_TOKEN_FILE": str(folder / "token"),
             "RTOLAP_USERS_FILE": str(folder / "users"),
+            **settings,
         }
         if password_file is not None:
             self._env["RTOLAP_LEDGER_PASSWORD_FILE"] = str(password_file)
@@ -87,6 +89,14 @@ class StreamLoadCluster(Closeable):
             self._start_endpoint(f"endpoint-{number}", port, body_port)
         for number in range(nodes):
             self._start_node(f"node-{number}", self._port())
+
+    def add_node(self, name: str) -> None:
+        """Start one more storage node, known to the endpoints."""
+        self._start_node(name, self._port())
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of commands."""
+        return {**os.environ, **self._env}
 
     def kill(self, name: str) -> None:
         """Kill a process as kill -9 does."""
