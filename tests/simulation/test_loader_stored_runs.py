@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from rtolap.stored.frontend.loads import writer as load_writer
 from rtolap.stored.frontend.transactions import preparation
 from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.records import Replica, Transaction
 from rtolap.stored.metastore.schema import load_transaction
+from rtolap.stored.stream_load import writer as load_writer
 
 from tests.support.loader.loader_stored_runs import run_seed
 from tests.support.seeds import notices, so_many

@@ -25,6 +25,7 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.base.users import Users, password_hash
 from rtolap.model.stored.table import StoredTable
+from rtolap.protocols.rest.request import headers
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import RowStream, StorageNode
 from rtolap.protocols.stored_tables.messages import ColumnChange
@@ -34,11 +35,7 @@ from rtolap.protocols.stream_load.front_ends import FrontEnds
 from rtolap.stored.engine.disk import OpenFile, RealDisk
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
-from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.election import Endpoint
-from rtolap.stored.frontend.http.app import Port
-from rtolap.stored.frontend.http.authentication import Guard
-from rtolap.stored.frontend.loads.writer import LoadWriter
 from rtolap.stored.frontend.storage_nodes import StorageNodes
 from rtolap.stored.frontend.transactions.participants import MissedVersion
 from rtolap.stored.frontend.transactions.remote_participants import RemoteParticipants, RemoteTabletHosts
@@ -48,6 +45,10 @@ from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Partition, Tablet
 from rtolap.stored.node.node import LocalNode
 from rtolap.stored.node.settings import StorageSettings
+from rtolap.stored.stream_load.authentication import Guard
+from rtolap.stored.stream_load.ports import Port
+from rtolap.stored.stream_load.table_entry import TableEntry
+from rtolap.stored.stream_load.writer import LoadWriter
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
@@ -206,6 +207,31 @@ class Gate:
     released: Event = field(default_factory=Event)
 
 
+class _ToOtherEndpoints(httpx.BaseTransport):
+    """Requests of one endpoint to the one that is master. They are lost, or their answers, or come twice.
+    None leaves an endpoint that is dead."""
+
+    def __init__(self, cluster: InProcessCluster, ledger: EndpointLedger) -> None:
+        self._cluster, self._ledger = cluster, ledger
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        kind = self._cluster.chance(
+            "decision lost", "decision answer lost", "decision asked twice", often=0.3
+        )
+        if self._ledger.dead:
+            raise httpx.ConnectError("the endpoint that asks is dead")
+        if kind == "decision lost":
+            raise httpx.ConnectError("the request is lost")
+        response = self._cluster.transport.handle_request(request)
+        if kind == "decision answer lost":
+            raise httpx.ReadError("the answer is lost")
+        if kind == "decision asked twice":
+            response = self._cluster.transport.handle_request(request)
+        if self._ledger.dead:
+            raise httpx.ReadError("the endpoint that asks has died")
+        return response
+
+
 class InProcessEndpoint:
     """A start of an endpoint's process."""
 
@@ -226,7 +252,7 @@ class InProcessEndpoint:
             lambda connection: {name: name for name in self._nodes.alive(connection)},
             self._nodes.lately,
         )
-        options = FrontendOptions(loads_max=4, publish_timeout_s=0.0, node_calls_max=1)
+        options = FrontendOptions(loads_max=4, publish_timeout_s=0.0, node_calls_max=1, election_wait_s=0.0)
         self.assembly = Assembly(
             self.ledger,
             self.here,
@@ -234,6 +260,7 @@ class InProcessEndpoint:
             cluster.guard,
             cluster.folder / "errors" / str(number),
             options,
+            masters=httpx.Client(transport=_ToOtherEndpoints(cluster, self.ledger), headers=headers(TOKEN)),
             broken=cluster.broken.append,
         )
         self.assembly.visibility.wake = self._publish
@@ -313,6 +340,7 @@ class InProcessCluster(Closeable):
         self.run_once()
         self._http = TestClient(self._serve, follow_redirects=False)
         self._http.__enter__()
+        self.transport = self._http._transport
         self.client = InProcessClient([f"http://endpoint-{number}:1" for number in range(2)], self._http)
 
     def close(self) -> None:

@@ -235,12 +235,16 @@ ACTIONS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
 class Heartbeat(msgspec.Struct, frozen=True):
     """Body of `POST /api/v1/storage-nodes/{name}/heartbeat` on a front end.
 
-    `node_id` is that of the node's data folder; `address` its Flight endpoint, host:port.
+    Attributes:
+        node_id: that of the node's data folder.
+        address: its Flight endpoint, host:port.
+        body_url: the base URL where it takes bodies of loads; empty where it takes none.
     """
 
     node_id: str
     address: str
     free_bytes: int
+    body_url: str = ""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True):
@@ -250,9 +254,10 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True):
 
 
 class StorageNodeInfo(msgspec.Struct, frozen=True):
-    """`GET /api/v1/storage-nodes`: every node that ever was, by name."""
+    """`GET /api/v1/storage-nodes`: every node that ever was, by name. Fields as in `Heartbeat`."""
 
     name: str
     address: str
     alive: bool
     free_bytes: int
+    body_url: str = ""
