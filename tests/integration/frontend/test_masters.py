@@ -101,9 +101,9 @@ def test_a_load_at_the_master_ends_with_it_and_can_be_sent_again(
         yield b"21,b\n"
 
     deadline = SendOptions(format="csv", headers=OPTIONS.headers, timeout_s=15)
-    with StreamLoadClient([cluster.urls[cluster.master()]], USER, PASSWORD) as at_the_master:
-        with pytest.raises(Unavailable):
-            at_the_master.load("web", "hits", label, body(), deadline)
+    master = cluster.urls[cluster.master()]
+    with StreamLoadClient([master], USER, PASSWORD) as at_master, pytest.raises(Unavailable):
+        at_master.load("web", "hits", label, body(), deadline)
     cluster.master()
     _until(lambda: client.state("web", label) is LoadState.ABORTED)  # at the deadline of the request
     again = _patiently(lambda: client.load("web", "hits", label, b"20,a\n21,b\n", OPTIONS))
