@@ -343,12 +343,11 @@ class InProcessDoor:
         return self._nodes.put(node, head, columns)
 
     def stands_still(self, node: str) -> bool:
-        return self._nodes.stands_still(node)
+        return not self.dead and self._nodes.stands_still(node)
 
     def close(self) -> None:
         self.dead = True
         self._nodes.close()
-        self._http.close()
 
     def _open_writer(self, txn_id: int, table: TableEntry, partial: bool) -> LoadWriter:
         return self._cluster.open_writer(self, txn_id, table, partial)

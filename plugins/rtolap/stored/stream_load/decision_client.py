@@ -16,7 +16,7 @@ import httpx
 import msgspec
 
 from rtolap.base.decoding import decode_json
-from rtolap.base.errors import LabelUsed, NotLeader
+from rtolap.base.errors import LabelUsed, NotLeader, Unavailable
 from rtolap.protocols.rest.error_responses import unreadable
 from rtolap.protocols.storage.messages import StorageNodeInfo
 from rtolap.protocols.stored_tables.messages import API
@@ -159,6 +159,10 @@ class DecisionClient:
                 failure = f"{url}: {error or type(error).__name__}"
                 self._masters.failed(url, error)
                 continue
+            except RuntimeError:
+                if not self._http.is_closed:
+                    raise
+                raise Unavailable("the process shuts down", action="send it again elsewhere") from None
             if self._masters.answered(url, response):
                 return response, ""
             failure = f"{url} is not master"
