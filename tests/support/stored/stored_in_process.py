@@ -395,7 +395,7 @@ class InProcessCluster(Closeable):
         self.run_once()
         self._http = TestClient(self._serve, follow_redirects=False)
         self._http.__enter__()
-        self.transport = self._http._transport
+        self.transport: httpx.BaseTransport = self._http._transport
         self.urls = [f"http://endpoint-{number}:1" for number in range(2)]
         self.client = InProcessClient(self.urls, self._http)
 
@@ -468,7 +468,10 @@ class InProcessCluster(Closeable):
     def put(self, number: int, path: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
         """Put a body at the port for bodies of one endpoint. Raises httpx.TransportError where it dies."""
         url = f"http://endpoint-{number}:2{path}"
-        return self._http.put(url, content=body, headers=dict(headers), auth=(USER, PASSWORD))
+        response: httpx.Response = self._http.put(
+            url, content=body, headers=dict(headers), auth=(USER, PASSWORD)
+        )
+        return response
 
     def create_table(self, definition: StoredTable) -> None:
         self._leading().assembly.catalogue.create_table(definition)

@@ -91,10 +91,10 @@ class StreamLoadCluster(Closeable):
         for number, (port, body_port) in enumerate(ports):
             self._start_endpoint(f"endpoint-{number}", port, body_port)
         for number in range(nodes):
-            body_port = self._port() if nodes_take_bodies else None
-            if body_port is not None:
-                self.node_body_urls.append(self._url(body_port))
-            self._start_node(f"node-{number}", self._port(), body_port)
+            node_body_port = self._port() if nodes_take_bodies else None
+            if node_body_port is not None:
+                self.node_body_urls.append(self._url(node_body_port))
+            self._start_node(f"node-{number}", self._port(), node_body_port)
 
     def kill(self, name: str) -> None:
         """Kill a process as kill -9 does."""
