@@ -16,7 +16,7 @@ from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query import explain
 from rtolap.query.admission import AdmissionControl, Turns
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.catalogue import DATABASE, QueryCatalogue, arrow_schema
+from rtolap.query.catalogue import DATABASE, QueryCatalogue
 from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.fetch import Fetched, Fetcher
@@ -404,8 +404,7 @@ class QueryService:
         for read in rewritten.reads:
             session.register(read.relation, merge(read, ()))
         for table in rewritten.tables:
-            empty = arrow_schema(table.table.schema, table.columns).empty_table()
-            session.register(table.relation, empty)
+            session.register(table.relation, table.relation_schema.empty_table())
         # LIMIT outside: a parameter in the statement's own LIMIT may be NULL here.
         return session.run(f"SELECT * FROM ({rewritten.sql}) AS described LIMIT 0", values).schema
 

@@ -29,6 +29,7 @@ from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition
+from rtolap.stored.node.scans import ScanStream
 
 from tests.support.in_memory import IN_MEMORY
 from tests.support.stored.ledgers import open_ledger
@@ -75,8 +76,7 @@ class LocalNodes:
         tablet = self.tablets.get((node, request.tablet))
         if tablet is None:
             raise NotFound(f"{node} has no tablet {request.tablet}")
-        batches = list(tablet.read(request.version, request.columns, request.filter))
-        return pa.Table.from_batches(batches, arrow_schema(request.schema, request.columns))
+        return ScanStream(tablet.pin(request.version), request).read_all()
 
     def close(self) -> None:
         for tablet in self.tablets.values():
