@@ -23,6 +23,7 @@ CONDITIONS = int(os.environ.get("RTOLAP_TEST_CONDITIONS", "80"))
 ROWS = 400
 TABLE = TableName("shop", "mixed")
 
+
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
     rng = random.Random(11)

@@ -188,7 +188,9 @@ def test_most_drawn_statements_are_work_of_the_nodes(asked: QueryService, stored
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7])
-def test_a_sum_beyond_38_digits_is_the_same_error(asked: QueryService, stored: StoredWorld, rows: int) -> None:
+def test_a_sum_beyond_38_digits_is_the_same_error(
+    asked: QueryService, stored: StoredWorld, rows: int
+) -> None:
     name = TableName("shop", f"large_{rows}")
     types = {"id": "int", "day": "date", "wide": "decimal(38,0)"}
     stored.catalogue.create_table(table_of("duplicate", name.name, types))
@@ -225,3 +227,25 @@ def test_a_table_without_rows_has_one_row_of_aggregates(asked: QueryService, sto
     assert found.to_pylist() == [{"n": 0, "c": 0, "s": None, "m": None}]
     grouped = asked.execute("select id, count(*) n from shop.empty group by id").table()
     assert grouped.to_pylist() == []
+
+
+@pytest.mark.parametrize("operator", ["=", "<>", "<", "<=", ">", ">="])
+def test_nan_and_both_zeros_compare_on_nodes_as_in_the_engine(
+    asked: QueryService, stored: StoredWorld, operator: str
+) -> None:
+    name = TableName("shop", f"doubles_{len(stored.catalogue.tables())}")
+    types = {"id": "int", "day": "date", "number": "double"}
+    info = stored.catalogue.create_table(table_of("duplicate", name.name, types))
+    values = VALUES["number"]
+    stored.load(
+        name, [{"id": at, "day": VALUES["day"][at % 2], "number": each} for at, each in enumerate(values * 3)]
+    )
+    with duckdb.connect() as oracle:
+        rows = [{"id": at, "day": VALUES["day"][0], "number": each} for at, each in enumerate(values * 3)]
+        oracle.register("held", pa.Table.from_pylist(rows, arrow_schema(info.schema, tuple(types))))
+        for constant in ("0", "-0.0", "1.5", "-2.25", "1e300"):
+            for where in (f"number {operator} {constant}", f"not (number {operator} {constant})"):
+                text = f"select count(*) n, min(number) low, max(number) high from {{t}} where {where}"
+                found = asked.execute(text.format(t=f"{name.db}.{name.name}")).table()
+                expected = oracle.execute(text.format(t="held")).fetchall()
+                assert same(_tuples(found), expected), where

@@ -145,10 +145,10 @@ def _sent(read: TableRead) -> str:
         return f"partial aggregates {', '.join(calls) or 'none'} by {by or 'nothing'}"
     if work.top is not None:
         keys = [
-            f"{key.column} {'desc' if key.descending else 'asc'} nulls {'first' if key.nulls_first else 'last'}"
+            f"{key.column}{' desc' * key.descending}, NULL {'first' if key.nulls_first else 'last'}"
             for key in work.top.keys
         ]
-        return f"the first {work.top.rows} rows by {', '.join(keys) or 'no order'}"
+        return f"the first {work.top.rows} rows by {'; '.join(keys) or 'no order'}"
     return f"rows: {work.rows_because}"
 
 

@@ -353,8 +353,8 @@ class QueryService:
         began_s = self.clock.monotonic_s()
         tables, stats = self._tables.read(rewritten.tables, ending, as_planned=as_planned)
         account.reserve(READ, sum(table.nbytes for table in tables.values()))
-        for relation, table in tables.items():
-            session.register(relation, table)
+        while tables:  # each is let go once the engine has it, so that one at most is held twice
+            session.register(*tables.popitem())
         for done in stats:
             done.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
         ending.check()

@@ -84,7 +84,6 @@ class ScanRequest(msgspec.Struct, frozen=True, tag="scan"):
     Attributes:
         partials: partial aggregates of the rows are sent in their place; None: rows.
         top: rows that do not belong to the first in an order need not be sent; None: all rows.
-        lease: the `Pin` whose version is read where the node still has it; empty: none.
     """
 
     tablet: TabletId
@@ -94,7 +93,6 @@ class ScanRequest(msgspec.Struct, frozen=True, tag="scan"):
     filter: Predicate | None = None
     partials: Partials | None = None
     top: TopRows | None = None
-    lease: str = ""
 
 
 class CopyRequest(msgspec.Struct, frozen=True, tag="copy"):

@@ -59,5 +59,3 @@ def _comparable(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(column.type):
         return ordered_doubles(column)
     return column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
-
-

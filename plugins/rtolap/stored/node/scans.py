@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from rtolap.columnar.pushed_schema import partials_schema
 from rtolap.protocols.storage import messages as wire
 from rtolap.stored.engine.group_rows import group_rows
-from rtolap.stored.engine.rows.columns import read_schema
+from rtolap.stored.engine.rows.columns import answer_schema, read_schema
 from rtolap.stored.engine.scan import TabletSnapshot
 from rtolap.stored.engine.top_rows import top_rows
 
@@ -17,17 +16,11 @@ from rtolap.stored.engine.top_rows import top_rows
 class ScanStream:
     """A `BatchStream` over a pinned version, which is unpinned when the batches end or are given up."""
 
-    def __init__(self, snapshot: TabletSnapshot, request: wire.ScanRequest, *, shared: bool = False) -> None:
-        """Prepare the stream.
-
-        Args:
-            shared: somebody else unpins the version.
-        """
+    def __init__(self, snapshot: TabletSnapshot, request: wire.ScanRequest) -> None:
         columns = request.columns or request.schema.names
         rows = read_schema(request.schema, columns)
-        partials = request.partials
-        self.schema = rows if partials is None else partials_schema(request.schema, partials)
-        self._snapshot, self._shared = snapshot, shared
+        self.schema = answer_schema(request.schema, columns, request.partials)
+        self._snapshot = snapshot
         self._batches = self._read(request, columns, rows)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -35,7 +28,7 @@ class ScanStream:
 
     def cancel(self) -> None:
         self._batches.close()
-        self._unpin()
+        self._snapshot.close()
 
     def read_all(self) -> pa.Table:
         return pa.Table.from_batches(self, self.schema)
@@ -51,10 +44,6 @@ class ScanStream:
                 rows = top_rows(rows, request.top)
             yield from rows
         finally:
-            self._unpin()
-
-    def _unpin(self) -> None:
-        if not self._shared:
             self._snapshot.close()
 
 
