@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -35,7 +35,7 @@ class ScanStream:
 
     def _read(
         self, request: wire.ScanRequest, columns: Iterable[str], schema: pa.Schema
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch, None, None]:
         try:
             rows = _cast(self._snapshot.read(tuple(columns), request.filter, request.schema), schema)
             if request.partials is not None:
