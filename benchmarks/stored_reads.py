@@ -72,7 +72,7 @@ def load(cluster: StoredCluster, rows: int) -> None:
                 {
                     "id": pa.array(np.arange(start, start + count)),
                     "host": hosts.take(pa.array(rng.integers(0, GROUPS, count))),
-                    "amount": pa.array(rng.integers(0, 10_000, count)).cast(pa.decimal128(9, 0)),
+                    "amount": pa.array(rng.integers(0, 10_000, count), pa.int16()).cast(pa.decimal128(9, 2)),
                     "at": pa.array(rng.integers(0, 10**15, count)).cast(pa.timestamp("us")),
                 }
             )
