@@ -25,7 +25,7 @@ from rtolap.model.predicate import Predicate
 from rtolap.model.stored.pushed import PartialColumn, PartialFunction, Partials, SortKey, TopRows
 from rtolap.query.plan import NodeWork
 from rtolap.query.sql.rules.context import Context
-from rtolap.query.sql.rules.stored_scopes import TableScope, columns_read, conditions
+from rtolap.query.sql.rules.stored.scopes import TableScope, columns_read, conditions
 from rtolap.query.sql.rules.templates import places, read_template
 
 TOP_ROWS_MAX = 100_000  # of one tablet; of more, all are read

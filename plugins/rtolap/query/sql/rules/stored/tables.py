@@ -2,7 +2,7 @@
 
 A condition on one table's columns goes along to its nodes. Where nodes send rows it stays in the engine's
 SQL too, so that what a node leaves out saves work and decides nothing. Where they send partial aggregates
-(`stored_pushed`) the nodes alone judge it.
+(`pushed`) the nodes alone judge it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.pruning import instants
 from rtolap.query.sql.rules.context import Context, SourceNeed
 from rtolap.query.sql.rules.pushdown import relation_name
-from rtolap.query.sql.rules.stored_pushed import averages_as_quotients, push
-from rtolap.query.sql.rules.stored_scopes import columns_read, conditions, table_scopes
+from rtolap.query.sql.rules.stored.pushed import averages_as_quotients, push
+from rtolap.query.sql.rules.stored.scopes import columns_read, conditions, table_scopes
 
 _OVER_ROWS = {"hll_union_agg": "hll", "ndv": "hll", "bitmap_union_count": "bitmap"}
 _OF_ONE = {"hll_cardinality": "hll", "bitmap_count": "bitmap"}
