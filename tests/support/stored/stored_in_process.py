@@ -518,7 +518,11 @@ class InProcessCluster(Closeable):
         for name, node in self.nodes.nodes.items():
             status = node.status()
             left = [tablet for tablet in status.tablets if tablet.prepared or tablet.stopped]
-            assert (left, status.loading, dict(status.broken)) == ([], (), {}), f"node {name}"
+            assert (left, status.loading, dict(status.broken)) == (
+                [],
+                (),
+                {},
+            ), f"node {name} holds what nobody knows of, or has broken tablets"
 
     def _leading(self) -> InProcessEndpoint:
         """Return the master, sure of it."""
