@@ -66,6 +66,7 @@ def serve(
         label_count_max=label_count_max or None,
         replication=replication,
         node_lost_after_s=settings.storage_node_lost_after_s,
+        redirect=settings.stream_load_redirect,
         http=HttpLimits.from_settings(settings),
     )
     run(settings, options)

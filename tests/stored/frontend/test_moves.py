@@ -12,12 +12,12 @@ from rtolap.base.errors import NotFound, Refused
 from rtolap.protocols.storage.messages import Heartbeat
 from rtolap.stored.frontend.moves.mover import Mover, MoverSettings
 from rtolap.stored.frontend.moves.requests import MoveRequests
-from rtolap.stored.frontend.transactions.quorum import Shortfall, shortfall
 from rtolap.stored.metastore import nodes as node_rows
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import replica_moves
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.records import MoveReason, MoveState, Partition, Replica, Tablet
+from rtolap.stored.stream_load.quorum import Shortfall, shortfall
 
 from tests.support.stored.replicated_table import NAMES, PEOPLE, TABLET, ReplicatedTable
 

@@ -153,6 +153,7 @@ class StorageNode(msgspec.Struct, frozen=True):
         address: its Flight endpoint.
         free_bytes: of its disk.
         lease_until_ms: by the database's clock.
+        body_url: where it takes bodies of loads; empty where it takes none.
         draining: True if its replicas are to go to other nodes, and it takes no new ones.
     """
 
@@ -161,4 +162,5 @@ class StorageNode(msgspec.Struct, frozen=True):
     address: str
     free_bytes: int
     lease_until_ms: int
+    body_url: str = ""
     draining: bool = False

@@ -212,6 +212,7 @@ storage_node = sa.Table(
     _name("address"),
     _whole("free_bytes"),
     _whole("lease_until_ms"),
+    _name("body_url", nullable=True),
     _whole("draining", nullable=True),
 )
 

@@ -10,13 +10,13 @@ import msgspec
 
 from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.moves.states import MoveAction, MoveEvent, transition
-from rtolap.stored.frontend.transactions.quorum import shortfall
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import replica_moves as moves
 from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import MoveState, PendingTabletTask, ReplicaMove
+from rtolap.stored.stream_load.quorum import shortfall
 
 log = logging.getLogger(__name__)
 
