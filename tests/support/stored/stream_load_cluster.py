@@ -100,7 +100,7 @@ class StreamLoadCluster(Closeable):
 
     def add_node(self, name: str) -> None:
         """Start one more storage node, known to the endpoints."""
-        self._start_node(name, self._port())
+        self._start_node(name, self._port(), None)
 
     def environment(self) -> dict[str, str]:
         """Return the environment of commands."""
