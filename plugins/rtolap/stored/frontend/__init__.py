@@ -4,7 +4,8 @@ Nouns: a **transaction** is one load of rows, named by a **label** that is uniqu
 as it is kept; a partition's **version** is what a published transaction makes, +1 each; a **participant**
 is a storage node, which prepares what it was sent, publishes it as a version, or drops it.
 
-`catalogue` makes, changes and drops tables, `http` has the routes. In `transactions`, `states` is the
+`catalogue` makes, changes and drops tables, `moves` brings replicas to other nodes, `http` has the routes.
+In `transactions`, `states` is the
 life of a transaction, `labels` the rules of labels: both pure. `participants` is the seam towards the
 nodes. `requests` begins, commits and aborts (`preparation` prepares the nodes first), `publishing`
 finishes what is committed; `upkeep` does what falls due, and all that a new master has to do.
