@@ -126,7 +126,14 @@ def test_a_endpoint_takes_heartbeats_of_who_has_the_token(world: World) -> None:
         bad = client.post(f"{path}/n/heartbeat", content=b"{}", headers=token)
         assert bad.status_code == httpx.codes.UNPROCESSABLE_ENTITY
         assert client.get(path, headers=token).json() == [
-            {"name": "n", "address": "127.0.0.1:1", "alive": True, "free_bytes": 5, "body_url": ""}
+            {
+                "name": "n",
+                "address": "127.0.0.1:1",
+                "alive": True,
+                "free_bytes": 5,
+                "body_url": "",
+                "draining": False,
+            }
         ]
 
 
