@@ -20,13 +20,15 @@ from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
+from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
+from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
 from rtolap.protocols.loader.messages import EXIT_FAILED, LoaderList, LoaderStatus, process_key
 from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader.assembly import check_loader_rights, partition_endpoint, reject_box, sink_of
-from rtolap.stored.loader.job import JobResources, read_config
+from rtolap.stored.loader.job import JobResources, SharedResources, read_config
 from rtolap.stored.loader.operations import JobAccess, job_access
 from rtolap.stored.loader.runner import run as run_job
 from rtolap.stored.loader.states import RECREATED_ACTION, StopCause
@@ -61,6 +63,9 @@ def create(
 def run(
     job: JobArgument,
     port: Annotated[int, typer.Option(help="Port of its endpoint; 0 takes a free one.")] = 0,
+    process: Annotated[
+        int, typer.Option(min=0, help="Number of the process, for a job that several processes share.")
+    ] = 0,
 ) -> None:
     """Load in this process until the job is stopped or fails.
 
@@ -73,16 +78,22 @@ def run(
         sink = sink_of(loader, settings)
         connections = kafka_connections(settings, f"rtolap-loader-{job}")
         box = reject_box(loader, settings, connections)
+        agent = AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token())
+        resources = JobResources(
+            access.jobs,
+            access.records,
+            sink,
+            lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}", settings),
+            box,
+            SystemClock(),
+        )
+
+        def check_rights(loader: Loader) -> None:
+            check_loader_rights(loader, connections)
+
         code = run_job(
             job,
-            JobResources(
-                access.jobs,
-                access.records,
-                sink,
-                lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}", settings),
-                box,
-                SystemClock(),
-            ),
+            resources,
             host=settings.host,
             port=port,
             token=settings.token(),
@@ -91,10 +102,14 @@ def run(
                 settings.coordinator_urls(), settings.token(), application
             ),
             partition_session=lambda sink, wanted: partition_endpoint(sink, wanted).session,
-            check_rights=lambda kafka_settings: check_loader_rights(kafka_settings, connections),
+            check_rights=check_rights,
             show_clients=connections.statistics.show,
             wanted=os.environ.get(RESTARTS_VARIABLE, "0") == "0",
+            number=process,
+            shared=SharedResources(resources, access.shares, access.share_records, check_rights),
+            agent=agent,
         )
+        agent.close()
         box.close()
         connections.close()
         sink.close()
