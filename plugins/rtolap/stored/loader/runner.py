@@ -68,7 +68,7 @@ def run(
     `show_clients` adds the measurements of its Kafka clients to the metrics.
 
     A job whose partitions are shared, or are to be, is run as its process `number`, with the resources of
-    `shared`. Process 0 has `agent` run the others. Only process 0 starts a job that was stopped or has failed.
+    `shared`. Process 0 has `agent` run the others, and it alone starts a job that was stopped or has failed.
     """
     jobs, records, clock = resources.jobs, resources.records, resources.clock
     stopping = stop_event()

@@ -75,9 +75,12 @@ class Leader:
     def _round(self) -> None:
         now_ms = self._clock.now_ms()
         if self.ownership is None:
+            leases = self._resources.job.jobs.leases
+            if not leases.is_free(self._job_id, self._owner):
+                return
             try:
-                self.ownership = Ownership(self._resources.job.jobs.leases, self._job_id, self._owner)
-            except NotYet:
+                self.ownership = Ownership(leases, self._job_id, self._owner)
+            except NotYet:  # another process was faster
                 return
             self._renewed_ms = now_ms
             log.info("process %s leads job %s", self._owner, self._job_id)

@@ -35,7 +35,10 @@ def resources_of_share(resources: SharedResources, portion: Portion) -> JobResou
 
 def begin_share(share: LoadShare, shares: int, owner: str, resources: SharedResources) -> LoadJobRun:
     """Begin a run of a share. Raises NotYet while another process owns it, else as `job_run.begin`."""
-    ownership = Ownership(resources.shares.leases, share.share_id, owner)
+    leases = resources.shares.leases
+    if not leases.is_free(share.share_id, owner):
+        raise NotYet(f"share {share.share_id} is not free", found=f"{share.owner}'s")
+    ownership = Ownership(leases, share.share_id, owner)
     portion = Portion(share.number, shares)
     return begin_owned(
         ownership,

@@ -1,8 +1,8 @@
 """Process 0 of a job has the agent of its host run the others, as many as are wanted.
 
 The same supervisor runs all of them: it restarts one that has crashed. The agent stops them when process 0
-has not renewed them for a while, so they end with process 0 when its task or its command ends that for good. A
-process that leaves because fewer are wanted ends with a final code and is not restarted. A process that runs
+has not renewed them for a while, so they end after process 0 when its task or its command ends that for good.
+A process that leaves because fewer are wanted ends with a final code and is not restarted. A process that runs
 elsewhere, started by hand say, is left alone.
 """
 
