@@ -202,11 +202,14 @@ def settle(
         bool,
         typer.Option("--loaded/--not-loaded", help="The rows of the batch are in the table, or are not."),
     ],
+    share: Annotated[
+        int | None, typer.Option(min=0, help="Share of the batch, where several processes share the job.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """State whether a batch is in the table, for a loader that stopped as label_forgotten, and start it."""
     with job_access(Settings()) as access:
-        access.settle(job, batch, loaded=loaded)
+        access.settle(job, batch, loaded=loaded, share=share)
         words = f"takes batch {batch} as {'loaded' if loaded else 'not loaded'}"
         _report(access, job, 0.0, lambda status: True, words, as_json=as_json)
 
@@ -239,6 +242,9 @@ def status(
             ],
         )
         for loader in statuses:
+            if loader.processes:
+                _print_processes(loader)
+        for loader in statuses:
             for failure in _failures(loader):
                 console.print(f"{loader.job}: {failure}", highlight=False, soft_wrap=True, markup=False)
     _exit_by(statuses)
@@ -260,6 +266,31 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
         as_json=as_json,
     )
     _exit_by((status,))
+
+
+def _print_processes(status: LoaderStatus) -> None:
+    """Print the processes that share the partitions, each with its figures."""
+    print_table(
+        ("process", "alive", "leads", "phase", "partitions", "lag", "rows/s"),
+        [
+            (
+                process.number,
+                "yes" if process.alive else "no",
+                "yes" if process.leads else "no",
+                process.phase,
+                ",".join(map(str, process.partition_numbers)),
+                process.lag_records,
+                round(process.rows_per_s),
+            )
+            for process in status.processes
+        ],
+    )
+    living = sum(process.alive for process in status.processes)
+    console.print(
+        f"{status.job}: {status.shares} shares; {status.processes_wanted} processes wanted, {living} live",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _failures(status: LoaderStatus) -> Iterator[str]:

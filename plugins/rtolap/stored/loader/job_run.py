@@ -108,6 +108,7 @@ class LoadJobRun:
             self.progress,
             self.visible,
             labels_retained=self._labels_retained,
+            share=self.portion.number,
         )
 
     def settle_once(

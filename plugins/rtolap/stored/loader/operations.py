@@ -38,7 +38,7 @@ from rtolap.stored.loader.shares.status import status_of_shared_job
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobs, Series
-from rtolap.stored.metastore.load_shares import Division, LoadShares
+from rtolap.stored.metastore.load_shares import Division, LoadShares, share_id
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
 _STATUS_TIMEOUT_S = 3.0
@@ -139,12 +139,24 @@ class JobAccess:
 
         return self.jobs.define_again(job_id, config, abandon=abandon)
 
-    def settle(self, job_id: str, batch: int, *, loaded: bool) -> OffsetsRecord:
+    def settle(self, job_id: str, batch: int, *, loaded: bool, share: int | None = None) -> OffsetsRecord:
         """Record what a person has found out about a batch that was sent.
 
-        Raises NotYet while a process owns the job, Refused where the batch needs no such word.
+        `share` is that of the batch, in a divided job. Raises NotYet while a process owns the job or the
+        share, Refused where the batch needs no such word.
         """
-        return settle_batch(self.jobs, self.records, job_id, batch, loaded=loaded)
+        job = self.jobs.get(job_id)
+        if job.shares is None and share is None:
+            return settle_batch(self.jobs.leases, self.records, job_id, batch, loaded=loaded)
+        if job.shares is None or share is None or not 0 <= share < job.shares:
+            raise DefinitionError(
+                f"not a share of loader {job_id}",
+                expected="no share" if job.shares is None else f"--share 0 to {job.shares - 1}",
+                found=share,
+                action="the label of the batch says which: NAME_INCARNATION_sSHARE_BATCH",
+            )
+        name = share_id(job_id, job.incarnation, share)
+        return settle_batch(self.shares.leases, self.share_records, name, batch, loaded=loaded)
 
     def start(self, job: str) -> None:
         """Start a job. Raises Unavailable where no agent answers that could run it."""

@@ -17,7 +17,8 @@ from rtolap.base.errors import DefinitionError, Refused
 from rtolap.kafka.interfaces import LogRange
 from rtolap.model.offsets import Offsets
 from rtolap.stored.loader.job import LEASE_MS, LeftLabels, Portion
-from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs, Series
+from rtolap.stored.metastore.leases import Leases
+from rtolap.stored.metastore.load_jobs import LoadJob, Series
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord, OffsetsRecords
 
 
@@ -72,12 +73,12 @@ def going_on(
 
 
 def settle_batch(
-    jobs: LoadJobs, records: OffsetsRecords, job_id: str, batch: int, *, loaded: bool
+    leases: Leases, records: OffsetsRecords, job_id: str, batch: int, *, loaded: bool
 ) -> OffsetsRecord:
     """Record whether the rows of a sent batch are in the table, as a person has found out. Raises NotYet
-    while a process owns the job, and Refused where the outcome of the batch is known.
+    while a process owns the job, or the share, whose id `job_id` is; Refused where the outcome is known.
     """
-    lease = jobs.leases.acquire(job_id, f"settle/{uuid4().hex}", LEASE_MS)
+    lease = leases.acquire(job_id, f"settle/{uuid4().hex}", LEASE_MS)
     try:
         known = next((each for each in records.all(job_id) if each.sequence_id == batch), None)
         if known is None or known.loaded or known.attempts == 0:
@@ -90,7 +91,7 @@ def settle_batch(
             return records.mark_loaded(lease, batch, Loaded(None, None))
         return records.mark_unsent(lease, batch)
     finally:
-        jobs.leases.release(lease)
+        leases.release(lease)
 
 
 def going_on_of_all(

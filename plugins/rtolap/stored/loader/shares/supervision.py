@@ -2,8 +2,8 @@
 
 The same supervisor runs all of them: it restarts one that has crashed. The agent stops them when process 0
 has not renewed them for a while, so they end after process 0 when its task or its command ends that for good.
-A process that leaves because fewer are wanted ends with a final code and is not restarted. A process that runs
-elsewhere, started by hand say, is left alone.
+A process that leaves because fewer are wanted ends with a final code and is not restarted. A process that
+runs elsewhere, started by hand say, is left alone.
 """
 
 from __future__ import annotations
