@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from rtolap.stored.loader.job import Portion
 from rtolap.stored.metastore import load_shares, schema
 from rtolap.stored.metastore.leases import Lease, Leases
-from rtolap.stored.metastore.load_shares import LoadShares
 from rtolap.stored.metastore.offsets import OffsetsRecord
 
 from tests.support.loader.loader_runs import World
@@ -50,19 +49,6 @@ def an_owner_that_has_lost_its_share_writes_on(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(Leases, "fence", fence)
 
 
-def a_share_is_free_for_everybody(patch: pytest.MonkeyPatch) -> None:
-    """Two processes own a share at once, in one epoch."""
-    real = Leases.acquire
-
-    def acquire(self: Leases, name: str, owner: str, lease_ms: int) -> Lease:
-        if self._table is not schema.load_share:
-            return real(self, name, owner, lease_ms)
-        return Lease(name, owner, 1, lease_ms)
-
-    patch.setattr(Leases, "acquire", acquire)
-    an_owner_that_has_lost_its_share_writes_on(patch)
-
-
 def each_share_has_all_partitions_that_come(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Portion, "has_partition", lambda self, partition: True)
 
@@ -79,28 +65,6 @@ def a_job_is_divided_where_its_first_record_begins(patch: pytest.MonkeyPatch) ->
     patch.setattr(load_shares, "_first_record", first_record)
 
 
-def a_share_moves_to_a_record_of_its_own_label(patch: pytest.MonkeyPatch) -> None:
-    """A new owner forgets what was recorded and not loaded, and reads it under other labels."""
-    real = LoadShares.division
-
-    def division(self: LoadShares, job_id: str) -> load_shares.Division:
-        found = real(self, job_id)
-        for share in found.shares:
-            if share.owned is False and share.epoch:
-                gone = sa.delete(schema.offsets_record).where(
-                    schema.offsets_record.c.job_id == share.share_id,
-                    schema.offsets_record.c.loaded == 0,
-                )
-                self._ledger.write("forget", type(None), lambda connection, gone=gone: _run(connection, gone))
-        return found
-
-    patch.setattr(LoadShares, "division", division)
-
-
-def _run(connection: sa.Connection, statement: sa.Delete) -> None:
-    connection.execute(statement)
-
-
 def _fields(record: OffsetsRecord) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__struct_fields__}
 
@@ -108,10 +72,8 @@ def _fields(record: OffsetsRecord) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fault", "first_seed"),
     [
-        (a_share_is_free_for_everybody, 0),
         (each_share_has_all_partitions_that_come, 0),
         (a_job_is_divided_where_its_first_record_begins, 0),
-        (a_share_moves_to_a_record_of_its_own_label, 0),
         (an_owner_that_has_lost_its_share_writes_on, 0),
     ],
 )

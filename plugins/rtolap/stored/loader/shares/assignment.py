@@ -19,7 +19,7 @@ def assign(assigned: Mapping[int, int | None], processes: Iterable[int]) -> dict
     if not members:
         return dict(assigned)
     own: dict[int, list[int]] = {member: [] for member in members}
-    free = []
+    free: list[int] = []
     for share, process in sorted(assigned.items()):
         own.get(process, free).append(share) if process is not None else free.append(share)
     even, more = divmod(len(assigned), len(members))
