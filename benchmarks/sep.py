@@ -1,6 +1,7 @@
 """HBase change capture: events per second of processor time, from sockets to a listener that does nothing.
 
     python -m benchmarks.sep [--events 400000] [--rounds 3] [--kafka] [--json]
+    python -m benchmarks.sep --consumers 1,2 [--events 400000] [--json]
 
 Twice: one put in each WAL entry, and 100 rows in each. Three ways in one run, best of the rounds:
 
@@ -12,6 +13,7 @@ Twice: one put in each WAL entry, and 100 rows in each. Three ways in one run, b
 `ratio` is listener to decode. Processor time is of the consumer's process, all its threads. Then, each once:
 how long a call with a single put takes until it is answered, and what 10 million remembered edits take in
 memory. `--kafka`: the same into a topic of a real broker, in transactions, to the last answer.
+`--consumers` measures processes instead, as many as each number says: see `benchmarks.sep_consumers`.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.listeners.assembly import open_delivery
 from rtolap.sep.listeners.callable import CallableListener
 
+from benchmarks.sep_consumers import measure_consumers
 from benchmarks.sep_ports import CALL_EVENTS, PORTS, Spent, calls, serve
 from benchmarks.servers import kafka
 from tests.support.sep.replication_client import RegionServer
@@ -183,13 +186,32 @@ def measure(events: int, rows_per_entry: int, rounds: int) -> dict[str, float]:
     return {**figures, "ratio": round(figures["listener"] / figures["decode"], 3)}
 
 
+def _show_consumers(counts: Sequence[int], arguments: argparse.Namespace) -> None:
+    calls_max = CALL_EVENTS * PORTS * max(counts)
+    events = max(arguments.events // calls_max, 1) * calls_max
+    figures = measure_consumers(counts, events)
+    for each in figures.values():
+        print(
+            f"{each['consumers']:.0f} consumers   {each['events_per_s'] / 1000:6.0f} k events/s   "
+            f"{each['processor_us']:.2f} µs of processor time for an event, {each['apart_us']:.2f} as "
+            "subscriptions of one consumer",
+            flush=True,
+        )
+    if arguments.json:
+        print(json.dumps({"events": events, "consumers": figures}))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--kafka", action="store_true", help="also into a topic of a broker of its own")
+    parser.add_argument("--consumers", default="", help="numbers of consumers, separated by commas")
     arguments = parser.parse_args()
+    if arguments.consumers:
+        _show_consumers([int(count) for count in arguments.consumers.split(",")], arguments)
+        return
     events = max(arguments.events // (CALL_EVENTS * PORTS), 1) * CALL_EVENTS * PORTS
     figures: dict[str, dict[str, float]] = {}
     for title, rows_per_entry in ROWS.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from rtolap.agent.commands import Commands
-from rtolap.agent.options import Host
+from rtolap.agent.host import Host
 from rtolap.base.errors import DefinitionError
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.offsets import PartRange

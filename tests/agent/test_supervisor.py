@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from rtolap.agent.commands import Commands
-from rtolap.agent.options import Host
+from rtolap.agent.host import Host
 from rtolap.agent.records import StateFile
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from airflow.sdk.exceptions import (
     AirflowException,
@@ -15,7 +16,10 @@ from airflow.sdk.exceptions import (
     AirflowNotFoundException,
     TaskDeferred,
 )
-from rtolap.agent.options import SPARK_OPTIONS, Host, check_options
+from rtolap.agent.host import Host
+from rtolap.agent.options import check_options
+from rtolap.agent.spark_allowed import SparkAllowed
+from rtolap.agent.spark_options import SPARK_OPTIONS
 from rtolap.airflow.hooks.kafka import KafkaClusterHook, connection_of
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.hooks.spark import spark_options
@@ -62,6 +66,18 @@ def test_a_build_is_submitted_as_the_connection_says(connect: Any) -> None:
     assert spark_options("build.c", {}, master="local[2]")[:2] == ["--master", "local[2]"]
 
 
+def test_jars_and_settings_of_the_connection_arrive_where_an_operator_allows_them(connect: Any) -> None:
+    extra = {"jars": ["/opt/a.jar", "hdfs:///b.jar"], "conf": {"spark.hadoop.fs.s3a.endpoint": "https://s3"}}
+    connect("spark_default", conn_type="spark", host="local[1]", extra=extra)
+    found = spark_options("build.c", {})
+    assert found[found.index("--jars") + 1] == "/opt/a.jar,hdfs:///b.jar"
+    assert found[found.index("--conf") + 1] == "spark.hadoop.fs.s3a.endpoint=https://s3"
+    allowed = SparkAllowed({"spark.hadoop.fs.s3a.endpoint": "https://s3"}, ("/opt/a.jar", "hdfs:///b.jar"))
+    check_options("spark-submit", found, SPARK_OPTIONS, msgspec.structs.replace(HOST, spark_allowed=allowed))
+    with pytest.raises(DefinitionError, match="refused"):
+        check_options("spark-submit", found, SPARK_OPTIONS, HOST)
+
+
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
@@ -89,8 +105,12 @@ def test_what_a_build_cannot_follow_is_refused_before_anything_is_written(connec
     ):
         spark_options("build.c", {})
     connect("spark_default", conn_type="spark", host="local[1]", extra={"conf": "a=b"})
-    with pytest.raises(DefinitionError, match="conf that is none"):
+    with pytest.raises(DefinitionError, match=r"conf an object.*; found conf;"):
         spark_options("build.c", {})
+    for jars in ("a.jar", [1], {"a.jar": 1}):
+        connect("spark_default", conn_type="spark", host="local[1]", extra={"jars": jars})
+        with pytest.raises(DefinitionError, match=r"jars a list; found jars;"):
+            spark_options("build.c", {})
 
 
 def test_without_the_default_connection_the_settings_say_where(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from rtolap.agent.commands import Commands
-from rtolap.agent.options import Host
+from rtolap.agent.host import Host
 from rtolap.airflow.declared import PUBLICATIONS
 from rtolap.airflow.operators.services import PublicationOperator
 from rtolap.base.errors import DefinitionError

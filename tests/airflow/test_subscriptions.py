@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 from rtolap.agent.commands import Commands
-from rtolap.agent.options import Host
+from rtolap.agent.host import Host
 from rtolap.airflow.declared import SUBSCRIPTIONS, defined_subscriptions
 from rtolap.airflow.hooks.hbase import HBaseHook, HBaseReplication
 from rtolap.airflow.operators import subscriptions as operators

@@ -27,6 +27,7 @@ start: "2026-01-31T10:00Z"
 serial: true
 ratio: 0.5
 ports: 4
+consumers: 3
 row: {name: order_id, type: long}
 columns:
   amount: {cell: "cf:amount", type: "decimal(10,2)"}
@@ -63,6 +64,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         serial=True,
         ratio=0.5,
         ports=4,
+        consumers=3,
         row=RowColumn("order_id", "long"),
         columns={"amount": CellColumn("cf:amount", "decimal(10,2)"), "note": CellColumn("cf:note")},
         deletes="ignore",
@@ -100,6 +102,8 @@ def test_most_keys_may_be_left_out(tmp_path: Path) -> None:
         ("tables:", "ratio: 2\ntables:", "4: ratio: out of bounds"),
         ("tables:", "ratio: all\ntables:", "4: ratio: wrong value; expected a number"),
         ("tables:", "ports: 0\ntables:", "4: ports: out of bounds"),
+        ("tables:", "consumers: 0\ntables:", "4: consumers: out of bounds"),
+        ("tables:", "consumers: 33\ntables:", "4: consumers: out of bounds"),
         ("tables:", "poison: {policy: skp}\ntables:", "4: poison.policy: wrong value; expected one of"),
         ("tables:", 'columns: {a: {cell: "q"}}\ntables:', "4: columns.a.cell: not a cell"),
         (

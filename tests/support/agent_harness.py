@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 from rtolap.agent.commands import Commands, Resolver
-from rtolap.agent.options import Host
+from rtolap.agent.host import Host
 from rtolap.agent.server import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import httpx
 from fastapi import FastAPI
 from rtolap.agent.commands import Commands
-from rtolap.agent.options import Host
+from rtolap.agent.host import Host
 from rtolap.agent.server import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.metrics import Metrics

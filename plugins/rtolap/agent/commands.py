@@ -16,14 +16,18 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from rtolap.agent.host import Host
 from rtolap.agent.options import (
     RTOLAP_NAMED,
     RTOLAP_OPTIONS,
-    SPARK_OPTIONS,
-    Host,
     check_environment,
     check_name,
     check_options,
+)
+from rtolap.agent.spark_options import (
+    SPARK_OPTIONS,
+    check_cluster_mode,
+    is_cluster_mode,
     own_spark_options,
     spark_environment,
 )
@@ -34,11 +38,18 @@ from rtolap.model.build_spec import BuildSpec
 from rtolap.protocols.agent.messages import FILES_MARK, ProcessSpec
 
 BUILD_JOB = "build_segment.py"
+_SPARK = "spark-submit"
 _PART = r"[A-Za-z0-9_+=,@~-][A-Za-z0-9_.+=,@~-]*"
 _NAME = re.compile(_PART)
 _CUBE_ID = r"(?:[0-9a-f]{32}/)?"  # not in folders of before there was one
 _FILE = re.compile(re.escape(FILES_MARK) + "/(.+)")
 Resolver = Callable[[Sequence[str]], tuple[str, ...]]
+
+
+def runs_on_cluster(spec: ProcessSpec) -> bool:
+    """Return True where the process only waits for a driver on a cluster."""
+    argv = spec.argv
+    return argv[0] == _SPARK and is_cluster_mode(argv[1 : _job_position(argv)])
 
 
 class Commands:
@@ -49,13 +60,15 @@ class Commands:
         self._jobs_dir = host.jobs_dir.resolve()
         self._programs: dict[str, Resolver] = {
             "rtolap": self._rtolap,
-            "spark-submit": self._spark,
+            _SPARK: self._spark,
             **(extra or {}),
         }
 
     def check(self, spec: ProcessSpec) -> tuple[str, ...]:
         """Return the command of a new request, its environment and files checked as well."""
         argv = self.resolve(spec.argv)
+        if not spec.one_shot and runs_on_cluster(spec):
+            raise DefinitionError("job in cluster mode refused", expected="a one-shot process")
         check_environment(spec.env)
         if self._programs[spec.argv[0]] == self._spark:
             job = _job_position(spec.argv)
@@ -93,9 +106,10 @@ class Commands:
         }
 
     def _spark(self, arguments: Sequence[str]) -> tuple[str, ...]:
-        position = _job_position(("spark-submit", *arguments)) - 1
+        position = _job_position((_SPARK, *arguments)) - 1
         options = arguments[:position]
-        check_options("spark-submit", options, SPARK_OPTIONS, self._host)
+        check_options(_SPARK, options, SPARK_OPTIONS, self._host)
+        check_cluster_mode(options)
         if position >= len(arguments):
             raise DefinitionError("spark-submit without a job", expected=f"a file in {self._jobs_dir.name}/")
         name, rest = arguments[position], arguments[position + 1 :]
@@ -109,6 +123,8 @@ class Commands:
         if name == BUILD_JOB:
             _check_build_arguments(rest)
         own = own_spark_options(options, self._host)
+        if is_cluster_mode(options):
+            own, rest = (*own, *_sent_along(rest)), [_FILE.sub(r"\1", argument) for argument in rest]
         return (str(_spark_submit()), *options, *own, str(job), *rest)
 
     def _rtolap(self, arguments: Sequence[str]) -> tuple[str, ...]:
@@ -133,6 +149,16 @@ def _job_position(argv: Sequence[str]) -> int:
     while position < len(argv) and argv[position].startswith("-"):
         position += 2
     return position
+
+
+def _sent_along(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the options that send the request's file along. The driver finds it in its working folder."""
+    files = [argument for argument in arguments if _FILE.fullmatch(argument)]
+    if len(files) > 1:
+        raise DefinitionError(
+            "job in cluster mode refused", expected="at most one file of the request", found=len(files)
+        )
+    return ("--files", *files) if files else ()
 
 
 def _spark_submit() -> Path:

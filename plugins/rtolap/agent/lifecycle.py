@@ -7,6 +7,7 @@ import logging
 
 import msgspec
 
+from rtolap.agent import cluster_drivers
 from rtolap.agent.commands import Commands
 from rtolap.agent.ledger import ProcessLedger
 from rtolap.agent.processes import Processes
@@ -37,10 +38,34 @@ class Lifecycle:
 
     def ended(self, record: ProcessRecord) -> None:
         """Note that a process ended by itself: done, crashed, or not to be started again."""
-        spec, key = record.spec, record.key
+        self._note_end(record, self._exit_code(record))
+
+    async def ended_on_cluster(self, record: ProcessRecord) -> None:
+        """Note that a process ended which waited for a driver on a cluster.
+
+        The driver is over where the process says so by its exit code; otherwise it may live on, and is killed
+        before the end is noted. Raises Unavailable: then nothing is noted.
+        """
+        code = self._exit_code(record)
+        if code != 0:
+            await self._kill_driver(record)
+        self._note_end(record, code)
+
+    def _exit_code(self, record: ProcessRecord) -> int | None:
         # What it left behind would hold ports and files against its successor.
         self._processes.kill_session(record.running_as)
-        code = self._processes.exit_code(key, record.generation, record.running_as, keep_exit=spec.keeps_exit)
+        return self._processes.exit_code(
+            record.key, record.generation, record.running_as, keep_exit=record.spec.keeps_exit
+        )
+
+    async def _kill_driver(self, record: ProcessRecord) -> None:
+        if record.driver is not None:
+            argv = self._commands.resolve(record.spec.argv)
+            env = {**self._commands.environment(), **record.spec.env}
+            await cluster_drivers.kill(argv, record.driver, env)
+
+    def _note_end(self, record: ProcessRecord, code: int | None) -> None:
+        spec, key = record.spec, record.key
         reason = f"ended with exit code {code}" if code is not None else "ended; its exit code is unknown"
         record = msgspec.structs.replace(
             record, exit_code=code, log_tail=self._processes.log_tail(key, record.generation)
@@ -63,6 +88,8 @@ class Lifecycle:
         """Start the process. The record is on disk as PENDING; see `Watch._recover` for a crash from here
         on."""
         spec = record.spec
+        if record.driver is not None:
+            argv = cluster_drivers.named(argv, record.driver)
         env = {**self._commands.environment(), **spec.env, RESTARTS_VARIABLE: str(record.restarts)}
         try:
             handle = self._processes.spawn(
@@ -76,11 +103,25 @@ class Lifecycle:
         record = msgspec.structs.replace(
             record, handle=handle, started_ms=self._clock.now_ms(), exit_code=None
         )
-        return self._ledger.step(record, ProcessEvent.SPAWNED, f"running as {handle.pid}")
+        where = f", its driver on the cluster as {record.driver}" if record.driver else ""
+        return self._ledger.step(record, ProcessEvent.SPAWNED, f"running as {handle.pid}{where}")
+
+    async def start_again(self, record: ProcessRecord) -> None:
+        """Start a process of which nobody knows whether it was started. Raises Unavailable.
+
+        What it may have started on a cluster is killed first.
+        """
+        await self._kill_driver(record)
+        self.start(record, self._commands.resolve(record.spec.argv))
 
     async def stop(self, record: ProcessRecord, reason: str) -> ProcessRecord:
-        """Stop the process: send SIGTERM, wait, send SIGKILL to the session, wait. The caller holds the key's
-        lock."""
+        """Stop the process: send SIGTERM, wait, send SIGKILL to the session, wait; then kill its driver where
+        that runs on a cluster. The caller holds the key's lock.
+
+        Raises Unavailable where a driver may be left: the process stays STOPPING.
+        """
+        if record.state is ProcessState.PENDING:  # an earlier agent may have started it
+            await self._kill_driver(record)
         record = self._ledger.step(
             record, ProcessEvent.STOP, reason if record.state not in FINAL else record.reason
         )
@@ -97,6 +138,7 @@ class Lifecycle:
                     found=f"pid {handle.pid} alive {KILL_WAIT_S:g} s after SIGKILL",
                     action="look at the host: the process is stuck in the kernel",
                 )
+        await self._kill_driver(record)
         record = msgspec.structs.replace(
             record,
             exit_code=self._processes.exit_code(

@@ -24,13 +24,19 @@ class Handle(msgspec.Struct, frozen=True):
 
 
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A generation of one key. `handle` is the process that was started last for it."""
+    """A generation of one key.
+
+    Attributes:
+        handle: the process that was started last for it.
+        driver: name of the driver on a cluster that the process waits for; None where it does the work.
+    """
 
     key: str
     spec: ProcessSpec
     state: ProcessState = ProcessState.PENDING
     reason: str = ""
     handle: Handle | None = None
+    driver: str | None = None
     started_ms: int | None = None
     changed_ms: int = 0
     restarts: int = 0

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from rtolap.agent.commands import Commands
+from rtolap.agent import cluster_drivers
+from rtolap.agent.commands import Commands, runs_on_cluster
 from rtolap.agent.ledger import ProcessLedger
 from rtolap.agent.lifecycle import Lifecycle
 from rtolap.agent.metrics import AgentMetrics
@@ -90,7 +91,8 @@ class Supervisor:
                 self._processes.remove_caller_files(key, record.generation)
             self._processes.write_caller_files(key, spec.generation, spec.files)
             spec = msgspec.structs.replace(spec, files={})  # they are on disk: not in the state as well
-            fresh = ProcessRecord(key=key, spec=spec, changed_ms=self._clock.now_ms())
+            driver = cluster_drivers.new_name() if runs_on_cluster(spec) else None
+            fresh = ProcessRecord(key=key, spec=spec, driver=driver, changed_ms=self._clock.now_ms())
             self._ledger.put(fresh)
             self._leases.renew(fresh)
             return self._status(self._life.start(fresh, argv))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 
 from rtolap.agent.commands import Commands
 from rtolap.agent.ledger import ProcessLedger
@@ -18,6 +19,7 @@ from rtolap.base.errors import RtolapError
 log = logging.getLogger(__name__)
 
 TICK_S = 0.5
+RETRY_S = 5.0  # after work in the background that failed
 KeyLocks = defaultdict[str, asyncio.Lock]
 
 
@@ -69,7 +71,7 @@ class Watch:
         self._locks = locks
         self._tick_s = tick_s
         self._unattended: set[str] = set()  # whose end of the lease is in the log
-        self._stops: dict[str, asyncio.Task[None]] = {}  # background stops, so that a tick starts no second
+        self._background: dict[str, asyncio.Task[None]] = {}  # so that a tick starts no second
 
     async def run(self) -> None:
         """Adopt the running processes, then supervise it until cancelled."""
@@ -77,11 +79,11 @@ class Watch:
         while True:
             await asyncio.sleep(self._tick_s)
             for record in self._ledger.all():
-                if record.key not in self._stops and not self._locks[record.key].locked():
+                if record.key not in self._background and not self._locks[record.key].locked():
                     self._inspect(record)
 
     def close(self) -> None:
-        for task in tuple(self._stops.values()):
+        for task in tuple(self._background.values()):
             task.cancel()
 
     def _recover(self) -> None:
@@ -91,13 +93,17 @@ class Watch:
         2. started, pid not noted            found by its mark and adopted
         3. noted RUNNING                     adopted if that very process lives, else seen as ended
         4. noted STOPPING                    the stop is carried through
+        5. a process with a driver on a cluster ended, which is not noted: as 3, the driver is killed first
+        6. the same after 2, so that nothing is found: as 1, the driver is killed first
         Leases start over: nobody could renew them while the agent was away.
         """
         for record in self._ledger.all():
             self._leases.renew(record)
             if record.state is ProcessState.PENDING:
                 found = self._processes.find(record.key, record.generation)
-                if found is None:
+                if found is None and record.driver is not None:
+                    self._beside(record, self._life.start_again)
+                elif found is None:
                     self._life.start(record, self._commands.resolve(record.spec.argv))
                 else:
                     self._life.started(record, found)
@@ -110,12 +116,16 @@ class Watch:
             return
         self._note_attendance(record)
         if record.state is ProcessState.STOPPING:
-            self._stop(key, record.reason)
+            self._stop(record, record.reason)
         elif self._leases.is_orphan(record):
-            self._stop(key, f"orphaned: nobody has renewed its lease for {record.spec.orphan_s:g} s")
+            self._stop(record, f"orphaned: nobody has renewed its lease for {record.spec.orphan_s:g} s")
+        elif record.state is ProcessState.PENDING and record.driver is not None:
+            self._beside(record, self._life.start_again)
         elif record.state is ProcessState.RUNNING:
             if self._processes.alive(record.running_as):
                 self._processes.shorten_log(key, record.generation)
+            elif record.driver is not None:
+                self._beside(record, self._life.ended_on_cluster)
             else:
                 self._life.ended(record)
         elif record.state is ProcessState.BACKOFF and self._life.restart_is_due(key):
@@ -134,15 +144,22 @@ class Watch:
                 record.spec.lease_s,
             )
 
-    def _stop(self, key: str, reason: str) -> None:
-        """Stop it in the background: a grace time must not hold up the look at the others."""
-        task = asyncio.create_task(self._stop_now(key, reason))
-        self._stops[key] = task
-        task.add_done_callback(lambda _: self._stops.pop(key))
+    def _stop(self, record: ProcessRecord, reason: str) -> None:
+        self._beside(record, lambda now: self._life.stop(now, reason))
 
-    async def _stop_now(self, key: str, reason: str) -> None:
+    def _beside(self, record: ProcessRecord, work: Callable[[ProcessRecord], Awaitable[object]]) -> None:
+        """Have the work done in the background: neither a grace time nor a cluster manager must hold up the
+        look at the others."""
+        task = asyncio.create_task(self._work(record, work))
+        self._background[record.key] = task
+        task.add_done_callback(lambda _: self._background.pop(record.key))
+
+    async def _work(self, record: ProcessRecord, work: Callable[[ProcessRecord], Awaitable[object]]) -> None:
+        """Do the work, unless a caller was quicker and the record is another by now."""
         try:
-            async with self._locks[key]:
-                await self._life.stop(self._ledger.get(key), reason)
+            async with self._locks[record.key]:
+                if self._ledger.find(record.key) == record:
+                    await work(record)
         except RtolapError:
-            log.exception("stopping %s in the background failed; it is tried again", key)
+            log.exception("%s cannot be ended or started now; it is tried again", record.key)
+            await asyncio.sleep(RETRY_S)

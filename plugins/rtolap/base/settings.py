@@ -228,6 +228,10 @@ class Settings(BaseSettings):
         description="address of this host at which drivers of builds listen, and executors call them back; "
         "empty: as spark-defaults.conf says",
     )
+    spark_allowed: Path | None = Field(
+        default=None,
+        description="YAML file of further settings and jars of Spark that builds may name on this host",
+    )
     airflow_hosts: str = Field(
         default="",
         description="names under which Airflow's pages answer, comma-separated; empty: any",

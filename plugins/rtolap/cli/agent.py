@@ -11,7 +11,8 @@ import typer
 from rtolap.agent import server
 from rtolap.agent.commands import Commands
 from rtolap.agent.cpus import host_processors, parse_cpus
-from rtolap.agent.options import Host
+from rtolap.agent.host import Host
+from rtolap.agent.spark_allowed import read_spark_allowed
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, print_table, success
 from rtolap.cli.serving import service_settings
@@ -48,6 +49,7 @@ def serve(
                     settings.spark_master,
                     settings.spark_host,
                     settings.fleet_sources,
+                    read_spark_allowed(settings.spark_allowed),
                 )
             ),
             host=settings.host,

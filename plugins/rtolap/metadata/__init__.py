@@ -10,5 +10,6 @@ is how they are divided.
 
 A change is requirements + updates, committed by version check: CommitConflict means re-read and retry,
 CommitUnknown means read back before acting; `updates.retrying` does both, so a change must be idempotent.
-Nothing in here talks to Kafka or to another service, nor to files but through the seam in `segment_format.vectors`.
+Nothing in here talks to Kafka or to another service, nor to files but through the seam in
+`segment_format.vectors`.
 """

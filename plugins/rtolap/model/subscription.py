@@ -96,6 +96,7 @@ class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         serial: True where HBase keeps the order of a region's edits when the region moves.
         ratio: the share of the ports that each region server ships to.
         ports: number of ports of one process; each accepts one call of a region server at a time.
+        consumers: number of processes that may be active at once; rows are divided into as many shares.
         columns: columns of an event, by name.
         deletes: whether an event that only deletes is delivered.
         meta_cells: whether HBase's own notes of bulk loads and the like are delivered.
@@ -117,6 +118,7 @@ class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     serial: bool = False
     ratio: float = 1.0
     ports: int = 2
+    consumers: int = 1
     columns: dict[str, CellColumn] = {}
     row: RowColumn = RowColumn()
     deletes: Literal["event", "ignore"] = "event"

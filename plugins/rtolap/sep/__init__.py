@@ -7,8 +7,8 @@ An *event* is what one edit did to one row. A *listener* takes events. A *queue*
 region server has yet to ship, a *recovered queue* that of a server that is gone.
 
 `hbase` speaks the protocols of HBase, `events` turns calls into batches of events, `consumer` serves the
-ports, `delivery` lets each event through once, in order, to one of the `listeners`. `rows` reads rows of
-HBase again for those that mirror them. `subscriptions` makes and removes what HBase has to have for all that.
-`status` says how far behind the queues of any peer are. `operations` are the use cases that the command line
-and Airflow share.
+ports, `delivery` lets each event through once, in order, to one of the `listeners`. `shares` divides the rows
+of a subscription among several consumers. `rows` reads rows of HBase again for those that mirror them.
+`subscriptions` makes and removes what HBase has to have for all that. `status` says how far behind the queues
+of any peer are. `operations` are the use cases that the command line and Airflow share.
 """

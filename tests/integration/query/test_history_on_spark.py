@@ -47,7 +47,7 @@ def services(tmp_path_factory: pytest.TempPathFactory, zookeeper: str) -> Iterat
     }
     try:
         publish(one)
-        one.start("spark", "spark", "serve", "--memory-mb", "700", "--master", "local[2]")
+        one.start("spark", "spark", "serve", "--memory-mb", "700", "--master", "local-cluster[2,1,700]")
         one.start_query("--memory-mb", str(MEMORY_MB), "--threads", "1")
         one.environment["RTOLAP_HISTORY_SPARK"] = f"sc://localhost:{port}"
         one.start_further_query("on-spark", "--memory-mb", str(MEMORY_MB), "--threads", "1")

@@ -121,6 +121,7 @@ def mirrored(
         with_sequence: bool = True,
         older: Mapping[bytes, Mapping[str, bytes]] | None = None,
         poison: SubscriptionPoison = SubscriptionPoison(),
+        consumers: int = 1,
     ) -> Iterator[Mirror]:
         stored = TableName("shop", name)
         sequence = (StoredColumn("sequence_id", "bigint"),) if with_sequence else ()
@@ -150,6 +151,7 @@ def mirrored(
             ),
             tables={table: ()},
             serial=serial,
+            consumers=consumers,
             poison=poison,
             row=RowColumn("id", "string"),
             columns={"a": CellColumn("cf:a", "long"), "b": CellColumn("df:b", "string")},
@@ -163,7 +165,8 @@ def mirrored(
         with open_source(subscription.source) as source:
             create(source, subscription, SystemClock().now_ms() + 1)
             try:
-                start()
+                for _ in range(consumers):
+                    start()
                 mirror = Mirror(hbase_client, cluster, table, stored)
                 mirror.zookeeper = hbase
                 mirror.restart = lambda: (processes[-1].kill(), start())
@@ -180,14 +183,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@pytest.mark.parametrize(("serial", "with_sequence"), [(False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("serial", "with_sequence", "consumers"), [(False, True, 1), (True, False, 1), (False, True, 2)]
+)
 def test_after_random_lives_every_cell_is_that_of_hbases_scan(
-    mirrored: Callable[..., object], serial: bool, with_sequence: bool
+    mirrored: Callable[..., object], serial: bool, with_sequence: bool, consumers: int
 ) -> None:
     """Several families, timestamps of any age, every kind of delete, whole calls; regions split and move, and
-    the consumer is killed."""
+    a consumer is killed."""
     random = Random(25 + serial)
-    with mirrored(serial=serial, with_sequence=with_sequence) as mirror:  # type: ignore[attr-defined]
+    options = {"serial": serial, "with_sequence": with_sequence, "consumers": consumers}
+    with mirrored(**options) as mirror:  # type: ignore[attr-defined]
         client = mirror.client
         for turn in range(4):
             at = now_ms()
@@ -228,9 +234,11 @@ def verify(mirror: Mirror, *options: str) -> tuple[int, dict[str, object]]:
     return ended.returncode, json.loads(ended.stdout)
 
 
-def test_what_no_edit_tells_is_found_and_repaired(mirrored: Callable[..., object]) -> None:
+@pytest.mark.parametrize("consumers", [1, 2])
+def test_what_no_edit_tells_is_found_and_repaired(mirrored: Callable[..., object], consumers: int) -> None:
     """Times to live that end, a truncated table, rows that are older than the subscription."""
-    with mirrored(older={b"before": a(7), b"before too": {"zz:u": b"u"}}) as mirror:  # type: ignore[attr-defined]
+    older = {b"before": a(7), b"before too": {"zz:u": b"u"}}
+    with mirrored(older=older, consumers=consumers) as mirror:  # type: ignore[attr-defined]
         for row in ROWS:
             mirror.write(mutations.put(row, a(1) | b("x")))
         mirror.write(mutations.put(b"short", a(1), ttl_ms=30_000))
@@ -256,15 +264,17 @@ def test_what_no_edit_tells_is_found_and_repaired(mirrored: Callable[..., object
         assert mirror.mirrored() == {ROWS[3].decode(): (3, None)}
 
 
+@pytest.mark.parametrize("consumers", [1, 2])
 def test_a_bad_row_holds_up_no_other_and_is_replayed_once_it_is_mended(
-    mirrored: Callable[..., object], hbase: str
+    mirrored: Callable[..., object], hbase: str, consumers: int
 ) -> None:
-    with mirrored(poison=SubscriptionPoison(apart_after_s=4)) as mirror:  # type: ignore[attr-defined]
+    policy = SubscriptionPoison(apart_after_s=4)
+    with mirrored(poison=policy, consumers=consumers) as mirror:  # type: ignore[attr-defined]
         store, paths = mirror.client.store, SubscriptionPaths(mirror.table)
 
         def rows_apart() -> int:
-            state = read_state(store, paths.delivery)
-            return -1 if state is None else state.rows_apart
+            states = [read_state(store, paths.delivery_of(share, consumers)) for share in range(consumers)]
+            return sum(-1 if state is None else state.rows_apart for state in states)
 
         bad = ROWS[0]
         mirror.write(mutations.put(bad, {"cf:a": b"no number", "zz:u": b"u" * (2 << 20)}))

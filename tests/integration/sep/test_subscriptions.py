@@ -141,7 +141,7 @@ def test_the_commands_tell_what_they_did(subscription: Subscription, hbase: str,
     assert (code, json.loads(out)[0]["state"]) == (0, "waiting"), err
     assert f"HBase has no table {name}" in err
     code, out, _ = run("list", *cluster)
-    assert (code, f"{name}\twaiting\t{name}\tkafka\t0" in out.splitlines()) == (0, True)
+    assert (code, f"{name}\twaiting\t{name}\tkafka\t0\t0 of 1" in out.splitlines()) == (0, True)
     assert json.loads(run("pause", name, *cluster, "--json")[1])["state"] == "paused"
     assert json.loads(run("resume", name, *cluster, "--json")[1])["state"] == "waiting"
     code, out, _ = run("describe", name, *cluster, "--json")

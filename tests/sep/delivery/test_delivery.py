@@ -299,6 +299,18 @@ def test_a_callable_gets_the_events_of_a_row_in_order_and_in_batches(delivery: D
     process.close()
 
 
+def test_a_callable_begins_no_batch_once_its_process_may_have_been_replaced(delivery: Deliver) -> None:
+    processed, may_begin = Processed(), [True, True, False]
+    process = delivery(CallableListener(processed, lanes=1, may_begin=lambda: may_begin.pop(0)))
+    (error,) = run(process, puts("a", range(15), ROWS))  # three batches of one lane
+    assert isinstance(error, Unavailable)
+    assert processed.batches == 2
+    may_begin[:] = [True] * 9
+    assert run(process, puts("a", range(15), ROWS)) == [None]
+    assert len(processed.keys) == 300
+    process.close()
+
+
 def test_a_callable_is_told_which_events_are_late(delivery: Deliver) -> None:
     told: dict[tuple[str, int, bytes], bool] = {}
 

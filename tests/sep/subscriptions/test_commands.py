@@ -16,13 +16,17 @@ from rtolap.metadata import updates
 from rtolap.metadata.store import Create, Put
 from rtolap.model.subscription import HBaseSource, Subscription, SubscriptionListener
 from rtolap.sep.delivery.journal import journal_name
+from rtolap.sep.delivery.requests import Request
 from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.listeners.assembly import journal_deleter
+from rtolap.sep.shares.nodes import Member, ShareNodes
+from rtolap.sep.shares.requests import post_to_shares
 from rtolap.sep.subscriptions import commands, states
 from rtolap.sep.subscriptions.records import ROOT, load
 from rtolap.sep.subscriptions.source import SourceCluster
 
 from tests.support.hbase.model_source import OWN_ID, Crash, ModelSource
+from tests.support.sep.share_numbers import share_of
 from tests.support.twins.kafka_broker import MemoryBroker
 from tests.support.twins.kafka_producer import MemoryAdmin
 from tests.support.twins.metadata import MemoryStore
@@ -34,6 +38,10 @@ ORDERS = Subscription(
     source=HBaseSource("127.0.0.1:2181", "/hbase"),
     tables={"orders": ("meta", "cf"), "default:items": ()},
     listener=SubscriptionListener("kafka", topic="orders_changes"),
+)
+_COUNTS = dict.fromkeys(
+    ("delivered", "duplicates", "late", "dead_letters", "failed_calls", "remembered_edits", "failing_events"),
+    0,
 )
 Command = Callable[[SourceCluster], object]
 
@@ -258,6 +266,80 @@ def test_a_journal_that_cannot_be_deleted_is_told_with_the_command_that_does() -
     elsewhere = msgspec.structs.replace(ORDERS, listener=SubscriptionListener("kafka", cluster="unknown"))
     journal_deleter(settings, told.append)(elsewhere, "5e0bd3a8-0c4d")
     assert "unknown" in told[1]
+
+
+def test_the_shares_of_several_consumers_are_shown_with_their_holders() -> None:
+    model = ModelSource()
+    shared = msgspec.structs.replace(ORDERS, consumers=3)
+    record = commands.create(model.cluster, shared, NOW_MS)
+    nodes = ShareNodes(model.store, record.paths, 3)
+    shown = states.state(model.cluster, "orders")
+    assert (shown.state, [share.consumer for share in shown.shares]) == ("waiting", ["", "", ""])
+    for name, shares in (("a", (0, 2)), ("b", (1,))):
+        nodes.join(Member(name, f"{name}:1", 1))
+        for share in shares:
+            nodes.claim(share, name)
+    nodes.claim(0, "b")  # it is held
+    model.store.commit([Create(f"{record.paths.rs}/h1,16020,7", b"", ephemeral=True)])
+    delivery = msgspec.json.encode({**_COUNTS, "stopped": "an event cannot be delivered"})
+    shown = states.state(model.cluster, "orders")
+    assert (shown.state, shown.consumers) == ("running", ("a", "b"))
+    assert [share.consumer for share in shown.shares] == ["a", "b", "a"]
+    model.store.commit([Create(record.paths.delivery_of(1, 3), delivery, ephemeral=True)])
+    shown = states.state(model.cluster, "orders")
+    assert (shown.state, shown.problem) == ("stopped", "share 1: an event cannot be delivered")
+    commands.drop(dataclasses.replace(model.cluster, consumers_leave_s=0.0), "orders")
+    assert is_gone(model)
+
+
+def test_requests_about_rows_go_to_the_shares_of_the_rows_and_others_to_all() -> None:
+    model = ModelSource()
+    record = commands.create(model.cluster, msgspec.structs.replace(ORDERS, consumers=2), NOW_MS)
+    rows = tuple(b"%d" % number for number in range(20))
+    paths = post_to_shares(model.store, record, Request("read", "orders", rows))
+    found = {}
+    for path in paths:
+        node = model.store.get(path)
+        assert node is not None
+        share = path.split("/")[5]
+        found |= dict.fromkeys(msgspec.json.decode(node.data, type=Request).rows, int(share))
+    assert found == {row: share_of(row, 2) for row in rows}
+    assert len(post_to_shares(model.store, record, Request("replay"))) == 2
+    old = msgspec.structs.replace(record, subscription=ORDERS)
+    (path,) = post_to_shares(model.store, old, Request("replay"))
+    assert path.startswith("/rtolap/sep/orders/requests/")
+
+
+def test_a_record_of_an_earlier_version_has_one_consumer() -> None:
+    model = created()
+    node = model.store.get("/rtolap/sep/orders/definition")
+    assert node is not None
+    document = msgspec.json.decode(node.data)
+    del document["subscription"]["consumers"]
+    model.store.commit([Put("/rtolap/sep/orders/definition", msgspec.json.encode(document), node.version)])
+    assert load(model.store, "orders").subscription == ORDERS
+    shown = states.state(model.cluster, "orders")
+    assert (shown.shares, shown.consumers) == ((), ())
+
+
+def test_a_drop_lets_consumers_with_shares_leave_first() -> None:
+    model = ModelSource()
+    record = commands.create(model.cluster, msgspec.structs.replace(ORDERS, consumers=2), NOW_MS)
+    store = MemoryStore(model.ensemble)
+    ShareNodes(store, record.paths, 2).join(Member("a", "a:1", 1))
+    seen: list[str] = []
+
+    def leave() -> None:
+        until(lambda: load(model.store, "orders").phase == "dropping", "the phase is seen")
+        seen.extend(model.store.children(record.paths.consumers))
+        store.close()
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    commands.drop(dataclasses.replace(model.cluster, consumers_leave_s=60.0), "orders")
+    leaving.join()
+    assert seen == ["a"]
+    assert is_gone(model)
 
 
 def test_a_drop_lets_its_consumers_leave_first() -> None:

@@ -90,7 +90,8 @@ class SubscriptionOperator(ManagedProcessOperator):
 
     `subscription` is one that `rtolap sep create` has made, on the cluster of the agent's RTOLAP_HBASE.
     Region servers reach it at `host` and `ports`, by default at the agent's host by its own name and at free
-    ports, as many as are declared. Two agents may each run one: one of them leads, the other takes over.
+    ports, as many as are declared. Several agents may each run one: as many as the subscription declares as
+    `consumers` are active, the others take over.
     """
 
     def __init__(

@@ -26,15 +26,28 @@ from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.model.quantities import instant_text
 from rtolap.model.yaml_files import read_definitions
 from rtolap.sep.delivery.letters import dead_letter_topic
-from rtolap.sep.delivery.requests import Request, post
+from rtolap.sep.delivery.requests import Request
 from rtolap.sep.operations import create_subscription, drop_subscription, open_source_to_change
+from rtolap.sep.shares.requests import post_to_shares
 from rtolap.sep.subscriptions import commands, states
-from rtolap.sep.subscriptions.records import SubscriptionPaths, load
+from rtolap.sep.subscriptions.records import load
 from rtolap.sep.subscriptions.source import open_source
-from rtolap.sep.subscriptions.states import SubscriptionState
+from rtolap.sep.subscriptions.states import ShareState, SubscriptionState
 
 EXIT_BROKEN = 3
 _SOUND = frozenset(("running", "waiting", "paused"))
+_SHARE_COLUMNS = (
+    "share",
+    "consumer",
+    "delivered",
+    "events/s",
+    "duplicates",
+    "late",
+    "waiting events",
+    "oldest waiting ms",
+    "rows apart",
+    "trouble",
+)
 _LETTER_COLUMNS = ("table", "sequence_id", "detail", "value")
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the subscription.")]
@@ -58,11 +71,11 @@ def dead_letters(
 ) -> None:
     """List the events that its poison policy has skipped, and those of rows that are set apart."""
     with open_source(source_of(cluster)) as source:
-        subscription = load(source.store, name).subscription
+        record = load(source.store, name)
+        subscription = record.subscription
         if replay:
-            request = Request("replay_skipped" if skipped else "replay")
-            post(source.store, SubscriptionPaths(name).requests, request)
-            success(f"the process that leads replays; `rtolap sep describe {name}` shows how far it is")
+            post_to_shares(source.store, record, Request("replay_skipped" if skipped else "replay"))
+            success(f"what delivers it replays; `rtolap sep describe {name}` shows how far it is")
             return
     letters = read_dead_letters(
         kafka_cluster(Settings(), subscription.listener.cluster), dead_letter_topic(name)
@@ -109,8 +122,11 @@ def list_(cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
         print_json([_document(state) for state in found])
     else:
         print_table(
-            ("subscription", "state", "follows", "listener", "ports"),
-            [(state.name, state.state, *_summary(state), len(state.ports)) for state in found],
+            ("subscription", "state", "follows", "listener", "ports", "consumers"),
+            [
+                (state.name, state.state, *_summary(state), len(state.ports), _active(state))
+                for state in found
+            ],
         )
     _end(found, quiet=as_json)
 
@@ -134,7 +150,11 @@ def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOptio
         if state.delivery is not None:
             values = msgspec.to_builtins(state.delivery)
             rows += [(key, msgspec.json.encode(value).decode()) for key, value in values.items()]
+        if state.shares:
+            rows.append(("live consumers", ", ".join(state.consumers) or "none"))
         print_table(("key", "value"), rows)
+        if state.shares:
+            print_table(_SHARE_COLUMNS, [_share_row(share) for share in state.shares])
         for warning in warnings:
             warn(warning)
     _end((state,), quiet=as_json)
@@ -193,6 +213,8 @@ def _document(state: SubscriptionState) -> dict[str, object]:
         "cluster_id": None if record is None else record.cluster_id,
         "start_ms": None if record is None else record.start_ms,
         "delivery": None if state.delivery is None else msgspec.to_builtins(state.delivery),
+        "shares": msgspec.to_builtins(state.shares),
+        "consumers": state.consumers,
         "definition": None if record is None else msgspec.to_builtins(record.subscription),
     }
 
@@ -202,6 +224,34 @@ def _summary(state: SubscriptionState) -> tuple[str, str]:
         return "", ""
     subscription = state.record.subscription
     return subscription.followed, subscription.listener.kind
+
+
+def _active(state: SubscriptionState) -> str:
+    """Return how many consumers are active, of how many that may be."""
+    if state.record is None:
+        return ""
+    active = len({share.consumer for share in state.shares if share.consumer})
+    if not state.shares:
+        active = 1 if state.ports else 0
+    return f"{active} of {state.record.subscription.consumers}"
+
+
+def _share_row(share: ShareState) -> tuple[object, ...]:
+    delivery = share.delivery
+    if delivery is None:
+        return (share.share, share.consumer or "none", *[""] * (len(_SHARE_COLUMNS) - 2))
+    return (
+        share.share,
+        share.consumer or "none",
+        delivery.delivered,
+        delivery.events_per_s,
+        delivery.duplicates,
+        delivery.late,
+        delivery.waiting_events,
+        delivery.oldest_waiting_ms,
+        delivery.rows_apart,
+        delivery.stopped or delivery.last_error,
+    )
 
 
 def _end(found: tuple[SubscriptionState, ...], *, quiet: bool) -> None:

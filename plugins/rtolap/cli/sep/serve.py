@@ -1,4 +1,4 @@
-"""`rtolap sep serve`: one process of a subscription; start several, and one of them leads."""
+"""`rtolap sep serve`: one process of a subscription; of several, one leads, or each has its shares."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
+from rtolap.cli.output import end_now
 from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.cli.serving import service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.sep.consumer.assembly import host_name, open_process
 from rtolap.sep.consumer.metrics import ConsumerMetrics
 from rtolap.sep.consumer.process import SubscriptionProcess
+from rtolap.sep.consumer.share_metrics import show_shares
+from rtolap.sep.consumer.sharing import SharedProcess
 from rtolap.sep.delivery.state import show_delivery
 from rtolap.servers.limits import HttpLimits
 from rtolap.servers.metrics_server import MetricsServer
@@ -35,7 +38,8 @@ def serve(
 ) -> None:
     """Receive the edits of a subscription and deliver them, in this process, until it is stopped.
 
-    Of several processes of one subscription, one leads. The others stand by and take over.
+    Of several processes of one subscription, as many as it declares as `consumers` are active at once; the
+    others stand by and take over.
     """
     settings = service_settings()
     store = ZooKeeperStore(
@@ -60,14 +64,20 @@ def serve(
             ports=port or (),
             metrics=metrics,
         )
-        show_delivery(metrics.registry, lambda: process.delivery)
+        if isinstance(process, SharedProcess):
+            show_shares(metrics.registry, process)
+        else:
+            show_delivery(metrics.registry, lambda: process.delivery)
         asyncio.run(_run(process))
+        is_drained = not isinstance(process, SharedProcess) or process.drained
     finally:
         metrics_server.close()
         store.close()
+    if not is_drained:
+        end_now()
 
 
-async def _run(process: SubscriptionProcess) -> None:
+async def _run(process: SubscriptionProcess | SharedProcess) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.stop)

@@ -20,13 +20,14 @@ from rtolap.model.durations import parse_duration_ms
 from rtolap.model.subscription import Subscription
 from rtolap.protocols.query.client import QueryClient
 from rtolap.protocols.stored_tables.messages import TableName
-from rtolap.sep.delivery.requests import ROWS_BYTES_MAX, Request, is_done, post
+from rtolap.sep.delivery.requests import ROWS_BYTES_MAX, Request, is_done
 from rtolap.sep.hbase.regions import RegionClient
 from rtolap.sep.hbase.znodes import HBaseZnodes
 from rtolap.sep.listeners.assembly import event_columns, followed_families, open_row_reader
 from rtolap.sep.listeners.verify import Mirrored, RowDifference, TableVerifier
+from rtolap.sep.shares.requests import post_to_shares
 from rtolap.sep.subscriptions.commands import followed_tables
-from rtolap.sep.subscriptions.records import SubscriptionPaths, load
+from rtolap.sep.subscriptions.records import SubscriptionRecord, load
 from rtolap.sep.subscriptions.source import SourceCluster, open_source
 
 EXIT_DIFFERENT = 3
@@ -54,8 +55,8 @@ def verify(
     """Compare a mirrored table with a scan of HBase, row by row.
 
     It finds changes without an edit: an expired time to live, a truncation, a bulk load, rows older than
-    the subscription. Exits with 3 when rows differ, or still differ after --repair. The leading process
-    repairs them.
+    the subscription. Exits with 3 when rows differ, or still differ after --repair. The process that
+    delivers a row repairs it.
     """
     settings = Settings()
     pause_s, timeout_s = parse_duration_ms(pause) / 1000, parse_duration_ms(timeout) / 1000
@@ -76,7 +77,7 @@ def verify(
         left = _persistent(verifier, found, pause_s)
         repaired = 0
         if repair and left:
-            _repair(source.store, name, left, timeout_s)
+            _repair(source.store, load(source.store, name), left, timeout_s)
             remaining = _persistent(verifier, left, pause_s)
             repaired, left = len(left) - len(remaining), remaining
     counts = Counter(each.kind for each in left)
@@ -156,18 +157,19 @@ def _persistent(verifier: TableVerifier, found: list[RowDifference], pause_s: fl
     return left
 
 
-def _repair(store: MetadataStore, name: str, rows: list[RowDifference], timeout_s: float) -> None:
-    """Return once the process that leads has read the rows again. TooSlow: it has not."""
-    deadline = SystemClock().monotonic_s() + timeout_s
-    folder = SubscriptionPaths(name).requests
+def _repair(
+    store: MetadataStore, record: SubscriptionRecord, rows: list[RowDifference], timeout_s: float
+) -> None:
+    """Return once the processes that deliver the rows have read them again. TooSlow: they have not."""
+    deadline, name = SystemClock().monotonic_s() + timeout_s, record.name
     for request in _requests(rows):
-        path = post(store, folder, request)
-        while not is_done(store, path):
+        paths = post_to_shares(store, record, request)
+        while not all(is_done(store, path) for path in paths):
             if SystemClock().monotonic_s() > deadline:
                 raise TooSlow(
                     f"rows of subscription {name} were not read again within {timeout_s:g} s",
-                    expected="a process that leads and can load its table",
-                    action=f"look at `rtolap sep describe {name}`; it is done once the process can",
+                    expected="processes that deliver their rows and can load its table",
+                    action=f"look at `rtolap sep describe {name}`; it is done once they can",
                 )
             time.sleep(_POLL_S)
 

@@ -13,6 +13,7 @@ from rtolap.model.subscription import START_NOW, HBaseSource, Subscription, Subs
 from rtolap.model.validation.definition import cluster_problems, name_problems, topic_problems
 
 PORTS_MAX = 64
+CONSUMERS_MAX = 32
 LANES_MAX = 64
 TRIES_MAX = 1000
 APART_AFTER_S_MAX = 7 * 86_400
@@ -43,6 +44,7 @@ def subscription_problems(subscription: Subscription) -> tuple[Problem, ...]:
     ]
     for key, value, least, most in (
         (("ports",), subscription.ports, 1, PORTS_MAX),
+        (("consumers",), subscription.consumers, 1, CONSUMERS_MAX),
         (("poison", "tries"), subscription.poison.tries, 1, TRIES_MAX),
         (("poison", "apart_after_s"), subscription.poison.apart_after_s, 0, APART_AFTER_S_MAX),
         (("listener", "lanes"), subscription.listener.lanes, 1, LANES_MAX),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import socket
-from collections.abc import Callable, Iterable, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from rtolap.base.clock import Clock
@@ -14,11 +16,15 @@ from rtolap.kafka.clusters import KafkaClusters
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.subscription import Subscription
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
+from rtolap.sep.consumer.calls import Answer, Deliver, SetApart
 from rtolap.sep.consumer.limits import ConsumerSettings
 from rtolap.sep.consumer.log_bounds import DOUBT_S, LogBounds
 from rtolap.sep.consumer.metrics import ConsumerMetrics
 from rtolap.sep.consumer.process import SubscriptionProcess
 from rtolap.sep.consumer.server import ConsumerServer
+from rtolap.sep.consumer.sharing import Reached, SharedProcess
+from rtolap.sep.delivery.delivery import Delivery
+from rtolap.sep.delivery.journal import WHOLE, Share
 from rtolap.sep.events.columns import only_deletes
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import EditBatch
@@ -27,7 +33,9 @@ from rtolap.sep.events.filters import EditFilter, FollowedTables, RowPrefixFilte
 from rtolap.sep.hbase.regions import RegionClient
 from rtolap.sep.hbase.znodes import HBaseZnodes
 from rtolap.sep.listeners.assembly import delete_journal, open_delivery
+from rtolap.sep.shares.endpoint import PartsEndpoint
 from rtolap.sep.subscriptions.records import SubscriptionRecord, find, load
+from rtolap.servers.limits import FlightLimits
 
 _HBASE_TIMEOUT_S: Final = 5.0
 
@@ -42,9 +50,12 @@ def open_process(
     bind: str,
     ports: Sequence[int] = (),
     metrics: ConsumerMetrics | None = None,
-) -> SubscriptionProcess:
+) -> SubscriptionProcess | SharedProcess:
     """Open the process of a subscription. `store` is the source's ZooKeeper, with absolute paths. No `ports`
     take free ones, as many as declared.
+
+    A subscription with one consumer gets a process that stands for election, one with several a process
+    that holds shares.
 
     NotFound: no such subscription; NotYet: it is being created or dropped.
     """
@@ -66,14 +77,10 @@ def open_process(
         entries_max=limits.entries_max,
         cells_max=limits.cells_max,
     )
-    return SubscriptionProcess(
-        name,
-        store,
-        clock,
-        open_delivery=lambda leads: open_delivery(
-            subscription, record.cluster_id, cluster, clock, settings, leads, store
-        ),
-        make_server=lambda deliver, set_apart, answers: ConsumerServer(
+    metrics = metrics or ConsumerMetrics()
+
+    def make_server(deliver: Deliver, set_apart: SetApart, answers: Mapping[str, Answer]) -> ConsumerServer:
+        return ConsumerServer(
             decoder,
             deliver,
             settings=limits,
@@ -82,11 +89,50 @@ def open_process(
             allowed=AllowedAddresses(allowed_addresses(subscription, store)),
             answers=answers,
             metrics=metrics,
+        )
+
+    def open_share(share: Share, leads: Callable[[], bool]) -> Delivery:
+        return open_delivery(subscription, record.cluster_id, cluster, clock, settings, leads, store, share)
+
+    count, listened = subscription.consumers, ports or [0] * subscription.ports
+    if count == 1:
+        return SubscriptionProcess(
+            name,
+            store,
+            clock,
+            open_delivery=lambda leads: open_share(WHOLE, leads),
+            make_server=make_server,
+            cluster_id=record.cluster_id,
+            host=host,
+            bind=bind,
+            ports=listened,
+            is_wanted=lambda: _is_created(store, record),
+            forget=lambda: delete_journal(subscription, record.cluster_id, cluster),
+        )
+    token = settings.token()
+    return SharedProcess(
+        name,
+        count,
+        store,
+        clock,
+        open_delivery=lambda number, leads: open_share(Share(number, count), leads),
+        make_server=make_server,
+        open_endpoint=lambda loop, share: PartsEndpoint(
+            loop,
+            record.cluster_id,
+            share,
+            limits.frame_bytes_max,
+            host=settings.host,
+            port=0,
+            token=token,
+            metrics=metrics.registry,
+            limits=FlightLimits.from_settings(settings),
         ),
+        token=token,
         cluster_id=record.cluster_id,
-        host=host,
-        bind=bind,
-        ports=ports or [0] * subscription.ports,
+        reached=Reached(host, bind, listened, settings.host),
+        session_timeout_s=settings.session_timeout_s,
+        member_id=f"{host}-{os.getpid()}-{uuid.uuid4().hex[:12]}",
         is_wanted=lambda: _is_created(store, record),
         forget=lambda: delete_journal(subscription, record.cluster_id, cluster),
     )

@@ -41,6 +41,8 @@ DRAIN_S = 30.0
 STATE_S = 3.0
 _PAUSE_S, _PAUSE_MAX_S = 0.5, 15.0
 
+MakeServer = Callable[[Deliver, SetApart, Mapping[str, Answer]], ConsumerServer]
+
 
 class SubscriptionProcess:
     """The process that consumes a subscription while it leads.
@@ -61,7 +63,7 @@ class SubscriptionProcess:
         clock: Clock,
         *,
         open_delivery: Callable[[Callable[[], bool]], Delivery],
-        make_server: Callable[[Deliver, SetApart, Mapping[str, Answer]], ConsumerServer],
+        make_server: MakeServer,
         cluster_id: str,
         host: str,
         bind: str,

@@ -61,17 +61,19 @@ def letters_apart(
                 {place: chosen[place].reason for place in some},
                 late={place: bool(late[place]) for place in some},
                 apart={place: chosen[place].id for place in some},
+                partition=journal.share.number,
             ),
         )
 
 
 def letters_skipped(
-    topic: str, batch: EditBatch, late: Mask, reasons: Mapping[int, str]
+    journal: Journal, topic: str, batch: EditBatch, late: Mask, reasons: Mapping[int, str]
 ) -> Iterator[tuple[list[int], OutColumns]]:
     """Yield letters as `letters_apart` does, for the events of `reasons`, which are given up."""
     for some in _by_bytes(batch, list(reasons)):
         chosen = {place: reasons[place] for place in some}
-        yield some, dead_letters(topic, batch, chosen, late={place: bool(late[place]) for place in some})
+        flags = {place: bool(late[place]) for place in some}
+        yield some, dead_letters(topic, batch, chosen, late=flags, partition=journal.share.number)
 
 
 def _by_bytes(batch: EditBatch, places: Sequence[int]) -> Iterator[list[int]]:

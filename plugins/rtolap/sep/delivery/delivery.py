@@ -177,7 +177,7 @@ class Delivery:
         self._ready()
         reasons = dict.fromkeys(range(batch.num_events), reason)
         for some, columns in letters_skipped(
-            self._dead_letter_topic, batch, np.ones(batch.num_events, bool), reasons
+            self._journal, self._dead_letter_topic, batch, np.ones(batch.num_events, bool), reasons
         ):
             self._journal.write([Delivered(())], [columns])
             self.counts.dead_letters += len(some)
@@ -277,7 +277,9 @@ class Delivery:
             return False
         if given_up:
             reasons = {place: failure.reason for place, failure in given_up.items()}
-            letters = letters_skipped(self._dead_letter_topic, batch, run.split.late[places], reasons)
+            letters = letters_skipped(
+                self._journal, self._dead_letter_topic, batch, run.split.late[places], reasons
+            )
             self.counts.dead_letters += self._write_letters(run, places, batch, letters)
         if to_set_apart and not self._journal.apart:
             self.replay_due_s = now_s + REPLAY_EVERY_S

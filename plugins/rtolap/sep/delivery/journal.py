@@ -1,5 +1,5 @@
-"""The journal notes durably which events were delivered, in a topic of one partition that one process writes
-at a time.
+"""The journal notes durably which events were delivered, in a partition of a topic that one process writes at
+a time. A subscription with several consumers has a partition for each share of its rows.
 
     record        written                                                     means, when it is read again
     Delivered     in the transaction of the events, or after they are done    these edits are delivered
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 from pyroaring import BitMap64
@@ -103,7 +104,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def journal_name(subscription: str, cluster_id: str) -> str:
-    """Return the name of the journal's topic, which is its transactional id too.
+    """Return the name of the journal's topic, which is its transactional id too where there is one share.
 
     `cluster_id`: the one that HBase takes the subscription for. A subscription that is dropped and created
     again has another: what its predecessor has delivered it may deliver again.
@@ -117,6 +118,37 @@ def ensure_topic(admin: TopicAdmin, topic: str, partitions: int, config: Mapping
         admin.partitions(topic)
     except NotFound:
         admin.create_topic(topic, partitions, replication=-1, config=config)
+
+
+def ensure_partitions(admin: TopicAdmin, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+    """Create the topic, or add the partitions that it lacks: an earlier subscription may have had fewer."""
+    ensure_topic(admin, topic, partitions, config)
+    if len(admin.partitions(topic)) >= partitions:
+        return
+    try:
+        admin.add_partitions(topic, partitions)
+    except RtolapError:
+        if len(admin.partitions(topic)) < partitions:  # else another process of ours was faster
+            raise
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a subscription's rows, which one process delivers at a time.
+
+    Attributes:
+        number: from 0; also the partition of its journal and of its dead letters.
+        count: the number of shares of the subscription.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    def transactional_id(self, topic: str) -> str:
+        return topic if self.count == 1 else f"{topic}-{self.number}"
+
+
+WHOLE = Share()
 
 
 class Journal:
@@ -136,8 +168,10 @@ class Journal:
         admin: TopicAdmin,
         make_memory: Callable[[], DeliveredEdits] = DeliveredEdits,
         rewrite_records: int = REWRITE_RECORDS,
+        share: Share = WHOLE,
     ) -> None:
         self.topic = topic
+        self.share = share
         self.memory: DeliveredEdits | None = None
         self.open_loads: dict[str, LoadBegun] = {}
         self.apart: dict[RowKey, RowApart] = {}
@@ -156,8 +190,8 @@ class Journal:
     def recover(self) -> DeliveredEdits:
         """Take the journal over and read it. Unavailable, Forbidden; then nothing is remembered yet."""
         self.close()
-        ensure_topic(self._admin, self.topic, 1, _TOPIC_CONFIG)
-        self._producer = self._open_producer(self.topic)
+        ensure_partitions(self._admin, self.topic, self.share.count, _TOPIC_CONFIG)
+        self._producer = self._open_producer(self.share.transactional_id(self.topic))
         self._producer.begin(TIMEOUT_S)
         self.open_loads, self.ended_loads, self.apart = {}, {}, {}
         self._load_number = 0
@@ -189,8 +223,8 @@ class Journal:
             self._rewrite()
 
     def end_of(self, topic: str) -> int:
-        """Return the next offset of the topic's partition 0."""
-        return self._admin.offsets(topic, "latest")[0]
+        """Return the next offset of the share's partition of the topic."""
+        return self._admin.offsets(topic, "latest")[self.share.number]
 
     def delivered_of(self, region: str) -> BitMap64:
         """Return the ids that are remembered of a region."""
@@ -213,10 +247,11 @@ class Journal:
             self._producer = None
 
     def _read(self, consumer: StreamConsumer, memory: DeliveredEdits) -> None:
-        known = consumer.log_range(0, TIMEOUT_S)
-        consumer.assign({0: known.start})
+        partition = self.share.number
+        known = consumer.log_range(partition, TIMEOUT_S)
+        consumer.assign({partition: known.start})
         self._records = 0
-        while consumer.position()[0] < known.end:
+        while consumer.position()[partition] < known.end:
             for value in consumer.poll(_POLL_RECORDS, _POLL_S).values:
                 try:
                     record = _decoder.decode(value or b"")
@@ -258,7 +293,7 @@ class Journal:
         assert self._producer is not None
         assert self.memory is not None
         try:
-            before = self._admin.offsets(self.topic, "latest")
+            before = self._admin.offsets(self.topic, "latest")[self.share.number]
             whole: list[Record] = [Delivered((region,)) for region in self.memory.records()]
             for label, not_after_ms in self.ended_loads.items():  # still to be given back
                 whole += [LoadBegun(label, not_after_ms, ()), LoadEnded(label, delivered=False)]
@@ -267,7 +302,7 @@ class Journal:
                 whole.append(LoadNumber(self._load_number))
             self._producer.send([self._column(whole)], TIMEOUT_S)
             self._records = 0
-            self._admin.delete_records(self.topic, before)
+            self._admin.delete_records(self.topic, {self.share.number: before})  # no others': they live
         except CommitUnknown:
             self.memory = None
             raise
@@ -276,4 +311,4 @@ class Journal:
 
     def _column(self, records: Sequence[Record]) -> OutColumns:
         values = [_encoder.encode(record) for record in records]
-        return OutColumns(self.topic, [None] * len(values), values, partition=0)
+        return OutColumns(self.topic, [None] * len(values), values, partition=self.share.number)

@@ -3,7 +3,8 @@ its size.
 
 The value is JSON: the event with where it came from, its cells with families, qualifiers, values and tags in
 base64. `{"parts":3,…` is the beginning of a letter that is larger than a record may be: it and the next two
-records are one text. A letter is written in one transaction, into partition 0, so its parts are neighbours.
+records are one text. A letter is written in one transaction, into the partition of its share, which one
+process writes at a time, so its parts are neighbours.
 
 Headers are for people and for `rtolap sep dead-letters`: table (as `topic`), sequence id (as `offset`),
 region, reason, and `part` of those that are split.
@@ -96,6 +97,7 @@ def dead_letters(
     late: Mapping[int, bool] | None = None,
     apart: Mapping[int, str] | None = None,
     part_bytes: int = PART_BYTES,
+    partition: int = 0,
 ) -> OutColumns:
     """Return the records of the events of `reasons`, by their place in the batch."""
     chosen = batch.take(np.fromiter(reasons, np.int64, len(reasons)))
@@ -121,7 +123,7 @@ def dead_letters(
             keys.append(key)
             values.append(part)
             headers.append(list((about | of_part).items()))
-    return OutColumns(topic, keys, values, headers, partition=0)
+    return OutColumns(topic, keys, values, headers, partition=partition)
 
 
 def _parts(event: dict[str, Any], cells: list[dict[str, Any]], part_bytes: int) -> list[bytes]:
@@ -134,13 +136,13 @@ def _parts(event: dict[str, Any], cells: list[dict[str, Any]], part_bytes: int) 
     return [text[first : first + part_bytes] for first in range(0, len(text), part_bytes)]
 
 
-def read_letters(consumer: StreamConsumer, start: int, end: int) -> Iterator[Letters]:
-    """Yield the letters of partition 0 between the offsets, some at a time. Raises Corrupted."""
-    consumer.assign({0: start})
+def read_letters(consumer: StreamConsumer, start: int, end: int, *, partition: int = 0) -> Iterator[Letters]:
+    """Yield the letters of a partition between the offsets, some at a time. Raises Corrupted."""
+    consumer.assign({partition: start})
     whole: list[tuple[int, _Event]] = []
     open_parts: list[bytes] = []
     first, missing, size = 0, 0, 0
-    while consumer.position()[0] < end:
+    while consumer.position()[partition] < end:
         batch = consumer.poll(_POLL_RECORDS, _POLL_S, bytes_max=_POLL_BYTES)
         for offset, value in zip(batch.offsets.tolist(), batch.values, strict=True):
             text = value or b""

@@ -57,9 +57,11 @@ def replay(journal: Journal, listener: Listener, topic: str, *, skipped: bool = 
         return outcome
     consumer = journal.open_consumer(topic)
     try:
-        known = consumer.log_range(0, _TIMEOUT_S)
+        partition = journal.share.number
+        known = consumer.log_range(partition, _TIMEOUT_S)
         start = known.start if skipped else min(row.first_offset for row in apart.values())
-        for letters in read_letters(consumer, max(start, known.start), known.end):
+        begin = max(start, known.start)
+        for letters in read_letters(consumer, begin, known.end, partition=partition):
             _deliver(journal, listener, letters, outcome, skipped=skipped)
     finally:
         consumer.close()

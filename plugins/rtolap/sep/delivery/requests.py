@@ -1,6 +1,7 @@
-"""The requests of commands to the leading process: a node each, deleted once the process has served it.
+"""The requests of commands to the process that delivers: a node each, deleted once the process has served it.
 
-Only that process may write for a subscription, so a command that wants something delivered leaves it a note.
+Only that process may write for a subscription, or for a share of one, so a command that wants something
+delivered leaves it a note.
 """
 
 from __future__ import annotations

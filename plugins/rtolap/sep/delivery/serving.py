@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotLeader, RtolapError, Unavailable
@@ -25,11 +26,25 @@ _LOOK_S = 0.5  # a pause may end, a call's time too
 _IDLE_LOOK_S = 5.0  # a replay may be due
 
 
+@dataclass(frozen=True)
+class WaitingCalls:
+    """The calls that wait for a group or are in one.
+
+    Attributes:
+        oldest_ms: how long the oldest one has waited; 0 without any.
+    """
+
+    calls: int = 0
+    events: int = 0
+    oldest_ms: int = 0
+
+
 class _Waiting(Call):
     """A call with the task that awaits it."""
 
-    def __init__(self, batch: EditBatch, deadline_s: float) -> None:
+    def __init__(self, batch: EditBatch, deadline_s: float, since_s: float) -> None:
         super().__init__(batch, deadline_s)
+        self.since_s = since_s
         self._loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = self._loop.create_future()
 
@@ -65,6 +80,7 @@ class DeliveryThread:
         self._clock = clock
         self._ended = ended
         self._calls: deque[_Waiting] = deque()
+        self._unanswered: dict[int, _Waiting] = {}  # in the order in which they came; of the event loop
         self._changed = threading.Condition()
         self._closing = False
         self._requests: deque[Callable[[], None]] = deque()
@@ -79,13 +95,25 @@ class DeliveryThread:
 
         Raises what kept one from being delivered; the others may be.
         """
-        call = _Waiting(batch, deadline_s)
+        call = _Waiting(batch, deadline_s, self._clock.monotonic_s())
         with self._changed:
             if self._over is not None:
                 raise self._over
             self._calls.append(call)
             self._changed.notify()
-        await call.done
+        self._unanswered[id(call)] = call
+        try:
+            await call.done
+        finally:
+            del self._unanswered[id(call)]
+
+    def waiting(self) -> WaitingCalls:
+        """Return what is not answered yet. Call it on the event loop."""
+        calls = list(self._unanswered.values())
+        if not calls:
+            return WaitingCalls()
+        oldest_s = self._clock.monotonic_s() - calls[0].since_s
+        return WaitingCalls(len(calls), sum(call.batch.num_events for call in calls), int(oldest_s * 1000))
 
     async def set_apart(self, batch: EditBatch, reason: str) -> None:
         """Write events to the dead letters, as `Delivery.set_apart`, and wait for it. Raises RtolapError."""

@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Family, Metrics
-from rtolap.metadata.store import Create, Delete, MetadataStore, Put
+from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Put
 from rtolap.sep.delivery.delivery import Delivery
+from rtolap.sep.delivery.serving import WaitingCalls
 
 log = logging.getLogger(__name__)
 FAILING_SHOWN = 5
+OUTCOMES = ("delivered", "duplicates", "late", "dead_letters", "set_apart", "replayed")
+NONE_WAITING = WaitingCalls()
 
 
 class FailingEventState(msgspec.Struct, frozen=True):
@@ -50,6 +54,10 @@ class DeliveryState(msgspec.Struct, frozen=True):
         failing: the first of `failing_events`.
         set_apart: the number of events that went to the dead letters with their row.
         apart: the first of `rows_apart`.
+        consumer: the id of the process that delivers; empty where a subscription has a single consumer.
+        waiting_calls: calls, or parts of calls, that are not answered yet.
+        oldest_waiting_ms: how long the oldest of them has waited.
+        events_per_s: delivered events a second, between the last two publications.
     """
 
     delivered: int
@@ -66,6 +74,11 @@ class DeliveryState(msgspec.Struct, frozen=True):
     replayed: int = 0
     rows_apart: int = 0
     apart: tuple[RowApartState, ...] = ()
+    consumer: str = ""
+    waiting_calls: int = 0
+    waiting_events: int = 0
+    oldest_waiting_ms: int = 0
+    events_per_s: float = 0.0
 
 
 def delivery_state(delivery: Delivery) -> DeliveryState:
@@ -115,7 +128,7 @@ def show_delivery(metrics: Metrics, current: Callable[[], Delivery | None]) -> N
         events = metrics.counter_family(
             "delivery_events", "Events by what became of them, since this process leads.", ("outcome",)
         )
-        for outcome in ("delivered", "duplicates", "late", "dead_letters", "set_apart", "replayed"):
+        for outcome in OUTCOMES:
             events.add_metric((outcome,), getattr(state, outcome))
         yield events
         for name, value, purpose in (
@@ -133,27 +146,75 @@ def show_delivery(metrics: Metrics, current: Callable[[], Delivery | None]) -> N
 
 
 class StateNode:
-    """The node that publishes the state. Not thread-safe. It goes with the session of `store`."""
+    """The node that publishes the state. Not thread-safe. It goes with the session of `store`.
 
-    def __init__(self, store: MetadataStore, path: str) -> None:
+    `holder`: a node and its contents that must be there when the state is written; None: none.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        path: str,
+        clock: Clock | None = None,
+        holder: tuple[str, bytes] | None = None,
+    ) -> None:
         self._store, self._path = store, path
+        self._clock = clock or SystemClock()
+        self._holder = holder
         self._published: bytes | None = None
+        self._rate = (self._clock.monotonic_s(), 0)
 
-    def publish(self, delivery: Delivery) -> None:
+    def publish(self, delivery: Delivery, waiting: WaitingCalls = NONE_WAITING, consumer: str = "") -> None:
         """Write the state if it has changed. A write that the store refuses is tried again the next time."""
-        data = msgspec.json.encode(delivery_state(delivery))
+        state = msgspec.structs.replace(
+            delivery_state(delivery),
+            consumer=consumer,
+            waiting_calls=waiting.calls,
+            waiting_events=waiting.events,
+            oldest_waiting_ms=waiting.oldest_ms,
+            events_per_s=self._events_per_s(delivery.counts.delivered),
+        )
+        data = msgspec.json.encode(state)
         if data == self._published:
             return
         try:
+            holds = self._holding()
+            if holds is None:
+                return
             node = self._store.get(self._path)
             if node is None or self._published is None:  # one of an earlier session goes with that
                 remove = [] if node is None else [Delete(self._path, node.version)]
-                self._store.commit([*remove, Create(self._path, data, ephemeral=True)])
+                self._store.commit([*holds, *remove, Create(self._path, data, ephemeral=True)])
             else:
-                self._store.commit([Put(self._path, data, node.version)])
+                self._store.commit([*holds, Put(self._path, data, node.version)])
             self._published = data
         except RtolapError as error:
             log.info("the state of delivery is not shown: %s", error)
+
+    def withdraw(self) -> None:
+        """Remove the node, where it is ours to remove. It would go with the session anyway."""
+        if self._published is None:
+            return
+        try:
+            holds, node = self._holding(), self._store.get(self._path)
+            if holds is not None and node is not None:
+                self._store.commit([*holds, Delete(self._path, node.version)])
+            self._published = None
+        except RtolapError as error:
+            log.info("the state of delivery is left to its session: %s", error)
+
+    def _holding(self) -> list[Check] | None:
+        """Return what a commit requires; None where this process is not the holder."""
+        if self._holder is None:
+            return []
+        path, data = self._holder
+        node = self._store.get(path)
+        return [Check(path, node.version)] if node is not None and node.data == data else None
+
+    def _events_per_s(self, delivered: int) -> float:
+        now_s, (since_s, before) = self._clock.monotonic_s(), self._rate
+        self._rate = (now_s, delivered)
+        return round((delivered - before) / (now_s - since_s), 1) if now_s > since_s else 0.0
 
 
 def read_state(store: MetadataStore, path: str) -> DeliveryState | None:

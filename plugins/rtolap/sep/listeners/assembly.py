@@ -22,7 +22,7 @@ from rtolap.metadata.store import MetadataStore
 from rtolap.model.subscription import Subscription
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.sep.delivery.delivery import Delivery
-from rtolap.sep.delivery.journal import Journal, ensure_topic, journal_name
+from rtolap.sep.delivery.journal import WHOLE, Journal, Share, ensure_partitions, ensure_topic, journal_name
 from rtolap.sep.delivery.letters import TOPIC_CONFIG as LETTERS_CONFIG
 from rtolap.sep.delivery.letters import dead_letter_topic
 from rtolap.sep.delivery.listener import Listener
@@ -64,10 +64,11 @@ def open_delivery(
     settings: Settings,
     leads: Callable[[], bool],
     source: MetadataStore,
+    share: Share = WHOLE,
 ) -> Delivery:
     """Open the delivery, and make the topics that are missing; `recover` is still to be called. `cluster` is
     the listener's; `cluster_id` is the subscription's, new with each creation; `source` is the ZooKeeper
-    of HBase, with absolute paths.
+    of HBase, with absolute paths; `share` is the part of the rows that is delivered.
 
     Unavailable, Forbidden: Kafka; NotFound, DefinitionError: the listener.
     """
@@ -77,15 +78,16 @@ def open_delivery(
     letters = dead_letter_topic(name)
     policy = PoisonPolicy(*msgspec.structs.astuple(subscription.poison))
     if policy.policy != "stop":
-        ensure_topic(admin, letters, 1, LETTERS_CONFIG)
+        ensure_partitions(admin, letters, share.count, LETTERS_CONFIG)
     journal = Journal(
         journal_name(name, cluster_id),
         open_producer=lambda it: KafkaTransactionalProducer(cluster, it, client_id=client_id),
         open_consumer=lambda topic: KafkaConsumer(cluster, topic, client_id=client_id),
         admin=admin,
+        share=share,
     )
     return Delivery(
-        open_listener(subscription, cluster_id, admin, clock, settings, source),
+        open_listener(subscription, cluster_id, admin, clock, settings, source, leads),
         journal,
         clock,
         policy=policy,
@@ -160,6 +162,7 @@ def open_listener(
     clock: Clock,
     settings: Settings,
     source: MetadataStore,
+    leads: Callable[[], bool] = lambda: True,
 ) -> Listener:
     """Open a listener. Raises what its target raises: see `open_delivery`."""
     declared = subscription.listener
@@ -168,7 +171,7 @@ def open_listener(
             ensure_topic(admin, declared.topic, PARTITIONS, TOPIC_CONFIG)
             return KafkaTopicListener(declared.topic, JsonEvents(event_columns(subscription)))
         case "python" if declared.entry_point is not None:
-            return CallableListener.load(declared.entry_point, declared.lanes)
+            return CallableListener.load(declared.entry_point, declared.lanes, may_begin=leads)
         case "stored_table" if declared.database is not None and declared.table is not None:
             file = declared.password_file
             password = "" if file is None else read_password(Path(file), f"subscription {subscription.name}")

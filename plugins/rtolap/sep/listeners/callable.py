@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.base.errors import Unavailable
+from rtolap.base.errors import NotLeader, Unavailable
 from rtolap.sep.delivery.journal import Journal
 from rtolap.sep.delivery.listener import DeliveryOutcome, EventGroup, Failure
 from rtolap.sep.events.edit_batch import EditBatch
@@ -33,13 +33,21 @@ REASON_CHARS_MAX = 500
 class CallableListener:
     """A listener that calls a Python function. The threads of the lanes call `process_events`."""
 
-    def __init__(self, process_events: Callable[[EditBatch], object], lanes: int = 4) -> None:
-        self._lanes = Lanes(lanes, process_events)
+    def __init__(
+        self,
+        process_events: Callable[[EditBatch], object],
+        lanes: int = 4,
+        *,
+        may_begin: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._lanes = Lanes(lanes, process_events, may_begin=may_begin)
 
     @classmethod
-    def load(cls, name: str, lanes: int = 4) -> CallableListener:
+    def load(
+        cls, name: str, lanes: int = 4, *, may_begin: Callable[[], bool] = lambda: True
+    ) -> CallableListener:
         """Load a listener. Raises NotFound where no installed distribution declares one of this name."""
-        return cls(load_function(LISTENERS, name), lanes)
+        return cls(load_function(LISTENERS, name), lanes, may_begin=may_begin)
 
     def deliver(self, group: EventGroup) -> DeliveryOutcome:
         outcome = self._lanes.run(group)
@@ -57,7 +65,8 @@ class CallableListener:
 class Lanes:
     """Calls `process` with batches of events, which have the column `late`; a row is always in the same lane.
 
-    If `process` raises, the batch is due again.
+    If `process` raises, the batch is due again. `may_begin` is asked before each batch: nothing fences a
+    function, so a process that was replaced while it stood still must not begin another one.
     """
 
     def __init__(
@@ -67,7 +76,9 @@ class Lanes:
         *,
         batch_events: int = BATCH_EVENTS,
         monotonic_s: Callable[[], float] = time.monotonic,
+        may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._may_begin = may_begin
         self._count = count
         self._process = process
         self._batch_events = batch_events
@@ -102,6 +113,8 @@ class Lanes:
         for some in self._batches(places, group.singly):
             if self._monotonic_s() >= group.deadlines_s[some].min():
                 return None
+            if not self._may_begin():
+                return NotLeader("this process may have been replaced while it stood still")
             try:
                 self._process(own.slice(begun, len(some)))
             except Unavailable as error:

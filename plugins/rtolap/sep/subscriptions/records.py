@@ -7,6 +7,12 @@
 /rtolap/sep/<name>/delivery         how delivery stands, ephemeral, by the process that leads
 /rtolap/sep/<name>/requests/<id>    what a command requests of the process that leads, until it is done
 /rtolap/sep/<name>/leader/          candidates: the one process that has ports
+
+Of a subscription with several consumers, in place of `delivery`, `requests` and `leader`:
+/rtolap/sep/<name>/consumers/<id>           a consumer that lives, ephemeral
+/rtolap/sep/<name>/shares/<k>/holder        the consumer that holds the share, ephemeral
+/rtolap/sep/<name>/shares/<k>/delivery      how its delivery stands, ephemeral
+/rtolap/sep/<name>/shares/<k>/requests/<id> what a command requests of its holder
 """
 
 from __future__ import annotations
@@ -55,6 +61,24 @@ class SubscriptionPaths(msgspec.Struct, frozen=True):
     @property
     def leader(self) -> str:
         return f"{self.root}/leader"
+
+    @property
+    def consumers(self) -> str:
+        return f"{self.root}/consumers"
+
+    def consumer(self, member: str) -> str:
+        return f"{self.consumers}/{member}"
+
+    def holder(self, share: int) -> str:
+        return f"{self.root}/shares/{share}/holder"
+
+    def delivery_of(self, share: int, count: int) -> str:
+        """Return the node with the state of a share's delivery; a single share's is the subscription's."""
+        return self.delivery if count == 1 else f"{self.root}/shares/{share}/delivery"
+
+    def requests_of(self, share: int, count: int) -> str:
+        """Return the folder of the requests to the process that delivers a share."""
+        return self.requests if count == 1 else f"{self.root}/shares/{share}/requests"
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -139,7 +139,7 @@ def wait_for_consumers(source: SourceCluster, name: str) -> None:
     paths = SubscriptionPaths(name)
     deadline_s = time.monotonic() + source.consumers_leave_s
     while time.monotonic() < deadline_s:
-        if not source.store.children(paths.leader) and not source.store.children(paths.rs):
+        if not any(source.store.children(path) for path in (paths.leader, paths.consumers, paths.rs)):
             return
         time.sleep(_POLL_S)
 

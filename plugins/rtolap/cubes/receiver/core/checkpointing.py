@@ -170,6 +170,13 @@ class Checkpoints:
         """Adopt a fragment that was written beside. The next checkpoint deletes it unless it names it."""
         self._files |= {name}
 
+    def lower(self, offsets: Offsets, state: LocalState) -> None:
+        """Lower positions to where logs diverge. `state` has dropped what was read beyond."""
+        known = self.known or {}
+        self.known = {p: min(at, offsets.get(p, at)) for p, at in known.items()}
+        self.epochs = {**{p: epoch for p, epoch in self.epochs.items() if p not in offsets}, **state.epochs}
+        self.dirty = True
+
     def replay_from(self, state: LocalState) -> Offsets:
         """Return, per partition, the smallest offset that is not in history, as of the last checkpoint."""
         offsets = {p: o for p, o in self.written.items() if p in state.positions}

@@ -16,11 +16,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
-from dataclasses import replace
 from pathlib import Path
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError, Unavailable
+from rtolap.base.errors import Corrupted, NotFound, RtolapError, Unavailable
 from rtolap.cubes.receiver.closing_rules import SegmentClosing
 from rtolap.cubes.receiver.core import closing_candidates as closings
 from rtolap.cubes.receiver.core.assignment import FollowedAssignment
@@ -28,12 +27,13 @@ from rtolap.cubes.receiver.core.checkpointing import TOPIC_WAIT_S, Checkpoints, 
 from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
 from rtolap.cubes.receiver.core.intake import RecordIntake
 from rtolap.cubes.receiver.core.limits import ConsumerLimits
+from rtolap.cubes.receiver.core.log_comparison import LogComparison
 from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.core.promises import Promises
 from rtolap.cubes.receiver.core.topic_watch import LostOffsets, TopicWatch
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress
 from rtolap.cubes.receiver.local.checkpoint import CheckpointFile
-from rtolap.cubes.receiver.local.cut_logs import counted_beyond, known_by_vectors, without_cut
+from rtolap.cubes.receiver.local.cut_logs import without_cut
 from rtolap.cubes.receiver.local.fragments import MergeJob
 from rtolap.cubes.receiver.local.realign import aligned, exchanged
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
@@ -48,20 +48,11 @@ from rtolap.kafka.interfaces import (
     TopicRecreated,
 )
 from rtolap.kafka.topic_identity import CUBE_ACTION, TopicIdentity
-from rtolap.kafka.truncation import TruncationCheck
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import Schema
-from rtolap.model.leader_epochs import PartitionEpochs
 from rtolap.model.offsets import Offsets, PartRange
 
 log = logging.getLogger(__name__)
-
-TRUNCATION_ACTION = (
-    "nobody can tell these events from others that may stand at their offsets: `rtolap drop --disable` "
-    "this cube and create it again; one declared with `truncation: drop` reads on by itself where no history "
-    "counts them"
-)
-_NAMES_MAX = 5  # of segments in a reason
 
 
 class CubeReceiver:
@@ -93,11 +84,10 @@ class CubeReceiver:
         dead_letters = DeadLetterWriter(
             producer, table.topic, table.dead_letter_topic, create_dead_letter_topic
         )
-        self._log = TruncationCheck(table.topic, consumer.epoch_ends, action=TRUNCATION_ACTION)
+        self._logs = LogComparison(schema, consumer)
         self._topic = TopicIdentity(
             table.topic, consumer.topic_id, action=CUBE_ACTION, check_log=self._compare_with_log
         )
-        self._learned: tuple[PartitionEpochs, PartitionEpochs] | None = None  # what was known, and more of it
         self.lowered: Offsets = {}  # where history may no longer be said to begin later; see `BackgroundWork`
         self._checkpoints = Checkpoints(schema, folder, dead_letters, settings, clock, self._topic)
         self._life = ConsumerLifecycle(schema.cube.name, consumer)
@@ -219,7 +209,7 @@ class CubeReceiver:
                 self._aligned_records = None
             self._align(view)
             self._persisting.look_at_dead_letters()
-            self._swap_if_new(self._with_learned())
+            self._swap_if_new(self._logs.with_learned(self.state, self.valid_partitions))
             self._swap_if_new(self._persisting.take_over(self.state))
             self._swap_if_new(self._persisting.again_if_due(self.state, self.progress))
             self._follow(view)  # first: one that has failed answers for what its positions say
@@ -378,59 +368,24 @@ class CubeReceiver:
         if not self._watch.is_confirmed:
             self._note_problem(self._watch.confirm_assigned())
             if self._watch.is_confirmed:
-                self._compare_vectors()
+                self._logs.compare_vectors(self._view, self.state.positions.keys())
         return self._watch.is_confirmed
 
     def _compare_with_log(self, timeout_s: float) -> None:
-        """Compare the positions with the log, on any thread. Raises LogTruncated."""
-        state = self.state
-        learned = self._log.check(state.epochs, state.positions, timeout_s)
-        if learned:
-            self._learned = (state.epochs, learned)
-
-    def _with_learned(self) -> LocalState:
-        """Return the state with the epochs of positions behind its last records, where it has read no more
-        since.
-        """
-        if self._learned is None:
-            return self.state
-        (before, learned), self._learned = self._learned, None
-        now = self.state.epochs
-        fitting = {
-            p: known
-            for p, known in learned.items()
-            if now.get(p) == before.get(p) and p in self.valid_partitions
-        }
-        return replace(self.state, epochs={**now, **fitting}) if fitting else self.state
-
-    def _compare_vectors(self) -> None:
-        """Raise LogTruncated where a log has lost what segments' vectors count."""
-        view = self._view
-        known = known_by_vectors(view.records, view.settled.frontier, self.state.positions.keys())
-        TruncationCheck(self._consumer.topic, self._consumer.epoch_ends, action=TRUNCATION_ACTION).check(
-            known
-        )
+        self._logs.compare(self.state, timeout_s)
 
     def _settle_cut(self, error: LogTruncated) -> None:
         """Handle a truncated log by the cube's policy.
 
         The cube stops, or it drops what the log has lost and reads on from where the log diverges.
         """
-        view = self._view
-        counted = counted_beyond(view.records, view.settled, error.cuts, view.control.horizon_ms)
-        if self.schema.cube.truncation != "drop" or counted:
-            self.fail(_of_history(error, counted) if counted else error)
+        if (refusal := self._logs.refusal(error, self._view)) is not None:
+            self.fail(refusal)
             return
         log.error("cube %s: %s; what was read beyond is dropped", self.schema.cube.name, error)
         at = {cut.partition: cut.diverges for cut in error.cuts}
-        checkpoints = self._checkpoints
         self._swap(without_cut(self.state, error.cuts, self.valid_partitions))
-        known = checkpoints.known or {}
-        checkpoints.known = {p: min(offset, at.get(p, offset)) for p, offset in known.items()}
-        checkpoints.epochs = {p: e for p, e in checkpoints.epochs.items() if p not in at} | dict(
-            self.state.epochs
-        )
-        checkpoints.dirty = True
+        self._checkpoints.lower(at, self.state)
         self.lowered = {**self.lowered, **at}
         self._topic.truncation_settled()
         self._assignment.begin_below(at)
@@ -497,14 +452,3 @@ class CubeReceiver:
                 self._note_problem(str(error))
                 return ()
         return due
-
-
-def _of_history(error: LogTruncated, segments: list[str]) -> Refused:
-    """Return the error with what forbids that anything is dropped."""
-    more = f" and {len(segments) - _NAMES_MAX} more" if len(segments) > _NAMES_MAX else ""
-    return Refused(
-        error.message,
-        expected=error.expected,
-        found=f"{error.found}; segments {', '.join(segments[:_NAMES_MAX])}{more} count offsets beyond that",
-        action=error.action,
-    )
