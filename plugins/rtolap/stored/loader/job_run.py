@@ -12,8 +12,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from rtolap.base.errors import (
@@ -254,7 +254,19 @@ def begin(
     Raises NotYet while another process owns the job; Unavailable, CommitUnknown and NotLeader as they are;
     else Stopped, which is reported to the job first."""
     ownership = Ownership(resources.jobs.leases, job_id, owner)
-    return begin_owned(ownership, job_id, resources, check_rights=check_rights)
+    with released_unless_begun(ownership):
+        return begin_owned(ownership, job_id, resources, check_rights=check_rights)
+
+
+@contextmanager
+def released_unless_begun(ownership: Ownership) -> Iterator[None]:
+    """Release the lease where the block raises, so that nobody waits for a run that has not begun."""
+    try:
+        yield
+    except RtolapError:
+        with suppress(RtolapError):  # it runs out then
+            ownership.release()
+        raise
 
 
 def begin_owned(

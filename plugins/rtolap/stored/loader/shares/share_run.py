@@ -9,7 +9,7 @@ from collections.abc import Callable
 from rtolap.base.errors import NotLeader, NotYet, RtolapError
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED
 from rtolap.stored.loader.job import JobResources, Ownership, Portion, SharedResources
-from rtolap.stored.loader.job_run import LoadJobRun, begin_owned
+from rtolap.stored.loader.job_run import LoadJobRun, begin_owned, released_unless_begun
 from rtolap.stored.loader.process import COMMIT_S, LoaderProcess, retrying
 from rtolap.stored.loader.shares.portion import PortionConsumer, configured_for_share
 from rtolap.stored.loader.states import Stopped
@@ -40,14 +40,15 @@ def begin_share(share: LoadShare, shares: int, owner: str, resources: SharedReso
         raise NotYet(f"share {share.share_id} is not free", found=f"{share.owner}'s")
     ownership = Ownership(leases, share.share_id, owner)
     portion = Portion(share.number, shares)
-    return begin_owned(
-        ownership,
-        share.job_id,
-        resources_of_share(resources, portion),
-        portion,
-        configured=configured_for_share(shares),
-        check_rights=resources.check_rights,
-    )
+    with released_unless_begun(ownership):
+        return begin_owned(
+            ownership,
+            share.job_id,
+            resources_of_share(resources, portion),
+            portion,
+            configured=configured_for_share(shares),
+            check_rights=resources.check_rights,
+        )
 
 
 class ShareRun:
