@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rtolap.base.errors import NotYet, Unavailable
+from rtolap.base.errors import NotLeader, NotYet, Unavailable
 from rtolap.model.loader import Loader, LoaderProcesses
-from rtolap.stored.loader.job import JobResources, SharedResources
+from rtolap.stored.loader.job import LEASE_MS, JobResources, SharedResources
 from rtolap.stored.loader.shares.leader import Leader, TopicView
 from rtolap.stored.loader.shares.share_run import ShareRun, begin_share
+from rtolap.stored.metastore.load_jobs import LoadJobs
 from rtolap.stored.metastore.load_shares import LoadShare, LoadShares
 from rtolap.stored.metastore.offsets import OffsetsRecords
 
@@ -88,3 +89,17 @@ def test_others_need_not_wait_for_a_job_whose_run_has_not_begun(tmp_path: Path) 
             world.begin("p1")
         world.sink.down = False
         assert world.begin("p2").ownership.lease.owner == "p2"
+
+
+def test_a_leader_whose_job_another_one_has_divided_ends_to_lead_and_not_unexpectedly(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    with open_ledger(tmp_path / "ledger.db", clock=clock, sleep=lambda _: None) as ledger:
+        world = World(ledger, clock)
+        world.create(processes=LoaderProcesses(min=1, max=2, shares=2))
+        before = world.begin("p1")
+        assert before.last_record().sequence_id == 0
+        clock.advance_ms(LEASE_MS + 1)
+        after = LoadJobs(ledger).leases.acquire("j", "p2", LEASE_MS)
+        assert LoadShares(ledger).divide(after, 2, label=lambda n: f"j_1_s{n}_0", config=lambda _: "{}")
+        with pytest.raises(NotLeader):
+            before.last_record()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from rtolap.base.errors import NotFound
+from pathlib import Path
+
+import pytest
+from rtolap.agent.commands import Commands
+from rtolap.agent.host import Host
+from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED
 from rtolap.stored.loader.shares.supervision import ORPHAN_S, Supervision
@@ -15,6 +20,7 @@ class Agent:
         self.found: dict[str, ProcessStatus] = {}
         self.specs: dict[str, ProcessSpec] = {}
         self.renewed: list[tuple[str, int]] = []
+        self.refuses = False
 
     def get(self, key: str) -> ProcessStatus:
         if key not in self.found:
@@ -22,6 +28,8 @@ class Agent:
         return self.found[key]
 
     def ensure(self, key: str, spec: ProcessSpec) -> ProcessStatus:
+        if self.refuses:
+            raise DefinitionError("an option is refused")
         self.specs[key] = spec
         self.found[key] = ProcessStatus(key=key, generation=spec.generation, state="RUNNING")
         return self.found[key]
@@ -77,6 +85,24 @@ def test_a_process_that_runs_elsewhere_is_left_alone() -> None:
     agent = Agent()
     supervised(agent, 3, 0, 1)
     assert agent.specs.keys() == {"loader.j.2"}
+
+
+def test_an_agent_that_refuses_is_told_of_and_asked_again() -> None:
+    """Process 0 loads on: it waits for its agent as for one that does not answer."""
+    agent = Agent()
+    agent.refuses = True
+    with pytest.raises(Unavailable, match=r"further processes of loader j .* found an option is refused"):
+        supervised(agent, 2, 0)
+    agent.refuses = False
+    supervised(agent, 2, 0)
+    assert agent.specs.keys() == {"loader.j.1"}
+
+
+def test_the_command_of_a_process_is_one_that_an_agent_runs(tmp_path: Path) -> None:
+    agent = Agent()
+    supervised(agent, 2, 0)
+    commands = Commands(Host(tmp_path, tmp_path, "file:///nowhere", "local[2]"))
+    assert commands.check(agent.specs["loader.j.1"])[-2:] == ("--process", "1")
 
 
 def test_a_process_that_is_not_wanted_is_not_renewed() -> None:

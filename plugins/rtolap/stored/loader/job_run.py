@@ -158,8 +158,17 @@ class LoadJobRun:
         return label_of(self.loader.name, self.job.incarnation, sequence, self.portion.number)
 
     def last_record(self) -> OffsetsRecord:
-        """Return the newest record of this run, which it always has."""
-        return self._records.all(self.ownership.lease.name)[-1]
+        """Return the newest record of this run. Raises NotLeader where another owner has divided the job."""
+        return self._own_records()[-1]
+
+    def _own_records(self) -> tuple[OffsetsRecord, ...]:
+        """Return the records, of which an owner always has one."""
+        name = self.ownership.lease.name
+        records = self._records.all(name)
+        if not records:  # gone with the division of the job, by another owner: then this raises NotLeader
+            self.ownership.renew()
+            raise Unavailable(f"{name} has no record", expected="the one where reading goes on", found="none")
+        return records
 
     def _open_consumer(self) -> StreamConsumer:
         return self._resources.open_consumer(self.loader)
@@ -221,7 +230,7 @@ class LoadJobRun:
         try:
             self._records.insert(self.ownership.lease, ORIGIN, label, at, at, topic_id=topic_id)
         except CommitConflict:
-            return self._records.all(self.ownership.lease.name)[0]
+            return self._own_records()[0]
         return self._records.mark_loaded(self.ownership.lease, ORIGIN, Loaded(None, 0))
 
     def _start_offsets(self) -> tuple[Offsets, str | None]:

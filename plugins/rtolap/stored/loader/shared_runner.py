@@ -145,8 +145,7 @@ class Reports:
                 lambda: problem_of(self._watermarks),
             )
         self._operator.run_once()
-        if problem := self._operator.problem:
-            process.last_error = problem
+        process.note_error("report", self._operator.problem)
 
 
 def _supervise(job_id: str, agent: Agent, resources: SharedResources) -> SideRole:
@@ -181,19 +180,18 @@ def _stop_on(stopping: threading.Event, process: SharedLoaderProcess) -> None:
 
 
 def measure_shared(metrics: Metrics, process: SharedLoaderProcess) -> None:
-    """Add the metrics of a process: figures of its own shares, so that those of all processes add up."""
+    """Add the metrics of a process: figures of its own shares, so that those of all processes add up. Its
+    counters go on counting where a share moves away."""
 
     def sample() -> Iterable[Family]:
         status = process.status()
-        runs = process.runs.present().values()
-        counts = [run.process.work.progress.shown(run.process.work.clock).counts
-                  for run in runs if run.process is not None]  # fmt: skip
+        counts = process.runs.counts()
         for name, purpose, figure in (
-            ("rows_loaded", "Rows that the sink has taken.", status.rows_loaded),
-            ("rows_rejected", "Records and rows that were refused.", status.rows_rejected),
-            ("loaded_bytes", "Bytes of the records that were loaded.", sum(each.bytes for each in counts)),
-            ("batches", "Batches that were settled.", sum(each.batches for each in counts)),
-            ("attempts", "Attempts to settle a batch.", sum(each.attempts for each in counts)),
+            ("rows_loaded", "Rows that the sink has taken.", counts.rows_loaded),
+            ("rows_rejected", "Records and rows that were refused.", counts.rows_rejected),
+            ("loaded_bytes", "Bytes of the records that were loaded.", counts.bytes),
+            ("batches", "Batches that were settled.", counts.batches),
+            ("attempts", "Attempts to settle a batch.", counts.attempts),
         ):
             counter = metrics.counter_family(name, purpose, ["job"])
             counter.add_metric([process.job_id], figure)

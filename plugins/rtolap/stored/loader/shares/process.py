@@ -65,7 +65,7 @@ class SharedLoaderProcess:
         self.job_id, self.number, self.owner = job_id, number, owner
         self.resources = resources
         self.partitions = partitions
-        self.last_error = ""
+        self._errors: dict[str, str] = {}  # role → why it did not get on the last time
         self._log_of = log_of
         self._side_roles = side_roles
         self._round_s = round_s
@@ -79,6 +79,15 @@ class SharedLoaderProcess:
     @property
     def leads(self) -> bool:
         return self.leader.ownership is not None
+
+    @property
+    def last_error(self) -> str:
+        """Return why roles do not get on; "" where they do."""
+        return "; ".join(dict.fromkeys(error for error in dict(self._errors).values() if error))
+
+    def note_error(self, role: str, words: str) -> None:
+        """Note why a role does not get on; "" that it does again."""
+        self._errors[role] = words
 
     @property
     def phase(self) -> str:
@@ -144,14 +153,14 @@ class SharedLoaderProcess:
         if (partitions := self.partitions) is not None:
             roles.append(("partitions", lambda: self._while_leading(partitions)))
         roles += [
-            (f"side-{place}", lambda role=role: self._repeat(role))  # type: ignore[misc]
+            (f"side-{place}", lambda name=f"side-{place}", role=role: self._repeat(name, role))  # type: ignore[misc]
             for place, role in enumerate(self._side_roles)
         ]
         return roles
 
     def _rounds(self) -> None:
         while not self._stopping.is_set():
-            self._passing(self._round)
+            self._passing("round", self._round)
             self._stopping.wait(self._round_s)
 
     def _round(self) -> None:
@@ -164,11 +173,10 @@ class SharedLoaderProcess:
                 if not self.member.round():
                     log.info("process %d of job %s is not wanted any more", self.number, self.job_id)
                     self._end(EXIT_STOPPED)
-                self.last_error = ""
 
-    def _repeat(self, role: SideRole) -> None:
+    def _repeat(self, name: str, role: SideRole) -> None:
         while not self._stopping.wait(SIDE_ROLE_S):
-            self._passing(lambda: role(self))
+            self._passing(name, lambda: role(self))
 
     def _while_leading(self, partitions: PartitionRole) -> None:
         """Keep partitions while this process leads. A leader that has just ended harms nobody: a partition
@@ -187,14 +195,16 @@ class SharedLoaderProcess:
     def _begin_share(self, share: LoadShare) -> LoadJobRun:
         return begin_share(share, len(self.member.division.shares), self.owner, self.resources)
 
-    def _passing(self, act: Callable[[], object]) -> None:
+    def _passing(self, name: str, act: Callable[[], object]) -> None:
         """Run `act`; note an error that may pass, as it is retried with the next round."""
         try:
             act()
         except (RtolapError, OSError) as error:
             if not (is_passing(error) or isinstance(error, OSError)):
                 raise
-            self.last_error = str(error)
+            self.note_error(name, str(error))
+        else:
+            self.note_error(name, "")
 
     def _guarded(self, name: str, role: Callable[[], None]) -> None:
         try:
@@ -207,7 +217,7 @@ class SharedLoaderProcess:
             self._end(EXIT_FAILED)
         except Exception as error:
             log.exception("%s ended unexpectedly", name)
-            self.last_error = repr(error)
+            self.note_error(name, repr(error))
             self._end(EXIT_OWNED)
 
     def _end(self, code: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from rtolap.base.errors import NotLeader, NotYet, RtolapError
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED
 from rtolap.stored.loader.job import JobResources, Ownership, Portion, SharedResources
+from rtolap.stored.loader.job_progress import Counts
 from rtolap.stored.loader.job_run import LoadJobRun, begin_owned, released_unless_begun
 from rtolap.stored.loader.process import COMMIT_S, LoaderProcess, retrying
 from rtolap.stored.loader.shares.portion import PortionConsumer, configured_for_share
@@ -82,6 +83,12 @@ class ShareRun:
         """Return how the run has ended; None while it goes on."""
         return None if self._thread.is_alive() else self._code
 
+    @property
+    def counts(self) -> Counts:
+        """Return what the run has done."""
+        process = self.process
+        return Counts() if process is None else process.work.progress.shown(process.work.clock).counts
+
     def stop(self) -> None:
         self._stopping.set()
         if (process := self.process) is not None:
@@ -140,6 +147,7 @@ class ThreadedRuns:
         self._begin = begin
         self._commit_s = commit_s
         self._runs: dict[int, ShareRun] = {}
+        self._counts_before = Counts()
         self._lock = threading.Lock()
 
     def take(self, share: LoadShare) -> None:
@@ -154,7 +162,12 @@ class ThreadedRuns:
 
     def forget(self, number: int) -> None:
         with self._lock:
-            del self._runs[number]
+            self._counts_before += self._runs.pop(number).counts
+
+    def counts(self) -> Counts:
+        """Return what all runs have done, also those that are forgotten: it never falls."""
+        with self._lock:
+            return sum((run.counts for run in self._runs.values()), self._counts_before)
 
     def present(self) -> dict[int, ShareRun]:
         """Return the runs that are not forgotten, by share."""

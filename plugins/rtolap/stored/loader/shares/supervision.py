@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from rtolap.base.errors import NotFound
+from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.protocols.agent.messages import LIVE_STATES, ProcessSpec, ProcessStatus, RestartPolicy
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, process_key
 
@@ -43,8 +43,23 @@ class Supervision:
         self._wanted = wanted
 
     def round(self) -> None:
-        """Start what is missing and renew what runs. Raises Unavailable where no agent answers."""
+        """Start what is missing and renew what runs.
+
+        Raises Unavailable where no agent answers, or the agent refuses: loading goes on, and what is missing
+        is tried again.
+        """
         number, living = self._wanted()
+        try:
+            self._keep(number, living)
+        except RtolapError as error:
+            raise Unavailable(
+                f"the further processes of loader {self._job_id} cannot be started",
+                expected=f"an agent on this host that runs {number} processes",
+                found=str(error),
+                action=f"mend the agent, or run `rtolap loader run {self._job_id} --process N` yourself",
+            ) from error
+
+    def _keep(self, number: int, living: Iterable[int]) -> None:
         present = set(living)
         for process in range(1, number):
             key = process_key(self._job_id, process)
