@@ -63,7 +63,9 @@ def test_processes_come_with_the_lag_and_go_with_it_and_each_record_is_loaded_on
                     pid = client.get(further[0]).pid
                     assert pid is not None
                     os.kill(pid, signal.SIGKILL)
-                    wait_for("the agent has started it again", lambda: client.get(further[0]).restarts > 0, 60)
+                    wait_for(
+                        "the agent has started it again", lambda: client.get(further[0]).restarts > 0, 60
+                    )
                 else:
                     shown = rtolap("status", world.name).stdout
                     assert f"{world.name}: {SHARES} shares; 3 processes wanted, 3 live" in shown

@@ -99,9 +99,9 @@ def answer_of(model: str, rows: Iterable[Row]) -> list[tuple[Any, ...]]:
 class World:
     """A ledger and its clock; runs use jobs of their own in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: type[FaultyLedger] = FaultyLedger) -> None:
         self.clock = ManualClock(1_000_000)
-        self.ledger = FaultyLedger.open("sqlite://", clock=self.clock, sleep=lambda _: None)
+        self.ledger = ledger.open("sqlite://", clock=self.clock, sleep=lambda _: None)
 
 
 class FaultySink:

@@ -3,35 +3,57 @@
     python -m tests.support.loader.loader_shared_runs --seed N
 
 As `loader_runs`, which has one process at a time and its predecessor. Here up to four processes join, leave,
-die and stand still; shares move between them while requests are under way, and the owner before goes on in
-the belief that they are its own. A run may begin with an undivided job that has batches of every kind. The
-table must equal a recount of the topic.
+die and stand still at the points of `interleaving`; shares move between them meanwhile, and the owner before
+goes on, in the middle of its call, in the belief that they are its own. A run may begin with an undivided job
+that has batches of every kind. Every record must be in the table once, and the table equal a recount.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
-from rtolap.base.errors import CommitUnknown, NotLeader, NotYet, Unavailable
-from rtolap.model.loader import LoaderProcesses
+from rtolap.base.errors import CommitUnknown, NotLeader, NotYet, RtolapError, Unavailable
+from rtolap.model.loader import LoaderBatch, LoaderProcesses
+from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.stored.loader.job import LEASE_MS, JobConfig, JobResources, SharedResources, write_config
 from rtolap.stored.loader.job_run import LoadJobRun
 from rtolap.stored.loader.settle import Settler
 from rtolap.stored.loader.shares.leader import Leader, TopicView, loaded_offsets
 from rtolap.stored.loader.shares.member import Member
 from rtolap.stored.loader.shares.share_run import begin_share
-from rtolap.stored.loader.states import Stopped
+from rtolap.stored.loader.sink import Sink
+from rtolap.stored.loader.states import StopCause, Stopped
+from rtolap.stored.metastore.leases import Lease
+from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
 from rtolap.stored.metastore.load_shares import LoadShare, LoadShares
 from rtolap.stored.metastore.offsets import OffsetsRecords
 
-from tests.support.loader.loader_runs import DRAIN_ROUNDS_MAX, LATE_MS_MAX, CountingBox, Run, World, answer_of
+from tests.support.loader.interleaving import (
+    BATCH_STEPS,
+    CRASH_STEPS,
+    PointedLedger,
+    PointedSink,
+    points_of,
+)
+from tests.support.loader.loader_runs import LATE_MS_MAX, TIMEOUT_MS, CountingBox, Run, World, answer_of
 from tests.support.seeds import replay
 from tests.support.stored.transaction_runs import Crash
 
-STEPS = 90
+STEPS = 70
 PROCESSES = 4
+ROUNDS_MAX = 400
+DEPTH_MAX = 2  # processes that stand still at once
+LONG_MS = TIMEOUT_MS + CLOCKS_APART_MS_MAX + 4 * LEASE_MS  # labels are given back meanwhile
+TRIES_MAX = 3  # of standing still at a point until the share is lost meanwhile
+CHANCE_PLANNED, CHANCE_OTHER, CHANCE_RIPE = 0.3, 0.004, 0.6
+
+
+def world() -> World:
+    """Return a world whose ledger has points."""
+    return World(PointedLedger)
 
 
 class SteppedRuns:
@@ -72,25 +94,42 @@ class SharedProcess:
         topic = TopicView(self.resources, run.loader)
         leader = Leader(run.job, owner, self.resources, topic.log)
         self.member = Member(run.job, number, owner, self.resources, leader, self.runs)
-        self.still_until_ms = 0
+        self.stands_still = False
 
 
 class SharedRun(Run):
-    def __init__(self, world: World, seed: int, steps: int = STEPS) -> None:
+    """`goes_on`: a person starts a job again that has stopped, so that only the recount judges."""
+
+    def __init__(self, world: World, seed: int, steps: int = STEPS, *, goes_on: bool = False) -> None:
+        self.eventful = False
+        self.acting: tuple[SharedProcess, LoadJobRun | None] | None = None
+        self.depth = 0
+        self.joining = False
+        self.ripe_label_lost = False
+        self.contested: int | None = None  # the share whose owner stands still
+        # half of the points each, so that two runs have all; how often a stand is tried
+        self.planned_deaths = set(points_of(CRASH_STEPS)[seed % 2 :: 2])
+        self.planned_stands = dict.fromkeys(points_of(BATCH_STEPS)[(seed + 1) % 2 :: 2], TRIES_MAX)
+        self.goes_on = goes_on
+        assert isinstance(world.ledger, PointedLedger)
+        world.ledger.point = self.point
         super().__init__(world, seed, steps)
         logs = self.broker.logs(self.topic)
         logs += [type(logs[0])() for _ in range(self.random.randrange(1, 4))]
-        low = self.random.randrange(1, 3)
+        low = self.random.choice((1, 2, 2, 3))
         policy = LoaderProcesses(
             min=low,
-            max=self.random.randrange(2, PROCESSES + 1),
+            max=self.random.randrange(max(2, low), PROCESSES + 1),
             shares=self.random.choice((None, 2, 3, 5)),
             lag_records=self.random.choice((5, 20, 60)),
             up_after_ms=1_000,
             down_after_ms=3_000,
         )
         self.undivided_loader = self.loader
-        self.loader = msgspec.structs.replace(self.loader, processes=policy)
+        # a share gets a part of a batch: a batch of one record each would be hundreds of batches
+        batch = LoaderBatch(rows=self.random.choice((20, 60, 150)), interval_ms=2_000)
+        sink = msgspec.structs.replace(self.loader.sink, two_phase=self.random.random() < 0.6)
+        self.loader = msgspec.structs.replace(self.loader, processes=policy, batch=batch, sink=sink)
         self.shares = LoadShares(world.ledger)
         self.share_records = OffsetsRecords(world.ledger, of_shares=True)
         self.members: list[SharedProcess | None] = [None] * PROCESSES
@@ -100,6 +139,9 @@ class SharedRun(Run):
     def create_table(self, *, keeps_labels: bool) -> None:
         super().create_table(keeps_labels=True)
 
+    def open_sink(self) -> Sink:
+        return PointedSink(self, self.sink, self.point)
+
     # --- steps ----------------------------------------------------------------------------------------
 
     def run(self) -> Counter[str]:
@@ -108,8 +150,10 @@ class SharedRun(Run):
                 self.step()
             self.counts["began undivided"] += 1
         self.share()
+        self.eventful = True
         for _ in range(self.steps):
             self.step()
+        self.eventful = False
         self.finish()
         return self.counts
 
@@ -125,21 +169,20 @@ class SharedRun(Run):
             return super().acts()
         return (
             (self.produce, 6),
-            (self.tick, 10),
+            (self.tick, 8),
             (self.consume, 14),
             (self.settle, 18),
-            (self.commit, 4),
+            (self.commit, 8),
             (self.pass_time, 1),
             (self.kill, 1),
-            (self.stand_still, 2),
             (self.restart_sink, 1),
             (self.add_partition, 1),
             (self.publish, 2),
         )
 
-    def tick(self) -> None:
+    def tick(self, by_ms: int | None = None) -> None:
         """Let a few seconds pass, in which each process that does not stand still has its round."""
-        self.advance_ms(self.random.choice((500, 2_500, 5_000)))
+        self.advance_ms(self.random.choice((500, 2_500, 5_000)) if by_ms is None else by_ms)
         self.keep()
         self.rounds()
         for place in range(PROCESSES):
@@ -226,19 +269,79 @@ class SharedRun(Run):
         self.members[self.random.randrange(PROCESSES)] = None
         self.counts["killed"] += 1
 
-    def stand_still(self) -> None:
-        """Let a process stand still, often for longer than its leases, while the others go on."""
-        process = self.members[self.random.randrange(PROCESSES)]
-        if process is None:
+    # --- points ---------------------------------------------------------------------------------------
+
+    def point(self, name: str) -> None:
+        """Let the process that acts go on, die, or stand still."""
+        if not self.eventful or (self.acting is None and not self.joining):
             return
-        for_ms = self.random.choice((LEASE_MS // 2, LEASE_MS + 5_000, 2 * LEASE_MS))
-        until_ms = self.world.clock.now_ms() + for_ms
-        process.still_until_ms = until_ms
-        self.counts["stood still"] += 1
-        while self.world.clock.now_ms() < until_ms:
-            self.tick()
-            for act in self.random.choices((self.produce, self.consume, self.settle), k=6):
+        # a label that was given back, and whose record is still there, is what an owner before could use again
+        is_ripe = self.depth > 0 and name == "after acknowledge"
+        if (is_ripe and self.random.random() < CHANCE_RIPE) or self._is_drawn(name in self.planned_deaths):
+            self.planned_deaths.discard(name)
+            self.counts[f"died {name}"] += 1
+            self.ripe_label_lost |= is_ripe
+            raise Crash
+        if not self.joining and self.depth < DEPTH_MAX and self._is_drawn(name in self.planned_stands):
+            self._stand_still(name)
+
+    def _is_drawn(self, is_planned: bool) -> bool:
+        return self.random.random() < (CHANCE_PLANNED if is_planned else CHANCE_OTHER)
+
+    def _stand_still(self, name: str) -> None:
+        """Let the process that acts stand still, often for longer than its leases, while the others go on."""
+        assert self.acting is not None
+        process, work = self.acting
+        before = None if work is None else work.ownership.lease
+        left = self.planned_stands.pop(name, 0) - 1
+        short_ms = LEASE_MS + 10_000 if left >= 0 else LEASE_MS // 2
+        for_ms = self.random.choice((short_ms, 2 * LEASE_MS, LONG_MS))
+        self.counts[f"stood still {name}"] += 1
+        with self._others_act(process, None if work is None else work.portion.number):
+            self._act_for(for_ms, before)
+        if process not in self.members:
+            self.counts["died while it stood still"] += 1
+            raise Crash
+        if before is not None and self._is_overtaken(before):
+            self.counts[f"overtaken {name}"] += 1
+            return
+        if left > 0:
+            self.planned_stands[name] = left
+
+    def _is_overtaken(self, lease: Lease) -> bool:
+        now = self.shares.leases.current(lease.name)
+        return now is not None and now.epoch != lease.epoch
+
+    def _act_for(self, for_ms: int, lease: Lease | None) -> None:
+        """Let the others act, and until a label is given back whose record is still there, by chance. Where
+        that is long enough, one of them takes what stands still over."""
+        now_ms = self.world.clock.now_ms()
+        until_ms, at_most_ms = now_ms + for_ms, now_ms + for_ms + 3 * LEASE_MS
+        self.ripe_label_lost = False
+        while not (self.ripe_label_lost and self.random.random() < 0.7):
+            now_ms = self.world.clock.now_ms()
+            waits = lease is not None and for_ms > LEASE_MS and not self._is_overtaken(lease)
+            if now_ms >= (at_most_ms if waits else until_ms):
+                return
+            self.tick(LEASE_MS - 5_000 if for_ms == LONG_MS else 5_000)
+            acts = (self.produce, self.consume, self.settle, self.commit)
+            for act in self.random.choices(acts, (1, 3, 4, 2), k=8):
                 act()
+
+    @contextmanager
+    def _others_act(self, process: SharedProcess, share: int | None) -> Iterator[None]:
+        saved = self.acting, self.faults_on
+        contested, self.contested = self.contested, share
+        self.acting, self.faults_on = None, False
+        process.stands_still = True
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+            self.contested = contested
+            process.stands_still = False
+            self.acting, self.faults_on = saved
 
     # --- processes ------------------------------------------------------------------------------------
 
@@ -247,61 +350,128 @@ class SharedRun(Run):
         loading = [
             place
             for place, process in enumerate(self.members)
-            if process is not None and process.runs.loading
+            if process is not None and process.runs.loading and not process.stands_still
         ]
         if not loading:
-            self.tick()
+            if not self.depth:
+                self.tick()
             return
 
-        def one(process: SharedProcess) -> None:
-            self._of_run(process, self.random.choice(sorted(process.runs.loading)), act)
+        place = self.random.choice(loading)
+        share: int | None = None
+        if self.contested is not None and self.random.random() < 0.6:
+            for each in loading:
+                process = self.members[each]
+                if process is not None and self.contested in process.runs.loading:
+                    place, share = each, self.contested
 
-        self.of_member(self.random.choice(loading), one, faulty=True)
+        def one(process: SharedProcess) -> None:
+            number = self.random.choice(sorted(process.runs.loading)) if share is None else share
+            self._of_run(process, number, act)
+
+        self.of_member(place, one, faulty=True)
 
     def _of_run(
         self, process: SharedProcess, number: int, act: Callable[[LoadJobRun, Settler], object]
     ) -> None:
         work, settler = process.runs.loading[number]
+        assert self.acting is not None
+        self.acting = process, work
         try:
             act(work, settler)
         except NotLeader:
-            process.runs.lose(number)
-            self.counts["share lost"] += 1
-        except Stopped as stopped:
-            self.faults_on = False
+            self._lose(process, number, "share lost")
+        except (Unavailable, CommitUnknown, NotYet):
+            raise
+        except RtolapError as error:
+            stopped = error if isinstance(error, Stopped) else Stopped(StopCause.BROKEN, str(error))
+            self._report_share(process, number, stopped)
+
+    def _lose(self, process: SharedProcess, number: int, how: str) -> None:
+        work, _ = process.runs.loading[number]
+        process.runs.lose(number)
+        self.counts[how] += 1
+        if len(work.window):
+            self.counts["share lost with a batch under way"] += 1
+
+    def _report_share(self, process: SharedProcess, number: int, stopped: Stopped) -> None:
+        """Report where a run stopped, as `LoaderProcess` does. A process that has lost its share may see what
+        it cannot understand."""
+        work, _ = process.runs.loading[number]
+        with self._undisturbed():
             try:
                 work.fail(stopped)
             except NotLeader:
-                process.runs.lose(number)
-                self.counts["stopped by a successor's work"] += 1
+                self._lose(process, number, "stopped by a successor's work")
                 return
+        if not self.goes_on:
             raise AssertionError(f"seed {self.seed}: stopped: {stopped}") from stopped
+        self._lose(process, number, "stopped, and started by a person")
+        self._start_again()
+
+    def _start_again(self) -> None:
+        if self.jobs.get(self.job).state is LoadJobState.FAILED:
+            with self._undisturbed():
+                self.jobs.change_state(self.job, LoadJobEvent.START, "")
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        saved = self.eventful, self.faults_on
+        self.eventful = self.faults_on = False
+        try:
+            yield
+        finally:
+            self.eventful, self.faults_on = saved
 
     def of_member(self, place: int, act: Callable[[SharedProcess], object], *, faulty: bool = False) -> None:
         """Let a process do something; start it where it is not there."""
+        process = self.members[place]
+        if process is not None and process.stands_still:
+            return
+        saved = self.acting, self.faults_on
         # a round writes and reads often: with faults in each, no process would live for long
         self.faults_on = faulty or self.random.random() < 0.08
         try:
-            process = self.members[place]
             if process is None:
-                wanted = self.jobs.get(self.job).processes or self.loader.sharing.min  # type: ignore[union-attr]
-                if place >= wanted:
-                    return
-                self.starts += 1
-                process = self.members[place] = SharedProcess(self, place, f"p{self.starts}")
-            if process.still_until_ms <= self.world.clock.now_ms():
+                process = self._started(place)
+            if process is not None:
+                self.acting = process, None
                 act(process)
         except Crash:
             self.counts["crash"] += 1
-            self.members[place] = None
+            self._remove(process)
         except NotYet:
             self.counts["not yet"] += 1
         except (Unavailable, CommitUnknown) as error:
             self.counts[type(error).__name__] += 1
             if isinstance(error, NotLeader):
-                self.members[place] = None
+                self._remove(process)
+        except Stopped as stopped:  # no share has begun: the job says it already
+            if not self.goes_on:
+                raise AssertionError(f"seed {self.seed}: stopped: {stopped}") from stopped
+            self.counts["stopped, and started by a person"] += 1
+            self._start_again()
         finally:
-            self.faults_on = False
+            self.acting, self.faults_on = saved
+
+    def _started(self, place: int) -> SharedProcess | None:
+        sharing = self.loader.sharing
+        assert sharing is not None
+        if place >= (self.jobs.get(self.job).processes or sharing.min):
+            return None
+        self.starts += 1
+        self.joining = True
+        try:
+            process = self.members[place] = SharedProcess(self, place, f"p{self.starts}")
+        finally:
+            self.joining = False
+        self.counts["joined"] += 1
+        return process
+
+    def _remove(self, process: SharedProcess | None) -> None:
+        """Remove a process, if it has not been removed while it stood still."""
+        if process is not None and process in self.members:
+            self.members[self.members.index(process)] = None
 
     def shared_resources(self) -> SharedResources:
         job = JobResources(
@@ -317,18 +487,16 @@ class SharedRun(Run):
     # --- judgement ------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        for process in self.members:
-            if process is not None:
-                process.still_until_ms = 0
         self.advance_ms(LEASE_MS + 1)
-        for _ in range(DRAIN_ROUNDS_MAX):
+        for _ in range(ROUNDS_MAX):
             self.rounds()
             for place in range(PROCESSES):
                 self.of_member(place, self._drain)
-            self.advance_ms(1_000)
+            self.advance_ms(2_000)
             if self._is_loaded():
                 return
-        raise AssertionError(f"seed {self.seed}: not all is loaded after {DRAIN_ROUNDS_MAX} rounds")
+        if not self.goes_on:
+            raise AssertionError(f"seed {self.seed}: not all is loaded after {ROUNDS_MAX} rounds")
 
     def _drain(self, process: SharedProcess) -> None:
         self._end_shares(process)
@@ -356,6 +524,11 @@ class SharedRun(Run):
     def judge(self) -> None:
         where = f"seed {self.seed}, {self.model}"
         self.advance_ms(LATE_MS_MAX + 1)
+        in_table = Counter(row["src"] for row in self.sink.rows("d", self.job))
+        missing = sorted({row["src"] for row in self.produced} - in_table.keys())
+        doubled = sorted(src for src, times in in_table.items() if times > 1)
+        assert not doubled, f"{where}: the table differs from a recount: twice in it: {doubled}"
+        assert not missing, f"{where}: the table differs from a recount: not in it: {missing}"
         found, expected = self.found(), answer_of(self.model, self.produced)
         assert found == expected, (
             f"{where}: the table differs from a recount of the topic\n{found}\n{expected}"
@@ -365,7 +538,7 @@ class SharedRun(Run):
 
     def check_kept(self) -> None:
         """Check that nothing but the newest record of each share is left, and no label but its own."""
-        for _ in range(DRAIN_ROUNDS_MAX):
+        for _ in range(ROUNDS_MAX):
             self.rounds()
             for place in range(PROCESSES):
                 self.of_member(place, self._drain)
@@ -379,7 +552,7 @@ class SharedRun(Run):
 
 
 def run_seed(seed: int, steps: int = STEPS) -> Counter[str]:
-    return SharedRun(World(), seed, steps).run()
+    return SharedRun(world(), seed, steps).run()
 
 
 if __name__ == "__main__":
