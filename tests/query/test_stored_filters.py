@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -18,36 +16,12 @@ from rtolap.query.catalogue import arrow_schema
 from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
+from tests.support.query.random_stored_statements import TYPES, VALUES, condition
 from tests.support.stored.stored_world import StoredWorld
 
 CONDITIONS = int(os.environ.get("RTOLAP_TEST_CONDITIONS", "80"))
 ROWS = 400
 TABLE = TableName("shop", "mixed")
-TYPES = {
-    "id": "int",
-    "day": "date",
-    "big": "bigint",
-    "text": "string",
-    "flag": "boolean",
-    "number": "double",
-    "price": "decimal(9,2)",
-    "sold": "timestamp",
-}
-VALUES: dict[str, list[Any]] = {
-    "id": list(range(30)),
-    "day": [date(2024, 2, 27) + timedelta(days=at) for at in range(4)],
-    "big": [None, 0, -1, 2**62, -(2**63), 2**63 - 1, 7],
-    "text": [None, "", "a", "A", "ab", "ä", "zz", "50%", "a_b"],
-    "flag": [None, True, False],
-    "number": [None, 0.0, -0.0, 1.5, -2.25, float("inf"), float("-inf"), float("nan"), 1e300],
-    "price": [None, Decimal("0.00"), Decimal("-1.50"), Decimal("9999999.99"), Decimal("0.01")],
-    "sold": [
-        None,
-        datetime(2024, 1, 1),
-        datetime(2024, 1, 1, 0, 0, 0, 1),
-        datetime(2023, 12, 31, 23, 59, 59),
-    ],
-}
 
 
 @pytest.fixture(scope="module")
@@ -88,39 +62,6 @@ def oracle(stored: StoredWorld, rows: list[dict[str, Any]]) -> Iterator[duckdb.D
         schema = arrow_schema(stored.catalogue.table(TABLE.db, TABLE.name).schema, tuple(TYPES))
         opened.register("mixed", pa.Table.from_pylist(rows, schema))
         yield opened
-
-
-def constant(rng: random.Random, column: str) -> str:
-    value = rng.choice([each for each in VALUES[column] if each is not None])
-    if isinstance(value, bool):
-        return str(value).upper()
-    if isinstance(value, float):
-        return str(value) if abs(value) < 1e9 else "1e300"  # neither language has words for NaN alike
-    if isinstance(value, str | date):
-        return f"'{value}'"
-    return str(value)
-
-
-def condition(rng: random.Random, depth: int = 2) -> str:
-    pick = rng.random()
-    if depth and pick < 0.45:
-        word = rng.choice([" and ", " or "])
-        return "(" + word.join(condition(rng, depth - 1) for _ in range(rng.randint(2, 3))) + ")"
-    if depth and pick < 0.55:
-        return f"not ({condition(rng, depth - 1)})"
-    column = rng.choice(list(TYPES))
-    if pick < 0.65:
-        return f"{column} is {rng.choice(['', 'not '])}null"
-    if pick < 0.75:
-        values = ", ".join(constant(rng, column) for _ in range(rng.randint(1, 3)))
-        return f"{column} {rng.choice(['', 'not '])}in ({values})"
-    if pick < 0.8:
-        return f"text {rng.choice(['', 'not '])}like '{rng.choice(['a%', '%b', '_', '%', '50%'])}'"
-    if pick < 0.85 and column not in ("flag", "text"):
-        return f"{column} between {constant(rng, column)} and {constant(rng, column)}"
-    operator = rng.choice(["=", "<>", "<", "<=", ">", ">="])
-    left, right = column, constant(rng, column)
-    return f"{left} {operator} {right}" if rng.random() < 0.8 else f"{right} {operator} {left}"
 
 
 @pytest.mark.parametrize("seed", range(CONDITIONS))

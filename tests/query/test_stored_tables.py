@@ -153,7 +153,7 @@ def test_filters_columns_and_partitions_go_to_the_nodes(asked: QueryService, sto
     requests = [request for _, request in stored.source.scanned]
     assert {request.tablet.partition for request in requests} == {"p20231112"}
     assert sorted(request.tablet.bucket for request in requests) == [0, 1]
-    assert {request.columns for request in requests} == {("sold", "kind", "amount")}
+    assert {request.columns for request in requests} == {("amount",)}  # the nodes judge the condition
     assert all(request.filter is not None for request in requests)
 
 
@@ -234,7 +234,7 @@ def test_a_stale_version_is_read_again_from_a_new_view(asked: QueryService, stor
         stored.source.before_scan = lambda node, request: None
     said = dict(zip(*found.to_pydict().values(), strict=True))
     assert said["read views"] == "2"
-    assert said["rows read"] == "2"
+    assert said["rows read"] == "1"  # one partial count, of the only bucket that has rows
 
 
 def test_a_view_is_never_mixed(asked: QueryService, stored: StoredWorld) -> None:

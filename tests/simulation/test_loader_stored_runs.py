@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from rtolap.stored.frontend.loads import writer as load_writer
 from rtolap.stored.frontend.transactions import preparation
 from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.records import Replica, Transaction
 from rtolap.stored.metastore.schema import load_transaction
+from rtolap.stored.stream_load import writer as load_writer
 
 from tests.support.loader.loader_stored_runs import run_seed
 from tests.support.seeds import notices, so_many
@@ -67,14 +67,14 @@ def nobody_counts_replicas(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "first_seed"),
+    ("fault", "first_seed", "said"),
     [
-        (labels_are_taken_as_often_as_they_come, 1),
-        (nobody_counts_replicas, 30),
+        (labels_are_taken_as_often_as_they_come, 1, "differs from a recount"),
+        (nobody_counts_replicas, 147, "has broken tablets"),
     ],
 )
 def test_the_runs_notice(
-    fault: Callable[[pytest.MonkeyPatch], None], first_seed: int, monkeypatch: pytest.MonkeyPatch
+    fault: Callable[[pytest.MonkeyPatch], None], first_seed: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault(monkeypatch)
-    assert notices(run_seed, first_seed, "differs from a recount", seeds=SEARCHED)
+    assert notices(run_seed, first_seed, said, seeds=SEARCHED)

@@ -4,6 +4,7 @@ down."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -123,6 +124,11 @@ class Settings(BaseSettings):
         default="",
         description="base URLs of all front ends, comma-separated; empty: host and stream_load_port",
     )
+    stream_load_redirect: Literal["none", "nodes"] = Field(
+        default="none",
+        description="where loads are redirected to: none, the front end's own port for bodies; nodes, the "
+        "storage nodes with storage_body_port in turn",
+    )
     stream_load_tls_certificate: Path | None = Field(
         default=None, description="PEM chain of both ports; with stream_load_tls_key"
     )
@@ -134,6 +140,10 @@ class Settings(BaseSettings):
         description="PEM of the authorities that clients of front ends trust; None: the system's",
     )
     storage_port: int = Field(default=7050, description="Flight port of this host's storage node")
+    storage_body_port: int | None = Field(
+        default=None,
+        description="port where this host's storage node takes bodies of loads; None: it takes none",
+    )
     ledger: str = Field(
         default="sqlite:////var/lib/rtolap/stored/metastore.db",
         description="mysql://user@host:port/database or sqlite:///path, without a password",

@@ -7,12 +7,17 @@ from typing import Annotated
 
 import typer
 
+from rtolap.base.settings import Settings
 from rtolap.base.stopping import stop_event, wait_awake
+from rtolap.base.users import Users
 from rtolap.cli.output import end_now
 from rtolap.cli.serving import service_settings, switch_often
 from rtolap.servers.limits import FlightLimits, HttpLimits
+from rtolap.stored.node.load_door import LoadDoorOptions
 from rtolap.stored.node.process import StorageService
 from rtolap.stored.node.settings import StorageSettings
+from rtolap.stored.stream_load.load_routes import RUNNING_MAX
+from rtolap.stored.stream_load.ports import tls_of_loads
 
 app = typer.Typer(no_args_is_help=True, help="Storage nodes.")
 _DEFAULTS = StorageSettings()
@@ -29,6 +34,12 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Flight port; 0 takes a free one.")] = None,
     metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of its tablets.")] = None,
+    body_port: Annotated[
+        int | None, typer.Option(help="Port where it takes bodies of loads; 0 takes a free one.")
+    ] = None,
+    bodies_max: Annotated[
+        int, typer.Option(min=1, help="Concurrent bodies of loads. Further ones are answered with 429.")
+    ] = RUNNING_MAX,
     load_memory_bytes_max: Annotated[
         int,
         typer.Option(min=1 << 20, help="Bytes of rows of all loads in memory before they are written out."),
@@ -67,9 +78,27 @@ def serve(
         ),
         http_limits=HttpLimits.from_settings(settings),
         flight_limits=FlightLimits.from_settings(settings),
+        loads=_loads(
+            settings, name, settings.storage_body_port if body_port is None else body_port, bodies_max
+        ),
     )
     switch_often()
     with service:
         wait_awake(stopping)
     if not service.drained:
         end_now()
+
+
+def _loads(settings: Settings, name: str, port: int | None, bodies_max: int) -> LoadDoorOptions | None:
+    """Return how the node takes bodies of loads; None where it takes none. Raises DefinitionError."""
+    if port is None:
+        return None
+    return LoadDoorOptions(
+        port=port,
+        announced_host=settings.reached_at(),
+        users=Users.load(settings.users_file),
+        error_folder=settings.data_dir / "stream-load" / name / "errors",
+        tls=tls_of_loads(settings),
+        loads_max=bodies_max,
+        loads_per_user_max=bodies_max - bodies_max // 4,
+    )

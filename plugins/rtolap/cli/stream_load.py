@@ -65,6 +65,7 @@ def serve(
         label_keep_s=label_keep_s or None,
         label_count_max=label_count_max or None,
         replication=replication,
+        redirect=settings.stream_load_redirect,
         http=HttpLimits.from_settings(settings),
     )
     run(settings, options)

@@ -133,12 +133,28 @@ def _of_table(read: TableRead) -> _Rows:
         ("stored table", _stored_name(read)),
         ("columns", ", ".join(read.columns)),
         ("pushed filter", pushed),
+        ("nodes send", _sent(read)),
     ]
+
+
+def _sent(read: TableRead) -> str:
+    work = read.work
+    if work.partials is not None:
+        calls = [f"{each.function}({each.column or '*'})" for each in work.partials.columns]
+        by = ", ".join(work.partials.groups)
+        return f"partial aggregates {', '.join(calls) or 'none'} by {by or 'nothing'}"
+    if work.top is not None:
+        keys = [
+            f"{key.column}{' desc' * key.descending}, NULL {'first' if key.nulls_first else 'last'}"
+            for key in work.top.keys
+        ]
+        return f"the first {work.top.rows} rows by {'; '.join(keys) or 'no order'}"
+    return f"rows: {work.rows_because}"
 
 
 def _stored_name(read: TableRead) -> str:
     table = read.table
-    if read.relation == relation_name(relation_key(table.db, table.name)):
+    if read.relation.partition("#")[0] == relation_name(relation_key(table.db, table.name)):
         return table.qualified_name
     return f"{table.qualified_name}, as {read.relation.removeprefix(relation_name(''))}"
 

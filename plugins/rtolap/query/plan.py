@@ -8,10 +8,12 @@ from typing import Literal
 
 import pyarrow as pa
 
+from rtolap.columnar.pushed_schema import partials_schema, rows_schema
 from rtolap.columnar.schema import physical_schema
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import Predicate
+from rtolap.model.stored.pushed import Partials, TopRows
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.protocols.receiver.messages import HistorySnapshot
 from rtolap.protocols.stored_tables.messages import TableInfo
@@ -59,12 +61,28 @@ class CubeRead:
 
 
 @dataclass(frozen=True)
+class NodeWork:
+    """The work of storage nodes on the rows of a read, beside the filter.
+
+    Attributes:
+        partials: partial aggregates in the place of rows; None: rows.
+        top: the first rows only; None: all.
+        rows_because: the reason for which nodes do nothing more; empty if they do.
+    """
+
+    partials: Partials | None = None
+    top: TopRows | None = None
+    rows_because: str = ""
+
+
+@dataclass(frozen=True)
 class TableRead:
     """The read of one stored table for a statement, by itself or as a lookup.
 
     Attributes:
         columns: the columns to read.
-        filter: condition of the rows to read, which the engine applies again; None: all rows.
+        filter: condition of the rows to read; None: all rows. Unless partial aggregates are read, the engine
+            applies it again.
         time: time range that the rows are in; partitions outside it are not read.
     """
 
@@ -73,6 +91,14 @@ class TableRead:
     columns: tuple[str, ...]
     filter: Predicate | None
     time: TimeRange
+    work: NodeWork = NodeWork()
+
+    @cached_property
+    def relation_schema(self) -> pa.Schema:
+        """The columns of the relation in the engine."""
+        if self.work.partials is not None:
+            return partials_schema(self.table.schema, self.work.partials)
+        return rows_schema(self.table.schema, self.columns)
 
 
 @dataclass
@@ -82,6 +108,7 @@ class TableStats:
     Attributes:
         nodes: storage node → tablets read from it.
         views: number of read views taken.
+        rows_read: rows that nodes have sent, partial aggregates counted as rows.
     """
 
     table: str

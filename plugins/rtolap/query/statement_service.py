@@ -16,7 +16,7 @@ from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query import explain
 from rtolap.query.admission import AdmissionControl, Turns
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.catalogue import DATABASE, QueryCatalogue, arrow_schema
+from rtolap.query.catalogue import DATABASE, QueryCatalogue
 from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.fetch import Fetched, Fetcher
@@ -353,8 +353,8 @@ class QueryService:
         began_s = self.clock.monotonic_s()
         tables, stats = self._tables.read(rewritten.tables, ending, as_planned=as_planned)
         account.reserve(READ, sum(table.nbytes for table in tables.values()))
-        for relation, table in tables.items():
-            session.register(relation, table)
+        while tables:  # each is let go once the engine has it, so that one at most is held twice
+            session.register(*tables.popitem())
         for done in stats:
             done.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
         ending.check()
@@ -404,8 +404,7 @@ class QueryService:
         for read in rewritten.reads:
             session.register(read.relation, merge(read, ()))
         for table in rewritten.tables:
-            empty = arrow_schema(table.table.schema, table.columns).empty_table()
-            session.register(table.relation, empty)
+            session.register(table.relation, table.relation_schema.empty_table())
         # LIMIT outside: a parameter in the statement's own LIMIT may be NULL here.
         return session.run(f"SELECT * FROM ({rewritten.sql}) AS described LIMIT 0", values).schema
 

@@ -28,7 +28,7 @@ from rtolap.sep.listeners.table_rows import TableRows
 from rtolap.sep.subscriptions.commands import create, drop
 from rtolap.sep.subscriptions.source import open_source
 from rtolap.stack.process import ManagedProcess
-from rtolap.stored.frontend import messages
+from rtolap.stored.stream_load import messages
 
 from tests.sep.delivery.test_delivery import journal_of, run
 from tests.support.hbase.client import HBaseClient

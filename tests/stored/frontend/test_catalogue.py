@@ -19,7 +19,7 @@ from rtolap.protocols.stored_tables.messages import (
     RenameColumn,
     TableName,
 )
-from rtolap.stored.frontend.catalogue.read_views import ReadViews, TableEntry
+from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.table_writes import ON_DEMAND_MAX, place
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.election import Mastership
@@ -33,6 +33,7 @@ from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition, PendingTabletTask, Tablet
+from rtolap.stored.stream_load.table_entry import TableEntry
 
 from tests.support.stored.ledgers import open_ledger
 from tests.support.twins.clock import ManualClock

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import NotFound, NotLeader, Unavailable
 from rtolap.stored.frontend.election import Election, Endpoint, Mastership
-from rtolap.stored.frontend.loads.body_pipe import BodyPipe
-from rtolap.stored.frontend.loads.error_files import FILE_BYTES_MAX, ErrorFiles
-from rtolap.stored.frontend.upkeep import PeriodicTask
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Leases
+from rtolap.stored.stream_load.body_pipe import BodyPipe
+from rtolap.stored.stream_load.error_files import FILE_BYTES_MAX, ErrorFiles
+from rtolap.stored.stream_load.periodic_task import PeriodicTask
 
 from tests.support.stored.ledgers import open_ledger
 from tests.support.twins.clock import ManualClock

@@ -15,9 +15,9 @@ from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
 from rtolap.stored.bodies.options import LoadOptions
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.election import Mastership
-from rtolap.stored.frontend.loads.distribution import Distribution
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
+from rtolap.stored.stream_load.distribution import Distribution
 
 from tests.support.stored.ledgers import open_ledger
 from tests.support.twins.clock import ManualClock

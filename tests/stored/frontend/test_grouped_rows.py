@@ -12,15 +12,15 @@ from rtolap.protocols.storage.messages import ScanRequest, TabletId
 from rtolap.protocols.stored_tables.messages import RenameColumn
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.engine.routing import RoutedPart
-from rtolap.stored.frontend.catalogue.read_views import TableEntry
-from rtolap.stored.frontend.loads.committing import Committing
-from rtolap.stored.frontend.loads.distribution import Tables
-from rtolap.stored.frontend.loads.error_files import ErrorFiles
-from rtolap.stored.frontend.loads.group_commit import GroupCommit
-from rtolap.stored.frontend.loads.load import LoadServices
-from rtolap.stored.frontend.loads.request import LoadRequest
-from rtolap.stored.frontend.loads.writer import LoadWriter
 from rtolap.stored.frontend.transactions.publishing import Visibility
+from rtolap.stored.stream_load.committing import Committing
+from rtolap.stored.stream_load.distribution import Tables
+from rtolap.stored.stream_load.error_files import ErrorFiles
+from rtolap.stored.stream_load.group_commit import GroupCommit
+from rtolap.stored.stream_load.load import LoadServices
+from rtolap.stored.stream_load.request import LoadRequest
+from rtolap.stored.stream_load.table_entry import TableEntry
+from rtolap.stored.stream_load.writer import LoadWriter
 
 from tests.support.stored.replicated_table import ReplicatedTable
 

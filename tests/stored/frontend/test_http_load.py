@@ -30,11 +30,11 @@ from rtolap.servers.limits import HttpLimits
 from rtolap.stored.bodies.batches import DecodedBatch
 from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.frontend.assembly import FrontendOptions
-from rtolap.stored.frontend.loads import error_files, group_commit
-from rtolap.stored.frontend.loads import load as one_load
-from rtolap.stored.frontend.loads.body_pipe import BYTES_MAX
-from rtolap.stored.frontend.loads.request import TIMEOUT_S_DEFAULT
 from rtolap.stored.metastore.records import Tablet, Transaction
+from rtolap.stored.stream_load import error_files, group_commit
+from rtolap.stored.stream_load import load as one_load
+from rtolap.stored.stream_load.body_pipe import BYTES_MAX
+from rtolap.stored.stream_load.request import TIMEOUT_S_DEFAULT
 
 from tests.support import http_calls
 from tests.support.stored.load_endpoint import (
@@ -762,7 +762,7 @@ def test_one_user_has_not_all_loads(tmp_path: Path) -> None:
                 until(lambda: state(narrow, label) == "PREPARE")  # noqa: B023
             answer = raw(narrow.body_url, f"{head}\r\n", until=lambda taken: taken.endswith(b"}\n"))
             assert answer.startswith(b"HTTP/1.1 429 ")
-            assert b"too many loads of loader run at this front end: 2" in answer
+            assert b"too many loads of loader run in this process: 2" in answer
             other = http_calls.put(
                 f"{narrow.body_url}/api/web/hits/_stream_load",
                 content=b"1,a,1\n",

@@ -8,8 +8,7 @@ import re
 import pytest
 from rtolap.base.errors import DefinitionError, IllegalTransition
 from rtolap.stored.frontend.transactions import states
-from rtolap.stored.frontend.transactions.labels import checked_label, label_used
-from rtolap.stored.frontend.transactions.quorum import shortfall
+from rtolap.stored.frontend.transactions.labels import label_used
 from rtolap.stored.frontend.transactions.states import (
     ONE_PHASE,
     TWO_PHASES,
@@ -27,6 +26,8 @@ from rtolap.stored.metastore.records import (
     Transaction,
     TransactionState,
 )
+from rtolap.stored.stream_load.labels import checked_label
+from rtolap.stored.stream_load.quorum import shortfall
 
 S, E = TransactionState, TransactionEvent
 

@@ -12,8 +12,8 @@ import pytest
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import RowStream
-from rtolap.stored.frontend.loads.writer import LoadWriter, WriterSettings
 from rtolap.stored.metastore.records import Partition
+from rtolap.stored.stream_load.writer import LoadWriter, WriterSettings
 
 from tests.support.stored.storage_nodes import InProcessNodes, replicas_of
 from tests.support.stored.storage_rows import SCHEMA, read, rows, tablet

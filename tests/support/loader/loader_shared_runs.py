@@ -275,7 +275,7 @@ class SharedRun(Run):
         """Let the process that acts go on, die, or stand still."""
         if not self.eventful or (self.acting is None and not self.joining):
             return
-        # a label that was given back, and whose record is still there, is what an owner before could use again
+        # a label that was given back, and whose record is still there, is what an owner before could use
         is_ripe = self.depth > 0 and name == "after acknowledge"
         if (is_ripe and self.random.random() < CHANCE_RIPE) or self._is_drawn(name in self.planned_deaths):
             self.planned_deaths.discard(name)

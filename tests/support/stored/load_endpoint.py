@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 from rtolap.base.users import Users, password_hash
+from rtolap.protocols.rest.request import headers
 from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
-from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.election import Endpoint
-from rtolap.stored.frontend.http.app import Port
-from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Partition, Replica, Tablet
+from rtolap.stored.stream_load.authentication import Guard
+from rtolap.stored.stream_load.ports import Port
+from rtolap.stored.stream_load.table_entry import TableEntry
 
 from tests.support.stored.ledgers import open_ledger
 from tests.support.twins.storage_nodes import MemoryNodes, MemoryTabletHosts
@@ -117,6 +119,7 @@ def load_endpoint(folder: Path, options: FrontendOptions = FrontendOptions()) ->
             Guard(Users({name: bytes.fromhex(password_hash(PASSWORD)) for name in RIGHTS}, RIGHTS), TOKEN),
             folder / "errors",
             options,
+            masters=closing.enter_context(httpx.Client(headers=headers(TOKEN))),
             broken=broken.append,
         )
         assembly.election.run_once()

@@ -10,7 +10,6 @@ from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.protocols.storage.messages import Heartbeat, ScanRequest, TabletId
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.election import Mastership
-from rtolap.stored.frontend.loads.writer import LoadWriter
 from rtolap.stored.frontend.storage_nodes import StorageNodes
 from rtolap.stored.frontend.transactions.publishing import Publisher
 from rtolap.stored.frontend.transactions.rebuilding import Rebuilding
@@ -18,6 +17,7 @@ from rtolap.stored.frontend.transactions.remote_participants import RemotePartic
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition, Tablet, Transaction
+from rtolap.stored.stream_load.writer import LoadWriter
 
 from tests.support.stored.ledgers import open_ledger
 from tests.support.stored.stopped_nodes import StoppableNodes

@@ -10,6 +10,7 @@ endpoint to nodes come one after the other.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,20 +26,20 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.base.users import Users, password_hash
 from rtolap.model.stored.table import StoredTable
+from rtolap.protocols.rest.leader_finder import LeaderFinder
+from rtolap.protocols.rest.request import headers
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import RowStream, StorageNode
 from rtolap.protocols.stored_tables.messages import ColumnChange
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.expect_continue import PutAnswer
 from rtolap.protocols.stream_load.front_ends import FrontEnds
+from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.engine.disk import OpenFile, RealDisk
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
-from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.election import Endpoint
-from rtolap.stored.frontend.http.app import Port
-from rtolap.stored.frontend.http.authentication import Guard
-from rtolap.stored.frontend.loads.writer import LoadWriter
+from rtolap.stored.frontend.http.nodes import nodes_router
 from rtolap.stored.frontend.storage_nodes import StorageNodes
 from rtolap.stored.frontend.transactions.participants import MissedVersion
 from rtolap.stored.frontend.transactions.remote_participants import RemoteParticipants, RemoteTabletHosts
@@ -48,6 +49,19 @@ from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Partition, Tablet
 from rtolap.stored.node.node import LocalNode
 from rtolap.stored.node.settings import StorageSettings
+from rtolap.stored.stream_load.authentication import Guard
+from rtolap.stored.stream_load.body_pipe import BodyPipe
+from rtolap.stored.stream_load.committing import Committing
+from rtolap.stored.stream_load.decision_client import DecisionClient
+from rtolap.stored.stream_load.distribution import Tables
+from rtolap.stored.stream_load.error_files import ErrorFiles
+from rtolap.stored.stream_load.load import Loads, LoadServices
+from rtolap.stored.stream_load.node_directory import NodeDirectory
+from rtolap.stored.stream_load.node_sender import RowNodes
+from rtolap.stored.stream_load.ports import Port
+from rtolap.stored.stream_load.request import LoadRequest
+from rtolap.stored.stream_load.table_entry import TableEntry
+from rtolap.stored.stream_load.writer import LoadWriter
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
@@ -206,6 +220,31 @@ class Gate:
     released: Event = field(default_factory=Event)
 
 
+class _ToOtherEndpoints(httpx.BaseTransport):
+    """Requests of one endpoint to the one that is master. They are lost, or their answers, or come twice.
+    None leaves an endpoint that is dead."""
+
+    def __init__(self, cluster: InProcessCluster, ledger: EndpointLedger | InProcessDoor) -> None:
+        self._cluster, self._ledger = cluster, ledger
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        kind = self._cluster.chance(
+            "decision lost", "decision answer lost", "decision asked twice", often=0.3
+        )
+        if self._ledger.dead:
+            raise httpx.ConnectError("the endpoint that asks is dead")
+        if kind == "decision lost":
+            raise httpx.ConnectError("the request is lost")
+        response = self._cluster.transport.handle_request(request)
+        if kind == "decision answer lost":
+            raise httpx.ReadError("the answer is lost")
+        if kind == "decision asked twice":
+            response = self._cluster.transport.handle_request(request)
+        if self._ledger.dead:
+            raise httpx.ReadError("the endpoint that asks has died")
+        return response
+
+
 class InProcessEndpoint:
     """A start of an endpoint's process."""
 
@@ -226,7 +265,7 @@ class InProcessEndpoint:
             lambda connection: {name: name for name in self._nodes.alive(connection)},
             self._nodes.lately,
         )
-        options = FrontendOptions(loads_max=4, publish_timeout_s=0.0, node_calls_max=1)
+        options = FrontendOptions(loads_max=4, publish_timeout_s=0.0, node_calls_max=1, election_wait_s=0.0)
         self.assembly = Assembly(
             self.ledger,
             self.here,
@@ -234,6 +273,8 @@ class InProcessEndpoint:
             cluster.guard,
             cluster.folder / "errors" / str(number),
             options,
+            masters=httpx.Client(transport=_ToOtherEndpoints(cluster, self.ledger), headers=headers(TOKEN)),
+            own_routes=(nodes_router(self._nodes, cluster.guard.token),),
             broken=cluster.broken.append,
         )
         self.assembly.visibility.wake = self._publish
@@ -261,20 +302,61 @@ class InProcessEndpoint:
             self.assembly.visibility.publish()
 
     def _open_writer(self, txn_id: int, table: TableEntry, partial: bool) -> LoadWriter:
-        gate, self._cluster.gate = self._cluster.gate, None
-        if gate is not None:
-            gate.reached.set()
-            gate.released.wait(_HELD_S_MAX)
-        lost = {node for node in NODES if self._cluster.chance("rows of a node lost")}
-        lost |= self._cluster.refusing
-        nodes = _SomeNodes(self, lost)
-        return LoadWriter(nodes, txn_id, table.table_id, table.schema, table.replicas, partial=partial)
+        return self._cluster.open_writer(self, txn_id, table, partial)
+
+
+class InProcessDoor:
+    """A storage node's process that takes bodies. Once `dead`, nothing of it reaches others."""
+
+    def __init__(self, cluster: InProcessCluster, folder: Path) -> None:
+        self.dead = False
+        self._cluster = cluster
+        self._http = httpx.Client(transport=_ToOtherEndpoints(cluster, self), headers=headers(TOKEN))
+        decisions = DecisionClient(LeaderFinder(cluster.urls), self._http, retry_s=0.0)
+        self._nodes = NodeDirectory(decisions.storage_nodes, self, now_s=cluster.clock.monotonic_s)
+        self._loads = Loads(
+            LoadServices(
+                Committing(decisions, decisions, publish_timeout_s=0.0),
+                Tables(decisions, self._open_writer),
+                ErrorFiles(folder, "http://door:1"),
+            )
+        )
+
+    def load(self, request: LoadRequest, body: bytes) -> LoadAnswer:
+        """Run a load whose body has come whole. Raises Unavailable where the process has died meanwhile."""
+        loop = asyncio.new_event_loop()
+        pipe = BodyPipe(loop)
+        loop.run_until_complete(pipe.put(body))
+        loop.close()
+        pipe.end()
+        answer = self._loads.run(request, pipe)
+        if self.dead:
+            raise Unavailable("the process has died")
+        return answer
+
+    def at(self, address: str) -> StorageNode:
+        return self._cluster.nodes.at(address)
+
+    def put(self, node: str, head: wire.PutHead, columns: pa.Schema) -> RowStream:
+        if self.dead:
+            raise Unavailable("the process is dead")
+        return self._nodes.put(node, head, columns)
+
+    def stands_still(self, node: str) -> bool:
+        return not self.dead and self._nodes.stands_still(node)
+
+    def close(self) -> None:
+        self.dead = True
+        self._nodes.close()
+
+    def _open_writer(self, txn_id: int, table: TableEntry, partial: bool) -> LoadWriter:
+        return self._cluster.open_writer(self, txn_id, table, partial)
 
 
 class _SomeNodes:
     """A `RowNodes` in which rows to some nodes are lost."""
 
-    def __init__(self, endpoint: InProcessEndpoint, lost: Collection[str]) -> None:
+    def __init__(self, endpoint: RowNodes, lost: Collection[str]) -> None:
         self._endpoint, self._lost = endpoint, lost
 
     def put(self, node: str, head: wire.PutHead, columns: pa.Schema) -> RowStream:
@@ -313,7 +395,9 @@ class InProcessCluster(Closeable):
         self.run_once()
         self._http = TestClient(self._serve, follow_redirects=False)
         self._http.__enter__()
-        self.client = InProcessClient([f"http://endpoint-{number}:1" for number in range(2)], self._http)
+        self.transport: httpx.BaseTransport = self._http._transport
+        self.urls = [f"http://endpoint-{number}:1" for number in range(2)]
+        self.client = InProcessClient(self.urls, self._http)
 
     def close(self) -> None:
         self._http.__exit__()
@@ -371,6 +455,24 @@ class InProcessCluster(Closeable):
             if not self._own_ledger.read("read who lags", partition_rows.lagging):
                 return
 
+    def open_writer(self, nodes: RowNodes, txn_id: int, table: TableEntry, partial: bool) -> LoadWriter:
+        """Return the writer of a load in one process, which waits at the gate first."""
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            gate.reached.set()
+            gate.released.wait(_HELD_S_MAX)
+        lost = {node for node in NODES if self.chance("rows of a node lost")} | self.refusing
+        some = _SomeNodes(nodes, lost)
+        return LoadWriter(some, txn_id, table.table_id, table.schema, table.replicas, partial=partial)
+
+    def put(self, number: int, path: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
+        """Put a body at the port for bodies of one endpoint. Raises httpx.TransportError where it dies."""
+        url = f"http://endpoint-{number}:2{path}"
+        response: httpx.Response = self._http.put(
+            url, content=body, headers=dict(headers), auth=(USER, PASSWORD)
+        )
+        return response
+
     def create_table(self, definition: StoredTable) -> None:
         self._leading().assembly.catalogue.create_table(definition)
 
@@ -416,7 +518,11 @@ class InProcessCluster(Closeable):
         for name, node in self.nodes.nodes.items():
             status = node.status()
             left = [tablet for tablet in status.tablets if tablet.prepared or tablet.stopped]
-            assert (left, status.loading, dict(status.broken)) == ([], (), {}), f"node {name}"
+            assert (left, status.loading, dict(status.broken)) == (
+                [],
+                (),
+                {},
+            ), f"node {name} holds what nobody knows of, or has broken tablets"
 
     def _leading(self) -> InProcessEndpoint:
         """Return the master, sure of it."""

@@ -21,6 +21,8 @@ from rtolap.protocols.storage.messages import ScanRequest, TabletId
 from rtolap.protocols.stored_tables import messages as wire
 from rtolap.query.catalogue import arrow_schema
 from rtolap.stored.engine.routing import Routing
+from rtolap.stored.engine.rows.columns import DELETE_SIGN
+from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.engine.tablet import Tablet
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.tables import Catalogue
@@ -29,6 +31,7 @@ from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition
+from rtolap.stored.node.scans import ScanStream
 
 from tests.support.in_memory import IN_MEMORY
 from tests.support.stored.ledgers import open_ledger
@@ -42,7 +45,8 @@ _FOR_EVER_MS = 1 << 40
 class LocalNodes:
     """A `TabletHosts` over tablets in folders. `away`: nodes that do not answer."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: TabletSettings | None = None) -> None:
+        self.settings = settings
         self.tablets: dict[tuple[str, TabletId], Tablet] = {}
         self.away: set[str] = set()
         self._folder = folder
@@ -55,7 +59,7 @@ class LocalNodes:
             if (node, tablet_id) not in self.tablets:
                 root = self._folder / node / f"{table_id}-{partition.name}-{tablet_id.bucket}"
                 root.parent.mkdir(exist_ok=True)
-                self.tablets[node, tablet_id] = Tablet.create(root, schema)
+                self.tablets[node, tablet_id] = Tablet.create(root, schema, self.settings)
 
     def drop(self, node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
         self._check(node)
@@ -75,8 +79,7 @@ class LocalNodes:
         tablet = self.tablets.get((node, request.tablet))
         if tablet is None:
             raise NotFound(f"{node} has no tablet {request.tablet}")
-        batches = list(tablet.read(request.version, request.columns, request.filter))
-        return pa.Table.from_batches(batches, arrow_schema(request.schema, request.columns))
+        return ScanStream(tablet.pin(request.version), request).read_all()
 
     def close(self) -> None:
         for tablet in self.tablets.values():
@@ -173,14 +176,14 @@ class LocalSource:
 class StoredWorld(Closeable):
     """Loads and scans may run beside each other."""
 
-    def __init__(self, *, replication: int = 2) -> None:
+    def __init__(self, *, replication: int = 2, settings: TabletSettings | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rtolap-stored-", dir=IN_MEMORY)
         folder = Path(self._folder.name)
         self.clock = ManualClock(NOW_MS)
         self.ledger = open_ledger(folder / "ledger.db", clock=self.clock)
         mastership = Mastership(Leases(self.ledger), "here", lease_ms=_FOR_EVER_MS)
         assert mastership.acquire()
-        self.nodes = LocalNodes(folder)
+        self.nodes = LocalNodes(folder, settings)
         self.catalogue = Catalogue(
             self.ledger, mastership, self.nodes, lambda connection: NODES, replication=replication
         )
@@ -195,14 +198,25 @@ class StoredWorld(Closeable):
         self._folder.cleanup()
 
     def load(self, name: wire.TableName, rows: list[dict[str, Any]]) -> None:
-        """Load these rows in one visible transaction, on all replicas of their tablets."""
+        """Load these rows in one visible transaction, on all replicas of their tablets. Rows of unique tables
+        may have DELETE_SIGN."""
         with self._loading:
             self._load(name, rows)
+
+    def compact(self, name: wire.TableName) -> None:
+        """Compact all tablets of the table, as far as there is something to do."""
+        for (_, tablet_id), tablet in self.nodes.tablets.items():
+            if (tablet_id.db, tablet_id.table) == (name.db, name.name):
+                while tablet.compact():
+                    pass
 
     def _load(self, name: wire.TableName, rows: list[dict[str, Any]]) -> None:
         table = self.catalogue.table(name.db, name.name)
         names = [column for column in table.schema.names if any(column in row for row in rows)]
-        batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(table.schema, names))
+        columns = arrow_schema(table.schema, names)
+        if any(DELETE_SIGN in row for row in rows):
+            columns = columns.append(pa.field(DELETE_SIGN, pa.bool_()))
+        batch = pa.RecordBatch.from_pylist(rows, schema=columns)
         absent = Routing(table.definition, table.schema, table.partitions).split(batch).absent
         if absent:
             instants_ms = [part.start_ms for part in absent]

@@ -28,6 +28,7 @@ from tests.support.certificates import Certificates
 from tests.support.waiting import patience_s, result_of
 
 USER, PASSWORD, TOKEN = "loader", "open sesame", "a-cluster-token"
+LOOKING_USER = "anna"  # with the same password, and no right to load
 HOST = "127.0.0.1"
 LEASE_S = 2
 _TIMEOUT_S = 30.0
@@ -47,6 +48,7 @@ class StreamLoadCluster(Closeable):
         certificates: Certificates | None = None,
         *,
         publish_timeout_s: int = 3,
+        redirect: str = "none",
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -57,6 +59,7 @@ class StreamLoadCluster(Closeable):
             "RTOLAP_LEDGER": ledger,
             "RTOLAP_TOKEN_FILE": str(folder / "token"),
             "RTOLAP_USERS_FILE": str(folder / "users"),
+            "RTOLAP_STREAM_LOAD_REDIRECT": redirect,
         }
         if password_file is not None:
             self._env["RTOLAP_LEDGER_PASSWORD_FILE"] = str(password_file)
@@ -68,15 +71,17 @@ class StreamLoadCluster(Closeable):
             self._env["RTOLAP_STREAM_LOAD_CA"] = str(certificates.authority)
         self._tls = trust(self._ca)
         (folder / "token").write_text(TOKEN)
-        (folder / "users").write_text(f"{USER}:{password_hash(PASSWORD)}:load\n")
+        hashed = password_hash(PASSWORD)
+        (folder / "users").write_text(f"{USER}:{hashed}:load\n{LOOKING_USER}:{hashed}\n")
         self.processes: dict[str, ManagedProcess] = {}
         self.urls: list[str] = []
         self.body_urls: list[str] = []
+        self.node_body_urls: list[str] = []
         self.metrics_urls: dict[str, str] = {}
         self.tables: StoredTablesClient
         self._storage = StorageClients(TOKEN)
 
-    def start(self, *, endpoints: int, nodes: int) -> None:
+    def start(self, *, endpoints: int, nodes: int, nodes_take_bodies: bool = False) -> None:
         """Start all of them, each ready; the nodes are known to the endpoints."""
         ports = [(self._port(), self._port()) for _ in range(endpoints)]
         self.urls = [self._url(port) for port, _ in ports]
@@ -86,7 +91,10 @@ class StreamLoadCluster(Closeable):
         for number, (port, body_port) in enumerate(ports):
             self._start_endpoint(f"endpoint-{number}", port, body_port)
         for number in range(nodes):
-            self._start_node(f"node-{number}", self._port())
+            node_body_port = self._port() if nodes_take_bodies else None
+            if node_body_port is not None:
+                self.node_body_urls.append(self._url(node_body_port))
+            self._start_node(f"node-{number}", self._port(), node_body_port)
 
     def kill(self, name: str) -> None:
         """Kill a process as kill -9 does."""
@@ -142,8 +150,10 @@ class StreamLoadCluster(Closeable):
         arguments = ("stream-load", "serve", *timeouts)
         self._start(name, arguments, env, port, lambda _: http_missing(f"{url}/health", self._tls))
 
-    def _start_node(self, name: str, port: int) -> None:
+    def _start_node(self, name: str, port: int, body_port: int | None) -> None:
         env = {"RTOLAP_STORAGE_PORT": str(port), "RTOLAP_DATA_DIR": str(self.folder / name / "data")}
+        if body_port is not None:
+            env["RTOLAP_STORAGE_BODY_PORT"] = str(body_port)
         metrics_port = self._port()
         self.metrics_urls[name] = f"http://{HOST}:{metrics_port}/metrics"
         arguments = (

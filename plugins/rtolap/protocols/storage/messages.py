@@ -18,6 +18,7 @@ import msgspec
 from rtolap.base.errors import QueryError
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.model.predicate import Predicate
+from rtolap.model.stored.pushed import Partials, TopRows
 from rtolap.model.stored.schema import StoredSchema
 
 COPY_NAME, COPY_DATA = "name", "data"
@@ -79,6 +80,10 @@ class ScanRequest(msgspec.Struct, frozen=True, tag="scan"):
     """The rows of a version as `schema` names them. No columns: all of them.
 
     NotYet: the node has not got the version. StaleSnapshot: compaction has passed it.
+
+    Attributes:
+        partials: partial aggregates of the rows are sent in their place; None: rows.
+        top: rows that do not belong to the first in an order need not be sent; None: all rows.
     """
 
     tablet: TabletId
@@ -86,6 +91,8 @@ class ScanRequest(msgspec.Struct, frozen=True, tag="scan"):
     version: int
     columns: tuple[str, ...] = ()
     filter: Predicate | None = None
+    partials: Partials | None = None
+    top: TopRows | None = None
 
 
 class CopyRequest(msgspec.Struct, frozen=True, tag="copy"):
@@ -235,12 +242,16 @@ ACTIONS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
 class Heartbeat(msgspec.Struct, frozen=True):
     """Body of `POST /api/v1/storage-nodes/{name}/heartbeat` on a front end.
 
-    `node_id` is that of the node's data folder; `address` its Flight endpoint, host:port.
+    Attributes:
+        node_id: that of the node's data folder.
+        address: its Flight endpoint, host:port.
+        body_url: the base URL where it takes bodies of loads; empty where it takes none.
     """
 
     node_id: str
     address: str
     free_bytes: int
+    body_url: str = ""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True):
@@ -250,9 +261,10 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True):
 
 
 class StorageNodeInfo(msgspec.Struct, frozen=True):
-    """`GET /api/v1/storage-nodes`: every node that ever was, by name."""
+    """`GET /api/v1/storage-nodes`: every node that ever was, by name. Fields as in `Heartbeat`."""
 
     name: str
     address: str
     alive: bool
     free_bytes: int
+    body_url: str = ""

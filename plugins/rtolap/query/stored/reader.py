@@ -31,7 +31,6 @@ from rtolap.model.stored.schema import StoredSchema
 from rtolap.protocols.storage.messages import ScanRequest, TabletId
 from rtolap.protocols.stored_tables.messages import PartitionView, ReadView, TableName, TabletView, TableView
 from rtolap.query.cancel import Cancellation
-from rtolap.query.catalogue import arrow_schema
 from rtolap.query.peers import Attempt, PeersFailed, QueryPeer, QueryPeers
 from rtolap.query.plan import TableRead, TableStats
 from rtolap.query.stored.source import StoredSource
@@ -233,6 +232,12 @@ def _scans(
 ) -> Iterator[_Scan]:
     columns = _columns_now(read, table)
     unchanged = all(_means_the_same(read, table, name) for name in columns_of(read.filter))
+    if read.work.partials is not None and not (unchanged and columns == read.columns):
+        raise Unavailable(
+            f"the definition of {read.table.qualified_name} keeps changing",
+            expected="the columns that the statement was planned for",
+            action="ask again",
+        )
     for partition in table.partitions:
         if not read.time.overlaps(partition.range.start_ms, partition.range.end_ms):
             stats.pruned_partitions += (partition.range.name,)
@@ -248,6 +253,8 @@ def _scans(
                 partition.version,
                 columns,
                 read.filter if unchanged else None,
+                read.work.partials,
+                read.work.top if unchanged and columns == read.columns else None,
             )
             yield _Scan(read.relation, request, _preferred(tablet, addresses, str(request.tablet)))
 
@@ -296,7 +303,7 @@ def _named_as_read(read: TableRead, batches: list[pa.RecordBatch]) -> pa.Table:
 
     The columns may have been renamed since.
     """
-    schema = arrow_schema(read.table.schema, read.columns)
+    schema = read.relation_schema
     if not batches:
         return schema.empty_table()
-    return pa.Table.from_batches(batches).rename_columns(list(read.columns)).cast(schema)
+    return pa.Table.from_batches(batches).rename_columns(schema.names).cast(schema)

@@ -15,7 +15,7 @@ from rtolap.model.predicate import Predicate, columns_of
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import QueryCatalogue, relation_key
 from rtolap.query.information_schema import INFORMATION_TABLES
-from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, Rewritten, TableRead, TimeRange
+from rtolap.query.plan import CubeRead, LatestRows, NodeWork, PlainMerge, Rewritten, TableRead, TimeRange
 from rtolap.query.sql.rules.pushdown import relation_name
 
 
@@ -41,6 +41,7 @@ class ReadOfTable(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
     filter: Predicate | None
     time: TimeRange
+    work: NodeWork
 
 
 class WorkerPlan(msgspec.Struct, frozen=True):
@@ -68,7 +69,7 @@ def plan_of(rewritten: Rewritten) -> WorkerPlan:
         tables=tuple(
             ReadOfTable(
                 *(relation_key(read.table.db, read.table.name), read.relation, read.columns),
-                *(read.filter, read.time),
+                *(read.filter, read.time, read.work),
             )
             for read in rewritten.tables
         ),
@@ -117,9 +118,13 @@ def _cube_read(read: ReadOfCube, catalogue: QueryCatalogue) -> CubeRead:
 def _table_read(read: ReadOfTable, catalogue: QueryCatalogue) -> TableRead:
     _check(read.table in catalogue.stored, "a stored table")
     table = catalogue.stored[read.table]
-    _check(set(table.schema.names).issuperset((*read.columns, *columns_of(read.filter))), "a column")
+    partials, top = read.work.partials, read.work.top
+    named = {*read.columns, *columns_of(read.filter), *(key.column for key in (top.keys if top else ()))}
+    _check(set(table.schema.names).issuperset(named), "a column")
+    _check(partials is None or partials.sources.issubset(read.columns), "a column of partial aggregates")
+    _check(top is None or {key.column for key in top.keys}.issubset(read.columns), "a column of an order")
     _check(read.relation.startswith(relation_name("")), "a relation")
-    return TableRead(table, read.relation, read.columns, read.filter, read.time)
+    return TableRead(table, read.relation, read.columns, read.filter, read.time, read.work)
 
 
 def _check(holds: bool, what: str) -> None:

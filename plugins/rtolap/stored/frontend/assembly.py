@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import msgspec
 from fastapi import APIRouter, FastAPI
 
@@ -18,28 +19,33 @@ from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.table_writes import REPLICATION
 from rtolap.stored.frontend.catalogue.tables import Catalogue
+from rtolap.stored.frontend.decisions import ElectedDecisions, MasterDecisions
 from rtolap.stored.frontend.election import LEASE_MS, Election, Endpoint, Mastership
 from rtolap.stored.frontend.http.app import make_app
-from rtolap.stored.frontend.http.authentication import Guard
-from rtolap.stored.frontend.http.load import RUNNING_MAX, RUNNING_PER_USER_MAX, LoadEndpoint, load_routes
+from rtolap.stored.frontend.http.decisions import Decisions, decisions_router
 from rtolap.stored.frontend.http.public import public_routes
+from rtolap.stored.frontend.http.redirects import BodyRedirects, RedirectPolicy
 from rtolap.stored.frontend.http.tables import tables_router
 from rtolap.stored.frontend.http.transactions import transaction_routes
-from rtolap.stored.frontend.loads.committing import PUBLISH_TIMEOUT_S, Committing
-from rtolap.stored.frontend.loads.distribution import OpenWriter, Tables
-from rtolap.stored.frontend.loads.error_files import ErrorFiles
-from rtolap.stored.frontend.loads.group_commit import INTERVAL_S, GroupCommit
-from rtolap.stored.frontend.loads.load import Loads, LoadServices
-from rtolap.stored.frontend.loads.load_statistics import LoadMetrics
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
 from rtolap.stored.frontend.transactions.participants import Participants, TabletHosts
 from rtolap.stored.frontend.transactions.publishing import Publisher, Visibility
 from rtolap.stored.frontend.transactions.rebuilding import Rebuilding
 from rtolap.stored.frontend.transactions.requests import PRECOMMITTED_TIMEOUT_MS, TransactionManager
 from rtolap.stored.frontend.transactions.requests import RUNNING_MAX as TRANSACTIONS_MAX
-from rtolap.stored.frontend.upkeep import PartitionUpkeep, PeriodicTask, Upkeep
+from rtolap.stored.frontend.upkeep import PartitionUpkeep, Upkeep
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.leases import Leases
+from rtolap.stored.stream_load.authentication import Guard
+from rtolap.stored.stream_load.committing import PUBLISH_TIMEOUT_S, Committing
+from rtolap.stored.stream_load.decision_client import RETRY_S
+from rtolap.stored.stream_load.distribution import OpenWriter, Tables
+from rtolap.stored.stream_load.error_files import ErrorFiles
+from rtolap.stored.stream_load.group_commit import INTERVAL_S, GroupCommit
+from rtolap.stored.stream_load.load import Loads, LoadServices
+from rtolap.stored.stream_load.load_routes import RUNNING_MAX, RUNNING_PER_USER_MAX, LoadEndpoint, load_routes
+from rtolap.stored.stream_load.load_statistics import LoadMetrics
+from rtolap.stored.stream_load.periodic_task import PeriodicTask
 
 _UPKEEP_S = 1.0
 _PUBLISH_S = 1.0
@@ -56,6 +62,8 @@ class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
         label_keep_s: how long labels that nobody acknowledges are retained; None for ever.
         label_count_max: how many of these labels are retained; None for all.
         node_calls_max: the most calls to nodes at a time, over all commits and publications.
+        redirect: where loads are redirected to, on the port that takes no bodies.
+        election_wait_s: how long a load waits for a master.
     """
 
     lease_ms: int = LEASE_MS
@@ -69,6 +77,8 @@ class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
     replication: int = REPLICATION
     group_interval_s: float = INTERVAL_S
     node_calls_max: int = _NODE_CALLS_MAX
+    redirect: RedirectPolicy = "none"
+    election_wait_s: float = RETRY_S
     bodies: BodySettings = BodySettings()
     http: HttpLimits = HttpLimits()
 
@@ -76,7 +86,8 @@ class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True)
 class Storage:
     """The interface to the storage nodes. `names` (those that may get new tablets), `addresses` (those of
-    live nodes) and `lately` (those with a recent heartbeat) are read with the given connection.
+    live nodes) and `lately` (those with a recent heartbeat) are read with the given connection. `body_urls`
+    returns where living nodes take bodies.
     """
 
     participants: Participants
@@ -85,11 +96,13 @@ class Storage:
     names: Callable[[Connection], Collection[str]]
     addresses: Callable[[Connection], Mapping[str, str]]
     lately: Callable[[Connection], Collection[str]] = lambda connection: ()
+    body_urls: Callable[[], tuple[str, ...]] = tuple
 
 
 class Assembly:
     """The parts of a front end. The caller keeps the ledger, calls `start` and `stop` for the periodic tasks,
-    or `run_once`, and serves `app`."""
+    or `run_once`, and serves `app`. `masters` carries requests to another front end that is master, with the
+    cluster's token; the caller closes it."""
 
     def __init__(
         self,
@@ -100,6 +113,7 @@ class Assembly:
         error_folder: Path,
         options: FrontendOptions = FrontendOptions(),
         *,
+        masters: httpx.Client,
         own_routes: Collection[APIRouter] = (),
         broken: Callable[[str], object],
     ) -> None:
@@ -132,16 +146,19 @@ class Assembly:
         self.error_files = ErrorFiles(error_folder, here.body_url)
         self.metrics = Metrics("stream_load")
         self.http_limits = options.http
+        own = MasterDecisions(self.catalogue, self.manager, self.visibility)
+        decisions = ElectedDecisions(self.election, own, masters, retry_s=options.election_wait_s)
+        redirects = BodyRedirects(options.redirect, here, storage.body_urls)
         loads = LoadServices(
-            Committing(self.manager, self.visibility, options.publish_timeout_s),
-            Tables(self.catalogue, storage.open_writer),
+            Committing(decisions, decisions, options.publish_timeout_s),
+            Tables(decisions, storage.open_writer),
             self.error_files,
             options.bodies,
         )
         load_endpoint = LoadEndpoint(
             Loads(loads),
             GroupCommit(loads, interval_s=options.group_interval_s),
-            self.election,
+            redirects.next_url,
             guard,
             LoadMetrics(self.metrics),
             options.loads_max,
@@ -159,9 +176,14 @@ class Assembly:
                     self.election,
                     guard,
                     self.error_files,
+                    redirects.urls,
                 ),
             ),
-            own=(tables_router(self.catalogue, views, self.manager), *own_routes),
+            own=(
+                tables_router(self.catalogue, views, self.manager),
+                decisions_router(Decisions(self.catalogue, self.manager, self.visibility), self.election),
+                *own_routes,
+            ),
             guard=guard,
             election=self.election,
             metrics=self.metrics,

@@ -15,23 +15,27 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 
-from rtolap.base.errors import DefinitionError, ProcessFailed, Unavailable
+import httpx
+
+from rtolap.base.errors import ProcessFailed, Unavailable
 from rtolap.base.settings import Settings
+from rtolap.base.tls import trust
 from rtolap.base.users import Users
+from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
+from rtolap.protocols.rest.request import headers
 from rtolap.protocols.storage.client import StorageClients
 from rtolap.servers.http_server import HttpConnections, HttpServer
-from rtolap.servers.tls import load_context
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
-from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.election import Endpoint
-from rtolap.stored.frontend.http.app import Port
-from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.http.nodes import nodes_router
-from rtolap.stored.frontend.loads.writer import LoadWriter
 from rtolap.stored.frontend.storage_nodes import StorageNodes
 from rtolap.stored.frontend.transactions.remote_participants import RemoteParticipants, RemoteTabletHosts
 from rtolap.stored.metastore import nodes as node_rows
 from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.stream_load.authentication import Guard
+from rtolap.stored.stream_load.ports import Port, tls_of_loads
+from rtolap.stored.stream_load.table_entry import TableEntry
+from rtolap.stored.stream_load.writer import LoadWriter
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +58,7 @@ def run(settings: Settings, options: FrontendOptions) -> None:
     threads has ended by an error of the program.
     """
     users, token = Users.load(settings.users_file), settings.token()
-    tls = _tls(settings)
+    tls = tls_of_loads(settings)
     endpoint = here(settings)
     with contextlib.ExitStack() as closing:
         sockets = [
@@ -76,6 +80,11 @@ def run(settings: Settings, options: FrontendOptions) -> None:
             guard,
             settings.data_dir / "stream-load" / "errors",
             options,
+            masters=closing.enter_context(
+                httpx.Client(
+                    headers=headers(token), verify=trust(settings.stream_load_ca), limits=SHARED_BY_THREADS
+                )
+            ),
             own_routes=(nodes_router(nodes, guard.token),),
             broken=serving.end,
         )
@@ -92,6 +101,9 @@ def _storage(ledger: Ledger, nodes: StorageNodes) -> Storage:
         alive = node_rows.alive(connection, ledger.now_ms(connection))
         return {node.name: node.address for node in alive}
 
+    def body_urls() -> tuple[str, ...]:
+        return tuple(node.body_url for node in nodes.callable_nodes() if node.body_url)
+
     return Storage(
         RemoteParticipants(ledger, nodes),
         RemoteTabletHosts(nodes),
@@ -99,6 +111,7 @@ def _storage(ledger: Ledger, nodes: StorageNodes) -> Storage:
         nodes.alive,
         addresses,
         nodes.lately,
+        body_urls,
     )
 
 
@@ -160,13 +173,3 @@ def _bound(host: str, port: int) -> socket.socket:
             found=error.strerror,
             action="free the port, or set RTOLAP_STREAM_LOAD_PORT and RTOLAP_STREAM_LOAD_BODY_PORT",
         ) from error
-
-
-def _tls(settings: Settings) -> ssl.SSLContext | None:
-    certificate, key = settings.stream_load_tls_certificate, settings.stream_load_tls_key
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        missing = "RTOLAP_STREAM_LOAD_TLS_" + ("KEY" if key is None else "CERTIFICATE")
-        raise DefinitionError("TLS needs a certificate and its key", action=f"set {missing}")
-    return load_context(certificate, key)

@@ -16,7 +16,8 @@ from rtolap.stored.metastore.schema import storage_node as _n
 
 def refresh(connection: sa.Connection, node: StorageNode, now_ms: int) -> None:
     """Note a heartbeat. Refused while the name is another folder's."""
-    for field, name in (("node", node.name), ("node id", node.node_id), ("address", node.address)):
+    named = (("node", node.name), ("node id", node.node_id), ("address", node.address))
+    for field, name in (*named, *((("body URL", node.body_url),) if node.body_url else ())):
         checked_name(field, name)
     known = connection.execute(sa.select(_n).where(_n.c.name == node.name).with_for_update()).one_or_none()
     if known is None:
@@ -49,8 +50,9 @@ def _values(node: StorageNode) -> dict[str, object]:
         "address": node.address,
         "free_bytes": node.free_bytes,
         "lease_until_ms": node.lease_until_ms,
+        "body_url": node.body_url,
     }
 
 
 def _record(row: sa.RowMapping) -> StorageNode:
-    return StorageNode(**values(row))
+    return StorageNode(**{**values(row), "body_url": row["body_url"] or ""})

@@ -114,6 +114,7 @@ class StorageNode(msgspec.Struct, frozen=True):
         address: its Flight endpoint.
         free_bytes: of its disk.
         lease_until_ms: by the database's clock.
+        body_url: where it takes bodies of loads; empty where it takes none.
     """
 
     name: str
@@ -121,3 +122,4 @@ class StorageNode(msgspec.Struct, frozen=True):
     address: str
     free_bytes: int
     lease_until_ms: int
+    body_url: str = ""

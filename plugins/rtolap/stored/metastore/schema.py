@@ -238,6 +238,7 @@ storage_node = sa.Table(
     _name("address"),
     _whole("free_bytes"),
     _whole("lease_until_ms"),
+    _name("body_url", nullable=True),
 )
 
 stored_database = sa.Table("stored_database", metadata, _name("db", key=True), _whole("created_at_ms"))

@@ -12,11 +12,11 @@ from rtolap.base.closeable import Closeable
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import BatchStream, StorageNode
 from rtolap.stored.engine.disk import Disk
-from rtolap.stored.engine.rows.columns import read_schema
 from rtolap.stored.node.catching_up import CatchingUp
 from rtolap.stored.node.compactor import Compactor
 from rtolap.stored.node.folder import DataFolder
 from rtolap.stored.node.loads import Load, Loads
+from rtolap.stored.node.scans import ScanStream
 from rtolap.stored.node.settings import StorageSettings
 from rtolap.stored.node.tablet_replicas import TabletReplicas
 from rtolap.stored.node.transaction_participant import TransactionParticipant
@@ -69,16 +69,7 @@ class LocalNode(Closeable):
         return _Put(self.begin(head))
 
     def scan(self, request: wire.ScanRequest) -> BatchStream:
-        columns = request.columns or request.schema.names
-        schema = read_schema(request.schema, columns)
-        snapshot = self._slots.get(request.tablet).open().pin(request.version)
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            with snapshot:
-                for batch in snapshot.read(columns, request.filter, request.schema):
-                    yield batch.cast(schema) if batch.schema != schema else batch
-
-        return _Batches(schema, batches())
+        return ScanStream(self._slots.get(request.tablet).open().pin(request.version), request)
 
     def copy(self, request: wire.CopyRequest) -> BatchStream:
         tablet = self._slots.get(request.tablet).open()

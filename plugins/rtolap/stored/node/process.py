@@ -1,7 +1,8 @@
 """A storage node's process: its tablets, its Flight endpoint, its heartbeats, its metrics.
 
-On the way out: 1. heartbeats end, 2. the endpoint takes no call any more, open ones have `drain_s` to end,
-3. loads still under way are given up, 4. the compaction under way ends, 5. the tablets are closed.
+On the way out: 1. heartbeats end, 2. bodies under way are answered, 3. the endpoint takes no call any more,
+open ones have `drain_s` to end, 4. loads still under way are given up, 5. the compaction under way ends,
+6. the tablets are closed.
 A node that is killed instead recovers the same.
 """
 
@@ -29,6 +30,7 @@ from rtolap.servers.flight_server import shut_down
 from rtolap.servers.limits import FlightLimits, HttpLimits
 from rtolap.servers.metrics_server import MetricsServer
 from rtolap.stored.node.flight import StorageFlightServer
+from rtolap.stored.node.load_door import LoadDoor, LoadDoorOptions
 from rtolap.stored.node.node import LocalNode
 from rtolap.stored.node.settings import StorageSettings
 
@@ -59,9 +61,10 @@ class StorageService:
         settings: StorageSettings | None = None,
         http_limits: HttpLimits,
         flight_limits: FlightLimits = FlightLimits(),
+        loads: LoadDoorOptions | None = None,
     ) -> None:
         """Recover all tablets. `endpoints_ca` is the PEM that https endpoints are checked with; None means
-        the system's.
+        the system's. The node takes bodies of loads where `loads` says how.
 
         Raises Refused where another process serves the folder, Unavailable for a port that is taken."""
         self._settings = settings or StorageSettings()
@@ -80,6 +83,19 @@ class StorageService:
                 metrics, host=host, port=metrics_port, token=token, limits=http_limits
             )
             closing.callback(self.metrics.close)
+            self._body_url = ""
+            if loads is not None:
+                door = LoadDoor(
+                    loads,
+                    clients,
+                    host=host,
+                    token=token,
+                    front_ends=endpoints,
+                    ca=endpoints_ca,
+                    limits=http_limits,
+                )
+                closing.callback(door.close)
+                self._body_url = door.url
             client = HeartbeatClient(endpoints, token, ca=endpoints_ca)
             closing.callback(client.close)
             self._heartbeats = Heartbeats(
@@ -109,7 +125,8 @@ class StorageService:
         self.stop()
 
     def _beat(self) -> Heartbeat:
-        return Heartbeat(self.node.folder.node_id, self.address, self.node.folder.free_bytes())
+        folder = self.node.folder
+        return Heartbeat(folder.node_id, self.address, folder.free_bytes(), self._body_url)
 
 
 class Heartbeats:

@@ -43,7 +43,7 @@ from rtolap.query.sql.rules.operators.rewrites import operators
 from rtolap.query.sql.rules.plain_merge import plain_merge
 from rtolap.query.sql.rules.pushdown import pushdown
 from rtolap.query.sql.rules.roll_up import latest, roll_up, stars
-from rtolap.query.sql.rules.stored import stored_sketches, stored_tables
+from rtolap.query.sql.rules.stored.tables import stored_sketches, stored_tables
 
 # Of a SELECT of literals. A function may give something else each time, or much out of little.
 _CONSTANT = (exp.Select, exp.Alias, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Neg, exp.Paren)

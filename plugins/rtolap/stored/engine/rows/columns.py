@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 
 from rtolap.base.errors import DefinitionError
 from rtolap.columnar.chunks import single_chunk
+from rtolap.columnar.pushed_schema import partials_schema
 from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.sketches import checked_bitmaps, checked_hlls
+from rtolap.model.stored.pushed import Partials
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
 
 DELETE_SIGN = "__delete_sign"  # boolean, in batches and files of unique tables: TRUE deletes the row's key
@@ -33,6 +35,13 @@ def read_schema(schema: StoredSchema, names: Iterable[str] | None = None) -> pa.
     """Return the schema of the rows that are read, by name."""
     wanted = schema.columns if names is None else [schema.named(name) for name in names]
     return pa.schema([pa.field(column.name, stored_type(column)) for column in wanted])
+
+
+def answer_schema(
+    schema: StoredSchema, names: Iterable[str] | None = None, partials: Partials | None = None
+) -> pa.Schema:
+    """Return the schema of a scan's answer: that of the rows, or of partial aggregates of them."""
+    return read_schema(schema, names) if partials is None else partials_schema(schema, partials)
 
 
 def accept(batch: pa.RecordBatch | pa.Table, schema: StoredSchema, *, partial: bool = False) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Tables read from the ledger at one moment: as loads see them, as callers are shown them, as read views.
+"""Tables read from the ledger at one moment: as loads see them, and as read views.
 
 Every endpoint answers, master or not. Who has a version is read after the versions; a replica's never falls.
 """
@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
-
-from rtolap.base.errors import NotFound, Refused
+from rtolap.base.errors import NotFound
 from rtolap.model.stored.partitions import PartitionRange
 from rtolap.model.stored.schema import DefinedTable
 from rtolap.protocols.stored_tables.messages import (
     PartitionInfo,
     PartitionView,
     ReadView,
-    TableInfo,
     TableName,
     TabletView,
     TableView,
@@ -25,30 +22,7 @@ from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Replica
-
-
-class TableEntry(DefinedTable, frozen=True):
-    """All that a load needs to know of a table, read at one moment. `partitions` in the order of time."""
-
-    partitions: tuple[PartitionRange, ...]
-    replicas: tuple[Replica, ...]
-
-    def with_partitions_of(self, later: TableEntry) -> TableEntry:
-        """Return this entry as it was read, columns included, with the partitions and replicas of `later`.
-
-        Raises Refused if `later` is another table of the same name: rows that were routed for this table do
-        not belong there.
-        """
-        if later.table_id != self.table_id:
-            raise Refused(
-                f"table {self.definition.qualified_name} was recreated while rows for it waited",
-                action="send them again",
-            )
-        return msgspec.structs.replace(self, partitions=later.partitions, replicas=later.replicas)
-
-    @property
-    def info(self) -> TableInfo:
-        return table_info(self, self.partitions)
+from rtolap.stored.stream_load.table_entry import TableEntry
 
 
 def read_entry(connection: Connection, db: str, name: str) -> TableEntry:
@@ -62,10 +36,6 @@ def read_entry(connection: Connection, db: str, name: str) -> TableEntry:
         parts,
         partition_rows.replicas_of(connection, db, name),
     )
-
-
-def table_info(table: DefinedTable, parts: tuple[PartitionRange, ...]) -> TableInfo:
-    return TableInfo(table.table_id, table.definition, table.schema, table.created_at_ms, parts)
 
 
 class ReadViews:

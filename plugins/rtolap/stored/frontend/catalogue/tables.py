@@ -24,7 +24,7 @@ from rtolap.protocols.stored_tables.messages import (
     TableInfo,
 )
 from rtolap.stored.frontend.catalogue.partitions import Partitions
-from rtolap.stored.frontend.catalogue.read_views import TableEntry, read_entry, table_info
+from rtolap.stored.frontend.catalogue.read_views import read_entry
 from rtolap.stored.frontend.catalogue.table_changes import ChangeRequest, Made, TableChanges
 from rtolap.stored.frontend.catalogue.table_writes import REPLICATION, end_table, first_partitions
 from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher, on_majority, without_majority
@@ -35,6 +35,7 @@ from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import PendingTabletTask
+from rtolap.stored.stream_load.table_entry import TableEntry, table_info
 
 RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the one, itself in the other
 

@@ -18,11 +18,11 @@ from rtolap.base.errors import NotLeader, RtolapError, Unavailable
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.transactions.participants import TabletHosts
-from rtolap.stored.frontend.transactions.quorum import shortfall
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Partition, PendingTabletTask, Replica, Tablet
+from rtolap.stored.stream_load.quorum import shortfall
 
 log = logging.getLogger(__name__)
 

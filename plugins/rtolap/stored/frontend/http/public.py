@@ -6,7 +6,7 @@ names nobody can guess.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,13 +15,13 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
-from rtolap.base.errors import NotFound, NotLeader
+from rtolap.base.errors import NotFound
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
 from rtolap.model.stored.table import StoredColumn, TableModel
 from rtolap.protocols.stream_load import messages as wire
 from rtolap.stored.frontend.election import Election
-from rtolap.stored.frontend.http.authentication import Guard
-from rtolap.stored.frontend.loads.error_files import ErrorFiles
+from rtolap.stored.stream_load.authentication import Guard
+from rtolap.stored.stream_load.error_files import ErrorFiles
 
 SERVICE = "rtolap stream-load"
 _KEYS_TYPES: dict[TableModel, str] = {
@@ -44,9 +44,14 @@ _MICROSECONDS = "6"
 
 
 def public_routes(
-    schema_of: Callable[[str, str], StoredSchema], election: Election, guard: Guard, error_files: ErrorFiles
+    schema_of: Callable[[str, str], StoredSchema],
+    election: Election,
+    guard: Guard,
+    error_files: ErrorFiles,
+    body_urls: Callable[[], tuple[str, ...]],
 ) -> APIRouter:
-    """Return the public routes. `schema_of(db, table)` raises NotFound."""
+    """Return the public routes. `schema_of(db, table)` raises NotFound. `body_urls` returns the addresses to
+    which loads are redirected."""
     router = APIRouter()
 
     @router.get("/")
@@ -60,12 +65,13 @@ def public_routes(
     @router.get("/api/health")
     async def doris_health(request: Request) -> Response:
         guard.user(request)
-        return _data({"online_backend_num": len(_backends(election)), "total_backend_num": 1})
+        online = len(await run_in_threadpool(body_urls))
+        return _data({"online_backend_num": online, "total_backend_num": online})
 
     @router.get("/api/backends")
     async def backends(request: Request) -> Response:
         guard.user(request)
-        return _data({"backends": _backends(election)})
+        return _data({"backends": _backends(await run_in_threadpool(body_urls))})
 
     @router.get("/rest/v2/manager/node/frontends")
     async def frontends(request: Request) -> Response:
@@ -123,13 +129,9 @@ def _column(schema: StoredSchema, column: SchemaColumn) -> wire.SchemaColumn:
     )
 
 
-def _backends(election: Election) -> list[dict[str, object]]:
-    """Return the endpoints that take bodies: the master, to which any other would send them on."""
-    try:
-        address = urlsplit(election.master().body_url)
-    except NotLeader:
-        return []
-    return [{"ip": address.hostname, "http_port": address.port, "is_alive": True}]
+def _backends(body_urls: Iterable[str]) -> list[dict[str, object]]:
+    addresses = [urlsplit(url) for url in body_urls]
+    return [{"ip": address.hostname, "http_port": address.port, "is_alive": True} for address in addresses]
 
 
 def _frontends(election: Election) -> dict[str, object]:

@@ -16,11 +16,11 @@ from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, NotLeader, RtolapError, Unavailable
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.stream_load.messages import AcknowledgeRequest, LoadState, StateAnswer, TwoPhaseAnswer
-from rtolap.stored.frontend import messages
 from rtolap.stored.frontend.election import Election
-from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.transactions.publishing import Visibility
 from rtolap.stored.frontend.transactions.requests import TransactionManager
+from rtolap.stored.stream_load import messages
+from rtolap.stored.stream_load.authentication import Guard
 
 log = logging.getLogger(__name__)
 

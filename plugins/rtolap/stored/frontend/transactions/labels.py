@@ -1,16 +1,12 @@
-"""Labels: their form, the response for a used one, and how long they are retained."""
+"""Labels: the response for a used one, and how long they are retained. Their form: `stream_load.labels`."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from rtolap.base.errors import DefinitionError, LabelUsed
-from rtolap.stored.frontend import messages
+from rtolap.base.errors import LabelUsed
 from rtolap.stored.metastore.records import Transaction, TransactionState
-
-LABEL_PATTERN = "^[-_A-Za-z0-9:]{1,128}$"
-_LABEL = re.compile(LABEL_PATTERN.removesuffix("$") + r"\Z")
+from rtolap.stored.stream_load import messages
 
 _JOB_STATUS = {
     TransactionState.PREPARE: "RUNNING",
@@ -29,12 +25,6 @@ class LabelPolicy:
 
     keep_ms: int | None = 12 * 3_600_000
     count_max_per_database: int | None = None
-
-
-def checked_label(label: str) -> str:
-    if not _LABEL.match(label):
-        raise DefinitionError(messages.label_format(label, LABEL_PATTERN))
-    return label
 
 
 def existing_job_status(state: TransactionState) -> str:

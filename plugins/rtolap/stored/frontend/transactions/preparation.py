@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable
 from rtolap.base.errors import NotFound
 from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.transactions.participants import NodeCalls, Participants
-from rtolap.stored.frontend.transactions.quorum import Shortfall, shortfall
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import transactions as rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Partition, Tablet, Transaction, TransactionState
+from rtolap.stored.stream_load.quorum import Shortfall, shortfall
 
 # `map`, or that of a thread pool: the calls to the nodes do not depend on each other.
 ForEach = Callable[[Callable[[str], frozenset[Tablet]], Iterable[str]], Iterable[frozenset[Tablet]]]

@@ -25,13 +25,13 @@ from rtolap.base.errors import Corrupted, RtolapError, Unavailable
 from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.transactions.participants import MissedVersion, NodeCalls, Participants
 from rtolap.stored.frontend.transactions.preparation import ForEach
-from rtolap.stored.frontend.transactions.quorum import shortfall
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.frontend.transactions.states import TransactionEvent, done_before, transition
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import transactions as rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Partition, Replica, Tablet, Transaction, TransactionState
+from rtolap.stored.stream_load.quorum import shortfall
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from rtolap.base.errors import IllegalTransition, NotFound, Refused, TooManyAtOnce, Unavailable
-from rtolap.stored.frontend import messages
 from rtolap.stored.frontend.election import Mastership
-from rtolap.stored.frontend.transactions.labels import checked_label, label_used
+from rtolap.stored.frontend.transactions.labels import label_used
 from rtolap.stored.frontend.transactions.participants import Participants
 from rtolap.stored.frontend.transactions.preparation import ForEach, Preparation
 from rtolap.stored.frontend.transactions.states import TransactionEvent, done_before, transition
@@ -32,6 +31,8 @@ from rtolap.stored.metastore.records import (
     Transaction,
     TransactionState,
 )
+from rtolap.stored.stream_load import messages
+from rtolap.stored.stream_load.labels import checked_label
 
 RUNNING_MAX = 100
 PRECOMMITTED_TIMEOUT_MS = 3_600_000

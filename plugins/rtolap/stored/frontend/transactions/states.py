@@ -22,8 +22,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from rtolap.base.errors import IllegalTransition
-from rtolap.stored.frontend import messages
 from rtolap.stored.metastore.records import Transaction, TransactionState
+from rtolap.stored.stream_load import messages
 
 
 class TransactionEvent(StrEnum):

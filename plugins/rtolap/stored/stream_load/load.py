@@ -3,7 +3,7 @@
     1. the table is looked up, a transaction begun     it runs until it is committed, aborted or times out
     2. bytes become rows, rows go to their tablets     on the nodes, under the transaction, seen by nobody
     3. too many rows are refused: aborted
-    4. the nodes have all of it; (pre-)committed       `rtolap.stored.frontend.transactions.requests`
+    4. the nodes have all of it; (pre-)committed       the master decides: `decisions`
     5. one phase: wait until it is visible             or say that it will be
 
 Whatever goes wrong before 4 aborts the transaction; where that cannot be done either (the front end is master
@@ -23,13 +23,13 @@ from rtolap.stored.bodies.batches import check_ratio
 from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.engine.routing import RoutedPart
-from rtolap.stored.frontend import messages
-from rtolap.stored.frontend.loads.body_pipe import BodyPipe
-from rtolap.stored.frontend.loads.committing import Committing
-from rtolap.stored.frontend.loads.distribution import Distribution, Tables, Writer
-from rtolap.stored.frontend.loads.error_files import ErrorFile, ErrorFiles
-from rtolap.stored.frontend.loads.load_statistics import LoadProgress, Phase
-from rtolap.stored.frontend.loads.request import LoadRequest
+from rtolap.stored.stream_load import messages
+from rtolap.stored.stream_load.body_pipe import BodyPipe
+from rtolap.stored.stream_load.committing import Committing
+from rtolap.stored.stream_load.distribution import Distribution, Tables, Writer
+from rtolap.stored.stream_load.error_files import ErrorFile, ErrorFiles
+from rtolap.stored.stream_load.load_statistics import LoadProgress, Phase
+from rtolap.stored.stream_load.request import LoadRequest
 
 
 class Reading:

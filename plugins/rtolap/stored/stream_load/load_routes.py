@@ -1,12 +1,11 @@
-"""`PUT /api/{db}/{table}/_stream_load`: the request and its body around `loads`.
+"""`PUT /api/{db}/{table}/_stream_load`: the request and its body, in a front end and in a storage node.
 
-An endpoint takes the body where it is master and the request came on its port for bodies. Otherwise it
-answers 307 to the master's, before it has taken any of the body: a client that sends `Expect: 100-continue`
-gets the redirect instead of the 100. Credentials come first, then redirect, headers, a free place; then the
-100 and the body.
+A request that came on a port for bodies is taken. On the other port of a front end it is answered 307 to a
+port for bodies, before any of the body is taken: a client that sends `Expect: 100-continue` gets the redirect
+instead of the 100. Credentials come first, then redirect, headers, a free place; then the 100 and the body.
 
 The answer is JSON with HTTP 200 also for a failed load. 401: wrong credentials. 403: a user without the right
-to load. 429: too many loads run. 503: no front end is master at the moment.
+to load. 429: too many loads run in this process.
 """
 
 from __future__ import annotations
@@ -14,24 +13,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from urllib.parse import quote, urlsplit
 
 import msgspec
 from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from rtolap.base.errors import NotLeader, RtolapError, TooManyAtOnce, Unavailable
-from rtolap.base.users import basic_credentials
+from rtolap.base.errors import RtolapError, TooManyAtOnce, Unavailable
 from rtolap.protocols.stream_load.messages import LoadAnswer
-from rtolap.stored.frontend.election import Election
-from rtolap.stored.frontend.http.authentication import Guard
-from rtolap.stored.frontend.loads.body_pipe import BodyPipe
-from rtolap.stored.frontend.loads.group_commit import LOAD_BYTES_MAX, GroupCommit
-from rtolap.stored.frontend.loads.load import Loads
-from rtolap.stored.frontend.loads.load_statistics import LoadMetrics
-from rtolap.stored.frontend.loads.request import LoadRequest, check_framing, load_request
+from rtolap.stored.stream_load.authentication import Guard
+from rtolap.stored.stream_load.body_pipe import BodyPipe
+from rtolap.stored.stream_load.group_commit import LOAD_BYTES_MAX, GroupCommit
+from rtolap.stored.stream_load.load import Loads
+from rtolap.stored.stream_load.load_statistics import LoadMetrics
+from rtolap.stored.stream_load.request import LoadRequest, check_framing, load_request
+from rtolap.stored.stream_load.responses import expects, redirect
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +45,16 @@ _REST_TIMEOUT_S = 10.0  # for what is still under way of a body that nobody read
 
 @dataclass(frozen=True)
 class LoadEndpoint:
+    """Loads of one process.
+
+    Attributes:
+        body_url: returns the base URL to which a request goes on that has come on a port without bodies.
+        running_max: the most loads at a time, in this process.
+    """
+
     loads: Loads
     groups: GroupCommit
-    election: Election
+    body_url: Callable[[], str]
     guard: Guard
     metrics: LoadMetrics
     running_max: int = RUNNING_MAX
@@ -64,8 +70,8 @@ def load_routes(endpoint: LoadEndpoint) -> APIRouter:
     @router.put("/api/{db}/{table}/_stream_load/")
     async def stream_load(request: Request, db: str, table: str) -> Response:
         user = endpoint.guard.loader(request)
-        if not (request.scope.get(TAKES_BODIES) and endpoint.election.leading):
-            return _redirect(request, endpoint.election)
+        if not request.scope.get(TAKES_BODIES):
+            return redirect(request, await run_in_threadpool(endpoint.body_url))
         try:
             headers = _headers(request)
             check_framing(headers)
@@ -75,10 +81,10 @@ def load_routes(endpoint: LoadEndpoint) -> APIRouter:
             return _answer(_failed(request, error), ends=expects(request))
         if running.total() >= endpoint.running_max:
             endpoint.metrics.refused.inc()
-            return _too_many(request, f"too many loads run at this front end: {running.total()}")
+            return _too_many(request, f"too many loads run in this process: {running.total()}")
         if running[user] >= endpoint.running_per_user_max:
             endpoint.metrics.refused.inc()
-            return _too_many(request, f"too many loads of {user} run at this front end: {running[user]}")
+            return _too_many(request, f"too many loads of {user} run in this process: {running[user]}")
         running[user] += 1
         try:
             with endpoint.metrics.running.track_inprogress():
@@ -93,7 +99,7 @@ def load_routes(endpoint: LoadEndpoint) -> APIRouter:
                 finally:
                     feeding.cancel()
                     pipe.fail(
-                        Unavailable("the front end shuts down")
+                        Unavailable("the process shuts down")
                     )  # its thread may still be waiting for more
                 return _answer(answer, ends=not whole)
         finally:
@@ -146,18 +152,6 @@ def _failed(request: Request, error: RtolapError) -> LoadAnswer:
     return LoadAnswer(label=label, status="Fail", message=str(error), code=error.code)
 
 
-def _redirect(request: Request, election: Election) -> Response:
-    try:
-        master = election.master()
-    except NotLeader as error:
-        response = _answer(_failed(request, error), ends=expects(request))
-        response.status_code = 503
-        response.headers["Retry-After"] = str(RETRY_AFTER_S)
-        return response
-    ending = {"Connection": "close"} if expects(request) else {}
-    return Response(status_code=307, headers={"Location": location(request, master.body_url), **ending})
-
-
 def _too_many(request: Request, message: str) -> Response:
     answer = LoadAnswer(status="Fail", message=message, code=TooManyAtOnce.code)
     response = _answer(answer, ends=expects(request))
@@ -166,40 +160,8 @@ def _too_many(request: Request, message: str) -> Response:
     return response
 
 
-def expects(request: Request) -> bool:
-    """Return True if the client waits for a 100. If it gets something else, it may send the body or not: it
-    cannot be known what comes next on the connection. A client that does not wait sends it, and the server
-    throws it away.
-    """
-    return "expect" in request.headers
-
-
 def _answer(answer: LoadAnswer, *, ends: bool) -> Response:
     """Return the response. `ends` closes the connection after it."""
     encoded = msgspec.json.format(msgspec.json.encode(answer), indent=4) + b"\n"
     headers = {"Connection": "close"} if ends else {}
     return Response(encoded, media_type="application/json", headers=headers)
-
-
-def location(request: Request, base_url: str) -> str:
-    """Return the address to which a front end that is not master redirects: same path and query, another base
-    URL.
-
-    For a request whose credentials have been checked.
-
-    A client of HTTP/1.1 sends its credentials to the other address again, or is set to (`--location-trusted`
-    of curl). One of HTTP/1.0 cannot be. Doris' front end writes user and password into the address of every
-    redirect; here that is done for HTTP/1.0 only, because addresses are written into logs.
-    """
-    path = request.scope["raw_path"].decode("ascii")
-    query = urlsplit(str(request.url)).query
-    return f"{_with_credentials(request, base_url)}{path}{'?' + query if query else ''}"
-
-
-def _with_credentials(request: Request, base_url: str) -> str:
-    scheme, _, value = request.headers.get("authorization", "").partition(" ")
-    if request.scope.get("http_version") != "1.0" or scheme.lower() != "basic":
-        return base_url
-    name, password = (quote(each, safe="") for each in basic_credentials(value.strip()))
-    kind, _, host_and_path = base_url.partition("://")
-    return f"{kind}://{name}:{password}@{host_and_path}"

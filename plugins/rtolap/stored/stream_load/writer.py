@@ -23,10 +23,10 @@ from rtolap.base.errors import DefinitionError, Refused, Unavailable
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.protocols.flight.client import PING_AFTER_S
 from rtolap.protocols.storage.messages import PutEnd, PutHead, TabletId, TabletRows
-from rtolap.stored.frontend import messages
-from rtolap.stored.frontend.loads.node_sender import NodeSender, RowNodes
-from rtolap.stored.frontend.transactions.quorum import shortfall
 from rtolap.stored.metastore.records import Partition, Replica, Tablet
+from rtolap.stored.stream_load import messages
+from rtolap.stored.stream_load.node_sender import NodeSender, RowNodes
+from rtolap.stored.stream_load.quorum import shortfall
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import msgspec
 from rtolap.base.errors import DefinitionError
 from rtolap.protocols.stream_load import messages as wire
 from rtolap.stored.bodies.options import LoadOptions, load_options
-from rtolap.stored.frontend.transactions.labels import checked_label
+from rtolap.stored.stream_load.labels import checked_label
 
 GroupCommitMode = Literal["off_mode", "sync_mode", "async_mode"]
 

@@ -26,13 +26,13 @@ from rtolap.base.errors import RtolapError, TooLarge
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.bodies.batches import check_ratio
 from rtolap.stored.engine.routing import RoutedPart
-from rtolap.stored.frontend import messages
-from rtolap.stored.frontend.catalogue.read_views import TableEntry
-from rtolap.stored.frontend.loads.body_pipe import BodyPipe
-from rtolap.stored.frontend.loads.distribution import Distribution, Writer
-from rtolap.stored.frontend.loads.load import LoadServices
-from rtolap.stored.frontend.loads.load_statistics import LoadProgress, Phase
-from rtolap.stored.frontend.loads.request import LoadRequest
+from rtolap.stored.stream_load import messages
+from rtolap.stored.stream_load.body_pipe import BodyPipe
+from rtolap.stored.stream_load.distribution import Distribution, Writer
+from rtolap.stored.stream_load.load import LoadServices
+from rtolap.stored.stream_load.load_statistics import LoadProgress, Phase
+from rtolap.stored.stream_load.request import LoadRequest
+from rtolap.stored.stream_load.table_entry import TableEntry
 
 INTERVAL_S = 0.2
 LOAD_BYTES_MAX = 8 << 20  # of a body; larger ones have a transaction of their own

@@ -8,13 +8,12 @@ from collections.abc import Callable, Collection
 
 from rtolap.base.errors import IllegalTransition, NotFound, RtolapError
 from rtolap.protocols.stream_load.messages import LoadAnswer
-from rtolap.stored.frontend import messages
-from rtolap.stored.frontend.loads.distribution import Writer
-from rtolap.stored.frontend.loads.load_statistics import LoadProgress, Phase
-from rtolap.stored.frontend.loads.request import LoadRequest
-from rtolap.stored.frontend.transactions.publishing import Visibility
-from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.metastore.records import Partition, Transaction, TransactionState
+from rtolap.stored.stream_load import messages
+from rtolap.stored.stream_load.decisions import TransactionDecisions, VisibilityDecisions
+from rtolap.stored.stream_load.distribution import Writer
+from rtolap.stored.stream_load.load_statistics import LoadProgress, Phase
+from rtolap.stored.stream_load.request import LoadRequest
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +25,8 @@ class Committing:
 
     def __init__(
         self,
-        manager: TransactionManager,
-        visibility: Visibility,
+        manager: TransactionDecisions,
+        visibility: VisibilityDecisions,
         publish_timeout_s: float = PUBLISH_TIMEOUT_S,
     ) -> None:
         self._manager = manager
@@ -35,7 +34,7 @@ class Committing:
         self._publish_timeout_s = publish_timeout_s
 
     def begin(self, request: LoadRequest) -> Transaction:
-        """Begin a transaction. Raises as `TransactionManager.begin`."""
+        """Begin a transaction. Raises as `TransactionDecisions.begin`."""
         return self._manager.begin(
             request.db,
             (request.table,),

@@ -1,29 +1,28 @@
 """The reads of stored tables, and the counting of their sketches.
 
-A condition on one table's columns goes along to its nodes, and stays in the engine's SQL: what a node leaves
-out saves work, and decides nothing.
+A condition on one table's columns goes along to its nodes. Where nodes send rows it stays in the engine's
+SQL too, so that what a node leaves out saves work and decides nothing. Where they send partial aggregates
+(`pushed`) the nodes alone judge it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 
 from sqlglot import exp
-from sqlglot.optimizer.scope import Scope
 
 from rtolap.base.errors import QueryError
-from rtolap.column_types import ColumnType
-from rtolap.model.predicate import And, Predicate
+from rtolap.model.predicate import Predicate
 from rtolap.protocols.stored_tables.messages import TableInfo
-from rtolap.query.catalogue import sketches_of, unknown_column
-from rtolap.query.plan import TableRead, TimeRange
+from rtolap.query.catalogue import sketches_of
+from rtolap.query.plan import NodeWork, TableRead, TimeRange
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.sql.dialect import user_sql
-from rtolap.query.sql.filters import FilterBuilder, FilterColumns
 from rtolap.query.sql.pruning import instants
-from rtolap.query.sql.rules.context import Context, SourceNeed, is_nullable, named_tables
+from rtolap.query.sql.rules.context import Context, SourceNeed
 from rtolap.query.sql.rules.pushdown import relation_name
+from rtolap.query.sql.rules.stored.pushed import averages_as_quotients, push
+from rtolap.query.sql.rules.stored.scopes import columns_read, conditions, table_scopes
 
 _OVER_ROWS = {"hll_union_agg": "hll", "ndv": "hll", "bitmap_union_count": "bitmap"}
 _OF_ONE = {"hll_cardinality": "hll", "bitmap_count": "bitmap"}
@@ -31,32 +30,10 @@ _UNIONS = {"hll_union": "hll", "hll_raw_agg": "hll", "bitmap_union": "bitmap"}
 _ENGINE = {"hll": HLL_ESTIMATE, "bitmap": BITMAP_SIZE}
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A SELECT that reads a stored table, or a lookup over one.
-
-    Attributes:
-        alias: the table's name in the SELECT.
-        columns: name → type of the relation's columns.
-    """
-
-    scope: Scope
-    alias: str
-    node: exp.Table
-    table: TableInfo
-    columns: Mapping[str, ColumnType]
-
-    @property
-    def select(self) -> exp.Select:
-        expression = self.scope.expression
-        assert isinstance(expression, exp.Select), "only a SELECT has sources"
-        return expression
-
-
 def stored_sketches(tree: exp.Expr, context: Context) -> exp.Expr:
     """Turn HLL_UNION_AGG, BITMAP_UNION_COUNT and their like into calls of the engine's own functions."""
     kinds: dict[tuple[int, str, str], str] = {}
-    for source in _sources(tree, context):
+    for source in table_scopes(tree, context):
         for column in source.scope.columns:
             if column.table == source.alias:
                 kind = sketches_of(source.table).get(column.name)
@@ -79,72 +56,45 @@ def stored_sketches(tree: exp.Expr, context: Context) -> exp.Expr:
 
 
 def stored_tables(tree: exp.Expr, context: Context) -> exp.Expr:
-    """Return columns, filter and time of each stored table that the statement names."""
+    """Note what each stored table has to give: by SELECT where its nodes do more than filter, else columns,
+    filter and time for all SELECTs that name it."""
     needs: dict[str, SourceNeed[TableInfo]] = {}
-    sources = list(_sources(tree, context))
-    for source in sources:
-        need = needs.setdefault(source.node.name, SourceNeed(source.table))
-        need.columns |= _columns(source)
-        need.filters.append(_filter(source, context))
-    for source in sources:
-        source.node.set("this", exp.to_identifier(relation_name(source.node.name), quoted=True))
-    context.tables = tuple(_read(key, need) for key, need in sorted(needs.items()))
+    reasons: dict[str, list[str]] = {}
+    reads: list[TableRead] = []
+    for source in list(table_scopes(tree, context)):
+        averages_as_quotients(source)
+        key = source.node.name
+        pushed = push(source, context)
+        if isinstance(pushed, str):
+            need = needs.setdefault(key, SourceNeed(source.table))
+            need.columns |= columns_read(source)
+            need.filters.append(conditions(source, context).pushed)
+            reasons.setdefault(key, []).append(pushed)
+            relation = relation_name(key)
+        else:
+            relation = f"{relation_name(key)}#{len(reads) + 1}"
+            reads.append(_read(source.table, relation, pushed.columns, pushed.filter, pushed.work))
+        source.node.set("this", exp.to_identifier(relation, quoted=True))
+    for key, need in sorted(needs.items()):
+        work = NodeWork(rows_because="; ".join(dict.fromkeys(reasons[key])))
+        reads.append(_read(need.source, relation_name(key), need.columns, need.filter(), work))
+    context.tables = tuple(sorted(reads, key=lambda read: read.relation))
     return tree
 
 
-def _sources(tree: exp.Expr, context: Context) -> Iterator[_Source]:
-    for scope, alias, node in named_tables(tree):
-        table = context.catalogue.stored_table(node.name)
-        if table is not None:
-            yield _Source(scope, alias, node, table, context.catalogue.columns(node.name))
-
-
-def _columns(source: _Source) -> set[str]:
-    known = source.columns
-    if source.select.is_star or any(source.select.find_all(exp.Star)):
-        counted = all(isinstance(star.parent, exp.Count) for star in source.select.find_all(exp.Star))
-        if not counted:
-            return set(known)
-    named = {column.name for column in source.scope.columns if column.table == source.alias}
-    for name in named - set(known):
-        raise unknown_column(name, source.table.qualified_name, known)
-    aliases = {name.lower() for name in source.select.named_selects}
-    for column in source.scope.unqualified_columns:
-        if column.name in known:
-            named.add(column.name)
-        elif len(source.scope.selected_sources) == 1:
-            late = column.find_ancestor(exp.Order, exp.Having, exp.Qualify, exp.Group, exp.Select)
-            if isinstance(late, exp.Select) or column.name.lower() not in aliases:
-                raise unknown_column(column.name, source.table.qualified_name, known)
-    return named
-
-
-def _filter(source: _Source, context: Context) -> Predicate | None:
-    where = source.select.args.get("where")
-    if where is None or is_nullable(source.select, source.alias):
-        return None
-    # Of doubles the engine thinks otherwise than Arrow: it compares NaN, as the largest of them.
-    columns = {name: kind for name, kind in source.columns.items() if kind.kind not in ("binary", "double")}
-    builder = FilterBuilder(FilterColumns(columns), source.alias, context.fold)
-    conjuncts = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
-    pushed = [predicate for each in conjuncts if (predicate := builder.build(each)) is not None]
-    if not pushed:
-        return None
-    return pushed[0] if len(pushed) == 1 else And(tuple(pushed))
-
-
-def _read(key: str, need: SourceNeed[TableInfo]) -> TableRead:
-    table, combined = need.source, need.filter()
-    policy = table.definition.partitions
+def _read(
+    table: TableInfo, relation: str, needed: Collection[str], condition: Predicate | None, work: NodeWork
+) -> TableRead:
     column = _partition_column(table)
     names = table.schema.names
-    columns = tuple(name for name in names if name in need.columns) or names[:1]  # to count rows by
+    columns = tuple(name for name in names if name in needed) or names[:1]  # to count rows by
     return TableRead(
         table=table,
-        relation=relation_name(key),
+        relation=relation,
         columns=columns,
-        filter=combined,
-        time=TimeRange() if policy is None or column is None else instants(combined, column),
+        filter=condition,
+        time=TimeRange() if column is None else instants(condition, column),
+        work=work,
     )
 
 

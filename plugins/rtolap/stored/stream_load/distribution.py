@@ -23,9 +23,9 @@ from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.bodies.casting import shown
 from rtolap.stored.bodies.options import LoadOptions
 from rtolap.stored.engine.routing import RoutedBatch, RoutedPart, Routing
-from rtolap.stored.frontend.catalogue.read_views import TableEntry
-from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.metastore.records import Partition, Replica
+from rtolap.stored.stream_load.decisions import TableDecisions
+from rtolap.stored.stream_load.table_entry import TableEntry
 
 NODES_WAIT_S = 10.0  # for nodes that can take a partition's rows; one that lives is heard every two seconds
 _ASK_AGAIN_S = 0.1
@@ -61,7 +61,7 @@ OpenWriter = Callable[[int, TableEntry, bool], Writer]  # (transaction, table, w
 class Tables:
     """Table access of loads."""
 
-    catalogue: Catalogue
+    catalogue: TableDecisions
     open_writer: OpenWriter
 
 
@@ -94,7 +94,7 @@ class Distribution:
     """Distribution of one load's rows, with the columns that the table had when it began."""
 
     def __init__(
-        self, catalogue: Catalogue, table: TableEntry, options: LoadOptions, deadline_s: float
+        self, catalogue: TableDecisions, table: TableEntry, options: LoadOptions, deadline_s: float
     ) -> None:
         """Take the parts of a load. `deadline_s` is the load's, on the monotonic clock."""
         self.schema: StoredSchema = table.schema

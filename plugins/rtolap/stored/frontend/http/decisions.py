@@ -1,0 +1,120 @@
+"""The decisions of loads over REST; see `stream_load.decision_messages`. Only the master answers.
+
+The app that mounts it checks the bearer token and turns errors into answers: NotLeader into a redirect to the
+master. Decisions wait for nodes and for other transactions, so they have threads of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import msgspec
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from rtolap.base.decoding import decode_json
+from rtolap.base.errors import DefinitionError, LabelUsed, NotFound
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.stored.frontend.catalogue.tables import Catalogue
+from rtolap.stored.frontend.election import Election
+from rtolap.stored.frontend.transactions.publishing import Visibility
+from rtolap.stored.frontend.transactions.requests import TransactionManager
+from rtolap.stored.stream_load import decision_messages as wire
+
+DECISIONS_MAX = 64  # at once: as many bodies as one process takes by default
+WAITS_MAX = 64  # they hold a thread each, for `WAIT_S_MAX` at most
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+
+class Decisions:
+    """The master's answers to other processes that take bodies."""
+
+    def __init__(self, catalogue: Catalogue, manager: TransactionManager, visibility: Visibility) -> None:
+        self._catalogue, self._manager, self._visibility = catalogue, manager, visibility
+
+    def table(self, request: wire.TableRequest) -> msgspec.Struct:
+        return self._catalogue.table_to_load(request.db, request.table)
+
+    def partitions(self, request: wire.PartitionsRequest) -> msgspec.Struct:
+        return self._catalogue.ensure_partitions(request.db, request.table, request.instants_ms)
+
+    def can_take(self, request: wire.CanTakeRequest) -> msgspec.Struct:
+        entry = self._catalogue.table(request.db, request.table)
+        if entry.table_id != request.table_id:
+            raise NotFound(f"table {request.db}.{request.table} was recreated while a load of it ran")
+        return wire.CanTakeAnswer(self._catalogue.can_take(entry, request.partitions))
+
+    def begin(self, request: wire.BeginRequest) -> msgspec.Struct:
+        try:
+            transaction = self._manager.begin(
+                request.db,
+                request.tables,
+                request.label,
+                request.request_id,
+                timeout_ms=request.timeout_ms,
+                two_phase=request.two_phase,
+                keep_until_acknowledged=request.keep_until_acknowledged,
+                not_after_ms=request.not_after_ms,
+                user_name=request.user_name,
+            )
+        except LabelUsed as used:
+            found = wire.UsedLabel(used.message, used.txn_id, used.existing_job_status)
+            return wire.BeginAnswer(None, found)
+        return wire.BeginAnswer(transaction)
+
+    def precommit(self, request: wire.CommitRequest) -> msgspec.Struct:
+        return self._manager.precommit(request.db, request.txn_id, request.partitions)
+
+    def commit(self, request: wire.CommitRequest) -> msgspec.Struct:
+        return self._manager.commit(request.db, request.txn_id, request.partitions)
+
+    def abort(self, request: wire.AbortRequest) -> msgspec.Struct:
+        return self._manager.abort(request.db, request.txn_id, request.reason)
+
+    def transaction(self, request: wire.TransactionRequest) -> msgspec.Struct:
+        return self._manager.get(request.db, request.txn_id)
+
+    def wait(self, request: wire.WaitRequest) -> msgspec.Struct:
+        timeout_s = min(request.timeout_s, wire.WAIT_S_MAX)
+        return wire.WaitAnswer(self._visibility.wait(request.db, request.txn_id, timeout_s))
+
+
+def decisions_router(decisions: Decisions, election: Election) -> APIRouter:
+    router = APIRouter(prefix=wire.PREFIX)
+    deciding = ThreadPoolExecutor(DECISIONS_MAX, thread_name_prefix="decision")
+    waiting = ThreadPoolExecutor(WAITS_MAX, thread_name_prefix="wait")
+
+    def route(
+        path: str,
+        kind: type[B],
+        decide: Callable[[B], msgspec.Struct],
+        pool: ThreadPoolExecutor = deciding,
+    ) -> None:
+        @router.post(f"/{path}")
+        async def answer(request: Request) -> Response:
+            election.require()
+            body = _body(await request.body(), kind)
+            decided = await asyncio.get_running_loop().run_in_executor(pool, decide, body)
+            return Response(msgspec.json.encode(decided), media_type="application/json")
+
+    route("table", wire.TableRequest, decisions.table)
+    route("partitions", wire.PartitionsRequest, decisions.partitions)
+    route("can-take", wire.CanTakeRequest, decisions.can_take)
+    route("begin", wire.BeginRequest, decisions.begin)
+    route("precommit", wire.CommitRequest, decisions.precommit)
+    route("commit", wire.CommitRequest, decisions.commit)
+    route("abort", wire.AbortRequest, decisions.abort)
+    route("transaction", wire.TransactionRequest, decisions.transaction)
+    route("wait", wire.WaitRequest, decisions.wait, waiting)
+    return router
+
+
+def _body(content: bytes, kind: type[B]) -> B:
+    try:
+        return decode_json(content, kind)
+    except UNDECODABLE as error:
+        raise DefinitionError("the request of a load cannot be read", found=str(error)) from error

@@ -1,1 +1,0 @@
-"""A load, from its headers to the rows in the tablets of all replicas."""

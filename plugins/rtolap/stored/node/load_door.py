@@ -1,0 +1,202 @@
+"""The port of a storage node where it takes bodies of loads, as a backend of Doris does.
+
+The routes, the users and the work on a body are those of a front end: `stored.stream_load`. The master is
+asked for all decisions, so the node needs no ledger. Other requests of Doris' clients go on to a front end,
+by 307.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import FileResponse
+
+from rtolap.base.errors import RtolapError
+from rtolap.base.metrics import Metrics
+from rtolap.base.tls import trust
+from rtolap.base.users import Users
+from rtolap.protocols.rest.leader_finder import LeaderFinder
+from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
+from rtolap.protocols.rest.request import headers
+from rtolap.servers.http_guard import guard as guard_app
+from rtolap.servers.http_server import HttpConnections, HttpServer, listening_sockets
+from rtolap.servers.limits import HttpLimits
+from rtolap.stored.bodies.settings import BodySettings
+from rtolap.stored.stream_load.authentication import Guard
+from rtolap.stored.stream_load.committing import PUBLISH_TIMEOUT_S, Committing
+from rtolap.stored.stream_load.decision_client import RETRY_S, DecisionClient
+from rtolap.stored.stream_load.distribution import Tables
+from rtolap.stored.stream_load.error_files import ErrorFiles
+from rtolap.stored.stream_load.group_commit import INTERVAL_S, GroupCommit
+from rtolap.stored.stream_load.load import Loads, LoadServices
+from rtolap.stored.stream_load.load_routes import (
+    RUNNING_MAX,
+    RUNNING_PER_USER_MAX,
+    LoadEndpoint,
+    load_routes,
+)
+from rtolap.stored.stream_load.load_statistics import LoadMetrics
+from rtolap.stored.stream_load.node_directory import Clients, NodeDirectory
+from rtolap.stored.stream_load.periodic_task import PeriodicTask
+from rtolap.stored.stream_load.ports import Port, body_bytes_max
+from rtolap.stored.stream_load.responses import error_response, redirect
+from rtolap.stored.stream_load.table_entry import TableEntry
+from rtolap.stored.stream_load.writer import LoadWriter
+
+log = logging.getLogger(__name__)
+
+GRACEFUL_S = 5
+_SWEEP_S = 60.0
+OPEN_PATHS = ("/health", "/api/_load_error_log")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadDoorOptions:
+    """What a storage node needs to take bodies.
+
+    Attributes:
+        port: 0 takes a free one.
+        announced_host: the host at which front ends and clients reach this process.
+        users: who may load, as on the front ends.
+        error_folder: of rejected rows.
+        loads_max: the most bodies at a time, in this process.
+        election_wait_s: how long a load waits for a master.
+    """
+
+    port: int
+    announced_host: str
+    users: Users
+    error_folder: Path
+    tls: ssl.SSLContext | None = None
+    loads_max: int = RUNNING_MAX
+    loads_per_user_max: int = RUNNING_PER_USER_MAX
+    publish_timeout_s: float = PUBLISH_TIMEOUT_S
+    group_interval_s: float = INTERVAL_S
+    election_wait_s: float = RETRY_S
+    bodies: BodySettings = field(default_factory=BodySettings)
+
+
+class LoadDoor:
+    """Serves from its making until `close`, which answers what is under way within `GRACEFUL_S`.
+
+    Attributes:
+        url: the base URL where bodies are taken.
+
+    Args:
+        front_ends: base URLs of all front ends.
+        ca: the PEM that https front ends are checked with; None means the system's.
+    """
+
+    def __init__(
+        self,
+        options: LoadDoorOptions,
+        clients: Clients,
+        *,
+        host: str,
+        token: str,
+        front_ends: tuple[str, ...],
+        ca: Path | None,
+        limits: HttpLimits,
+    ) -> None:
+        """Raises Unavailable for a port that is taken."""
+        sockets = listening_sockets("bodies of loads", host, options.port)
+        scheme = "http" if options.tls is None else "https"
+        self.url = f"{scheme}://{options.announced_host}:{sockets[0].getsockname()[1]}"
+        self._http = httpx.Client(headers=headers(token), verify=trust(ca), limits=SHARED_BY_THREADS)
+        masters = LeaderFinder(front_ends)
+        decisions = DecisionClient(masters, self._http, retry_s=options.election_wait_s)
+        metrics = Metrics("stream_load")  # at `/metrics` of this port: names are those of a front end
+        self._nodes = NodeDirectory(decisions.storage_nodes, clients)
+        error_files = ErrorFiles(options.error_folder, self.url)
+        services = LoadServices(
+            Committing(decisions, decisions, options.publish_timeout_s),
+            Tables(decisions, self._open_writer),
+            error_files,
+            options.bodies,
+        )
+        guard = Guard(options.users, token)
+        endpoint = LoadEndpoint(
+            Loads(services),
+            GroupCommit(services, interval_s=options.group_interval_s),
+            lambda: self.url,
+            guard,
+            LoadMetrics(metrics),
+            options.loads_max,
+            options.loads_per_user_max,
+        )
+        app = _app(endpoint, error_files, metrics, limits, lambda: next(masters.attempts()))
+        self._sweeping = PeriodicTask("error files", _SWEEP_S, error_files.sweep, self._broken)
+        self._server = HttpServer(
+            Port(app, takes_bodies=True),
+            HttpConnections(metrics, limits),
+            tls=options.tls,
+            lifespan="off",
+            graceful_s=GRACEFUL_S,
+        )
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": sockets}, name="bodies of loads", daemon=True
+        )
+        self._sweeping.start()
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+        self._sweeping.stop()
+        self._nodes.close()
+        self._http.close()
+
+    def _open_writer(self, txn_id: int, table: TableEntry, partial: bool) -> LoadWriter:
+        return LoadWriter(self._nodes, txn_id, table.table_id, table.schema, table.replicas, partial=partial)
+
+    @staticmethod
+    def _broken(name: str) -> None:
+        """Report an error of the program: bodies are taken all the same."""
+        log.error("the thread for %s has ended", name)
+
+
+def _app(
+    endpoint: LoadEndpoint,
+    error_files: ErrorFiles,
+    metrics: Metrics,
+    limits: HttpLimits,
+    front_end: Callable[[], str],
+) -> FastAPI:
+    app = FastAPI(title="rtolap storage node", openapi_url=None, docs_url=None, redoc_url=None)
+    app.include_router(load_routes(endpoint))
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok", "role": "storage"}
+
+    @app.get("/api/_load_error_log")
+    def error_log(file: str = "") -> Response:
+        return FileResponse(error_files.path(file), media_type="text/plain; charset=utf-8")
+
+    @app.api_route("/api/{path:path}", methods=["GET", "PUT"])
+    async def elsewhere(request: Request, path: str) -> Response:
+        endpoint.guard.user(request)
+        return redirect(request, front_end())
+
+    @app.exception_handler(RtolapError)
+    async def failed(request: Request, error: RtolapError) -> Response:
+        return error_response(request, error)
+
+    guard_app(
+        app,
+        metrics,
+        endpoint.guard.cluster_token,
+        users=endpoint.guard.users,
+        open_paths=OPEN_PATHS,
+        body_bytes_max=body_bytes_max,
+        answer=error_response,
+        limits=limits,
+    )
+    return app

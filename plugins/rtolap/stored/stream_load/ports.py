@@ -1,0 +1,42 @@
+"""The ports of an application with loads: TLS, whether bodies are taken there, and how large others are."""
+
+from __future__ import annotations
+
+import ssl
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rtolap.base.errors import DefinitionError
+from rtolap.base.settings import Settings
+from rtolap.servers.tls import load_context
+from rtolap.stored.stream_load.load_routes import TAKES_BODIES
+
+BODY_BYTES_MAX = 4 << 20  # of all but loads
+
+
+def body_bytes_max(path: str) -> int | None:
+    """Return the bound of a request's body. Bodies of loads have none: they are read as they are worked
+    on."""
+    return None if path.rstrip("/").endswith("/_stream_load") else BODY_BYTES_MAX
+
+
+class Port:
+    """The application behind one port; it learns which port a request came in on."""
+
+    def __init__(self, app: ASGIApp, *, takes_bodies: bool) -> None:
+        self._app = app
+        self._takes_bodies = takes_bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app({**scope, TAKES_BODIES: self._takes_bodies}, receive, send)
+
+
+def tls_of_loads(settings: Settings) -> ssl.SSLContext | None:
+    """Return the TLS of ports that take loads; None where they speak plain HTTP. Raises DefinitionError."""
+    certificate, key = settings.stream_load_tls_certificate, settings.stream_load_tls_key
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        missing = "RTOLAP_STREAM_LOAD_TLS_" + ("KEY" if key is None else "CERTIFICATE")
+        raise DefinitionError("TLS needs a certificate and its key", action=f"set {missing}")
+    return load_context(certificate, key)
