@@ -26,7 +26,6 @@ from rtolap.stored.loader.shares.member import Member
 from rtolap.stored.loader.shares.share_run import begin_share
 from rtolap.stored.loader.sink import Sink
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.metastore.leases import Lease
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
 from rtolap.stored.metastore.load_shares import LoadShare, LoadShares
 from rtolap.stored.metastore.offsets import OffsetsRecords
@@ -42,13 +41,13 @@ from tests.support.loader.loader_runs import LATE_MS_MAX, TIMEOUT_MS, CountingBo
 from tests.support.seeds import replay
 from tests.support.stored.transaction_runs import Crash
 
-STEPS = 70
+STEPS = 90
 PROCESSES = 4
 ROUNDS_MAX = 400
 DEPTH_MAX = 2  # processes that stand still at once
 LONG_MS = TIMEOUT_MS + CLOCKS_APART_MS_MAX + 4 * LEASE_MS  # labels are given back meanwhile
 TRIES_MAX = 3  # of standing still at a point until the share is lost meanwhile
-CHANCE_PLANNED, CHANCE_OTHER, CHANCE_RIPE = 0.3, 0.004, 0.6
+CHANCE_PLANNED, CHANCE_OTHER, CHANCE_RIPE = 0.35, 0.01, 0.6
 
 
 def world() -> World:
@@ -104,7 +103,6 @@ class SharedRun(Run):
         self.eventful = False
         self.acting: tuple[SharedProcess, LoadJobRun | None] | None = None
         self.depth = 0
-        self.joining = False
         self.ripe_label_lost = False
         self.contested: int | None = None  # the share whose owner stands still
         # half of the points each, so that two runs have all; how often a stand is tried
@@ -128,7 +126,7 @@ class SharedRun(Run):
         self.undivided_loader = self.loader
         # a share gets a part of a batch: a batch of one record each would be hundreds of batches
         batch = LoaderBatch(rows=self.random.choice((20, 60, 150)), interval_ms=2_000)
-        sink = msgspec.structs.replace(self.loader.sink, two_phase=self.random.random() < 0.6)
+        sink = msgspec.structs.replace(self.loader.sink, two_phase=self.random.random() < 0.5)
         self.loader = msgspec.structs.replace(self.loader, processes=policy, batch=batch, sink=sink)
         self.shares = LoadShares(world.ledger)
         self.share_records = OffsetsRecords(world.ledger, of_shares=True)
@@ -273,7 +271,7 @@ class SharedRun(Run):
 
     def point(self, name: str) -> None:
         """Let the process that acts go on, die, or stand still."""
-        if not self.eventful or (self.acting is None and not self.joining):
+        if not self.eventful or self.acting is None:
             return
         # a label that was given back, and whose record is still there, is what an owner before could use
         is_ripe = self.depth > 0 and name == "after acknowledge"
@@ -282,7 +280,7 @@ class SharedRun(Run):
             self.counts[f"died {name}"] += 1
             self.ripe_label_lost |= is_ripe
             raise Crash
-        if not self.joining and self.depth < DEPTH_MAX and self._is_drawn(name in self.planned_stands):
+        if self.depth < DEPTH_MAX and self._is_drawn(name in self.planned_stands):
             self._stand_still(name)
 
     def _is_drawn(self, is_planned: bool) -> bool:
@@ -298,31 +296,26 @@ class SharedRun(Run):
         for_ms = self.random.choice((short_ms, 2 * LEASE_MS, LONG_MS))
         self.counts[f"stood still {name}"] += 1
         with self._others_act(process, None if work is None else work.portion.number):
-            self._act_for(for_ms, before)
+            self._act_for(for_ms)
         if process not in self.members:
             self.counts["died while it stood still"] += 1
             raise Crash
-        if before is not None and self._is_overtaken(before):
-            self.counts[f"overtaken {name}"] += 1
-            return
+        if before is not None:
+            now = self.shares.leases.current(before.name)
+            assert now is not None
+            if now.epoch != before.epoch:
+                self.counts[f"overtaken {name}"] += 1
+                return
         if left > 0:
             self.planned_stands[name] = left
 
-    def _is_overtaken(self, lease: Lease) -> bool:
-        now = self.shares.leases.current(lease.name)
-        return now is not None and now.epoch != lease.epoch
-
-    def _act_for(self, for_ms: int, lease: Lease | None) -> None:
-        """Let the others act, and until a label is given back whose record is still there, by chance. Where
-        that is long enough, one of them takes what stands still over."""
-        now_ms = self.world.clock.now_ms()
-        until_ms, at_most_ms = now_ms + for_ms, now_ms + for_ms + 3 * LEASE_MS
+    def _act_for(self, for_ms: int) -> None:
+        """Let the others act, and until a label is given back whose record is still there, by chance."""
+        until_ms = self.world.clock.now_ms() + for_ms
         self.ripe_label_lost = False
-        while not (self.ripe_label_lost and self.random.random() < 0.7):
-            now_ms = self.world.clock.now_ms()
-            waits = lease is not None and for_ms > LEASE_MS and not self._is_overtaken(lease)
-            if now_ms >= (at_most_ms if waits else until_ms):
-                return
+        while self.world.clock.now_ms() < until_ms and not (
+            self.ripe_label_lost and self.random.random() < 0.7
+        ):
             self.tick(LEASE_MS - 5_000 if for_ms == LONG_MS else 5_000)
             acts = (self.produce, self.consume, self.settle, self.commit)
             for act in self.random.choices(acts, (1, 3, 4, 2), k=8):
@@ -460,11 +453,7 @@ class SharedRun(Run):
         if place >= (self.jobs.get(self.job).processes or sharing.min):
             return None
         self.starts += 1
-        self.joining = True
-        try:
-            process = self.members[place] = SharedProcess(self, place, f"p{self.starts}")
-        finally:
-            self.joining = False
+        process = self.members[place] = SharedProcess(self, place, f"p{self.starts}")
         self.counts["joined"] += 1
         return process
 
