@@ -1,12 +1,18 @@
 """A topic of JSON records into a duplicate table, end to end: loader, frontend and storage node.
 
-    python -m benchmarks.loader [--records 1000000] [--json]
+    python -m benchmarks.loader [--records 1000000] [--processes 1,2,4] [--json]
 
 Ten columns, about 100 bytes of CSV a row; the records are JSON of twice that. Beside it, in the same run:
 
 consume   the bare loop over the same topic: the consumer that the loader uses, and nothing done with a record
 decode    records → the table's columns in Arrow, one thread
 loader    from the process's start until the last record is in the table; `cpu_s` of loader, frontend and node
+
+With `--processes`, once for each number of processes that share the topic's partitions:
+
+processes_N    rows_per_s from the start of all until the last record is in the table; cpu_us_per_row of the
+               loader's processes together, without their start. Where cores are free, the first grows with
+               N; the second says what a row costs however many processes there are
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from pathlib import Path
 import msgspec
 import psutil
 from rtolap.kafka.consumer import KafkaConsumer
-from rtolap.model.loader import LoaderBatch
+from rtolap.model.loader import LoaderBatch, LoaderProcesses
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.stack.process import ManagedProcess
@@ -34,6 +40,7 @@ from tests.support.loader.loader_world import DATABASE, Around, LoaderWorld
 from tests.support.stored.stream_load_cluster import StreamLoadCluster
 
 PARTITIONS = 4
+SHARED_PARTITIONS = 8
 COLUMNS = (
     ("id", "bigint"),
     ("at", "timestamp"),
@@ -65,6 +72,73 @@ def record(number: int) -> bytes:
     )
 
 
+def measure_processes(records: int, numbers: list[int], folder: Path) -> dict[str, float]:
+    """Return the figures of each number of processes, over topics of the same records."""
+    with kafka() as bootstrap:
+        address = f"sqlite:///{folder / 'ledger.db'}"
+        cluster = StreamLoadCluster(folder / "cluster", address)
+        with Ledger.open(address) as ledger, cluster:
+            cluster.start(endpoints=1, nodes=1)
+            server = _Address(bootstrap)
+            around = Around(server, server, cluster, ledger, {"RTOLAP_LEDGER": address})  # type: ignore[arg-type]
+            figures: dict[str, float] = {}
+            for number in numbers:
+                figures |= _measured_processes(records, number, bootstrap, around, folder / f"p{number}")
+            return figures
+
+
+def _measured_processes(
+    records: int, number: int, bootstrap: str, around: Around, folder: Path
+) -> dict[str, float]:
+    name = f"shared{number}"
+    world = LoaderWorld(
+        name,
+        "duplicate",
+        around,
+        folder,
+        partitions=SHARED_PARTITIONS,
+        batch=LoaderBatch(rows=200_000, interval_ms=2_000),
+        table=_table(name),
+        processes=LoaderProcesses(min=number, max=number, shares=SHARED_PARTITIONS),
+    )
+    try:
+        for process in [world.process, *(world.add_process() for _ in range(number - 1))]:
+            process.start()
+        world.wait_until(
+            lambda status: (
+                len(status.processes) == number
+                and all(process.alive and process.phase == "loading" for process in status.processes)
+            )
+        )
+        before_s = sum(_cpu_s(process) for process in world.processes)
+        block = min(records, 100_000)
+        values = [record(at) for at in range(block)]
+        began_s = time.perf_counter()
+        filled = fill(
+            bootstrap, name, values, partitions=SHARED_PARTITIONS, times=records // block, create=False
+        )
+        world.wait_loaded(timeout_s=600.0)
+        taken_s = time.perf_counter() - began_s
+        cpu_s = sum(_cpu_s(process) for process in world.processes) - before_s
+        rows = len(world.cluster.rows(TableName(DATABASE, name), ("id",)))
+        assert rows == filled, f"{rows} rows in the table of {filled} records"
+        return {
+            f"processes_{number}_rows_per_s": filled / taken_s,
+            f"processes_{number}_cpu_us_per_row": 1e6 * cpu_s / filled,
+        }
+    finally:
+        world.close()
+
+
+def _table(name: str) -> StoredTable:
+    return StoredTable(
+        database=DATABASE,
+        name=name,
+        keys=("id",),
+        columns=tuple(StoredColumn(column, kind) for column, kind in COLUMNS),
+    )
+
+
 def consume_rate(bootstrap: str, topic: str, records: int) -> float:
     consumer = KafkaConsumer(bootstrap, topic, with_create_ms=True)
     consumer.assign(dict.fromkeys(range(PARTITIONS), 0))
@@ -93,12 +167,6 @@ class _Address:
 
 
 def _measured(records: int, bootstrap: str, around: Around, folder: Path) -> dict[str, float]:
-    table = StoredTable(
-        database=DATABASE,
-        name="bench",
-        keys=("id",),
-        columns=tuple(StoredColumn(name, kind) for name, kind in COLUMNS),
-    )
     world = LoaderWorld(
         "bench",
         "duplicate",
@@ -106,7 +174,7 @@ def _measured(records: int, bootstrap: str, around: Around, folder: Path) -> dic
         folder,
         partitions=PARTITIONS,
         batch=LoaderBatch(rows=200_000, interval_ms=2_000),
-        table=table,
+        table=_table("bench"),
     )
     try:
         block = min(records, 100_000)
@@ -153,10 +221,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument(
+        "--processes", default="", help="numbers of processes that share the topic, such as 1,2,4"
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rtolap-bench-") as folder:
-        figures = measure(arguments.records, Path(folder))
+        if arguments.processes:
+            numbers = [int(number) for number in arguments.processes.split(",")]
+            figures = measure_processes(arguments.records, numbers, Path(folder))
+        else:
+            figures = measure(arguments.records, Path(folder))
     if arguments.json:
         json.dump(figures, sys.stdout)
         return

@@ -210,6 +210,7 @@ def test_no_value_of_a_setting_says_more_than_a_plain_word(commands: Commands) -
         ("rtolap", "receiver", "serve", "--id"),
         ("rtolap", "receiver", "serve", "--help"),
         ("rtolap", "loader", "run"),
+        ("rtolap", "loader", "run", "clicks", "--process", "one"),
         ("rtolap", "loader", "run", "--port", "1"),
         ("rtolap", "loader", "run", "clicks", "--port", "1", "more"),
         ("rtolap", "query", "serve", "--tls-key", "/etc/shadow"),

@@ -23,6 +23,7 @@ from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.airflow.operators.services import LoaderOperator
 from rtolap.airflow.sensors.lag import LagSensor
 from rtolap.airflow.sensors.loaded import LoadedSensor
+from rtolap.airflow.triggers.health import processes_of
 from rtolap.airflow.triggers.loaded import LoadedTrigger, PartitionsTrigger
 from rtolap.airflow.triggers.process import ProcessTrigger
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
@@ -30,7 +31,7 @@ from rtolap.base.metrics import Metrics
 from rtolap.cli import main
 from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, RestartPolicy
-from rtolap.protocols.loader.messages import LoaderStatus, process_key
+from rtolap.protocols.loader.messages import LoaderProcessStatus, LoaderStatus, ShareStatus, process_key
 from rtolap.protocols.watermark.messages import ApplicationWatermarks, Explanation
 from rtolap.servers.limits import HttpLimits
 from rtolap.stack.ports import free_port
@@ -232,6 +233,25 @@ def test_a_task_waits_with_a_loader_that_was_stopped_until_it_is_replaced(
 
 
 # -- waiting for what is loaded --------------------------------------------------------------------------
+
+
+def test_the_log_of_a_task_says_which_process_of_a_loader_has_which_partitions() -> None:
+    processes = (
+        LoaderProcessStatus(
+            number=0, alive=True,
+            shares=(
+                ShareStatus(number=0, phase="loading", partitions=(0, 2)),
+                ShareStatus(number=1, phase="loading", partitions=(1,)),
+            ),
+        ),
+        LoaderProcessStatus(number=1, alive=True),
+        LoaderProcessStatus(number=2),
+    )  # fmt: skip
+    shared = msgspec.structs.replace(status({}, {}), processes=processes, processes_wanted=3)
+    assert processes_of(shared) == (
+        "process 0: partitions 0 1 2; process 1: partitions none; process 2: does not answer; 3 wanted"
+    )
+    assert processes_of(status({}, {})) == ""
 
 
 def test_caught_up_is_what_was_in_the_topic_at_the_first_look() -> None:

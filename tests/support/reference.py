@@ -142,8 +142,8 @@ def _struct_in(hint: Any) -> tuple[type[msgspec.Struct] | None, str]:
         return hint, ""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        (hint,) = [each for each in arguments if each is not type(None)]
-        return _struct_in(hint)
+        found = [_struct_in(each) for each in arguments if each is not type(None)]
+        return max(found, key=lambda each: each[0] is not None)
     if origin is tuple:
         return _struct_in(arguments[0])[0], "[]"
     if origin is dict:

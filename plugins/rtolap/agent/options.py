@@ -34,7 +34,7 @@ RTOLAP_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Fits]] = {
             is_number,
         ),
     },
-    ("loader", "run"): {"--port": is_number},
+    ("loader", "run"): {"--port": is_number, "--process": is_number},
     ("publish", "serve"): {"--metrics-port": is_number},
     ("sep", "serve"): {"--port": is_number, "--metrics-port": is_number, "--host": is_name},
     ("fleet", "serve"): {

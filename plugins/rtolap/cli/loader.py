@@ -20,13 +20,15 @@ from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
+from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
+from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
 from rtolap.protocols.loader.messages import EXIT_FAILED, LoaderList, LoaderStatus, process_key
 from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader.assembly import check_loader_rights, partition_endpoint, reject_box, sink_of
-from rtolap.stored.loader.job import JobResources, read_config
+from rtolap.stored.loader.job import JobResources, SharedResources, read_config
 from rtolap.stored.loader.operations import JobAccess, job_access
 from rtolap.stored.loader.runner import run as run_job
 from rtolap.stored.loader.states import RECREATED_ACTION, StopCause
@@ -61,6 +63,9 @@ def create(
 def run(
     job: JobArgument,
     port: Annotated[int, typer.Option(help="Port of its endpoint; 0 takes a free one.")] = 0,
+    process: Annotated[
+        int, typer.Option(min=0, help="Number of the process, for a job that several processes share.")
+    ] = 0,
 ) -> None:
     """Load in this process until the job is stopped or fails.
 
@@ -73,16 +78,22 @@ def run(
         sink = sink_of(loader, settings)
         connections = kafka_connections(settings, f"rtolap-loader-{job}")
         box = reject_box(loader, settings, connections)
+        agent = AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token())
+        resources = JobResources(
+            access.jobs,
+            access.records,
+            sink,
+            lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}", settings),
+            box,
+            SystemClock(),
+        )
+
+        def check_rights(loader: Loader) -> None:
+            check_loader_rights(loader, connections)
+
         code = run_job(
             job,
-            JobResources(
-                access.jobs,
-                access.records,
-                sink,
-                lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}", settings),
-                box,
-                SystemClock(),
-            ),
+            resources,
             host=settings.host,
             port=port,
             token=settings.token(),
@@ -91,10 +102,14 @@ def run(
                 settings.coordinator_urls(), settings.token(), application
             ),
             partition_session=lambda sink, wanted: partition_endpoint(sink, wanted).session,
-            check_rights=lambda kafka_settings: check_loader_rights(kafka_settings, connections),
+            check_rights=check_rights,
             show_clients=connections.statistics.show,
             wanted=os.environ.get(RESTARTS_VARIABLE, "0") == "0",
+            number=process,
+            shared=SharedResources(resources, access.shares, access.share_records, check_rights),
+            agent=agent,
         )
+        agent.close()
         box.close()
         connections.close()
         sink.close()
@@ -187,11 +202,14 @@ def settle(
         bool,
         typer.Option("--loaded/--not-loaded", help="The rows of the batch are in the table, or are not."),
     ],
+    share: Annotated[
+        int | None, typer.Option(min=0, help="Share of the batch, where several processes share the job.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """State whether a batch is in the table, for a loader that stopped as label_forgotten, and start it."""
     with job_access(Settings()) as access:
-        access.settle(job, batch, loaded=loaded)
+        access.settle(job, batch, loaded=loaded, share=share)
         words = f"takes batch {batch} as {'loaded' if loaded else 'not loaded'}"
         _report(access, job, 0.0, lambda status: True, words, as_json=as_json)
 
@@ -224,6 +242,9 @@ def status(
             ],
         )
         for loader in statuses:
+            if loader.processes:
+                _print_processes(loader)
+        for loader in statuses:
             for failure in _failures(loader):
                 console.print(f"{loader.job}: {failure}", highlight=False, soft_wrap=True, markup=False)
     _exit_by(statuses)
@@ -245,6 +266,31 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
         as_json=as_json,
     )
     _exit_by((status,))
+
+
+def _print_processes(status: LoaderStatus) -> None:
+    """Print the processes that share the partitions, each with its figures."""
+    print_table(
+        ("process", "alive", "leads", "phase", "partitions", "lag", "rows/s"),
+        [
+            (
+                process.number,
+                "yes" if process.alive else "no",
+                "yes" if process.leads else "no",
+                process.phase,
+                ",".join(map(str, process.partition_numbers)),
+                process.lag_records,
+                round(process.rows_per_s),
+            )
+            for process in status.processes
+        ],
+    )
+    living = sum(process.alive for process in status.processes)
+    console.print(
+        f"{status.job}: {status.shares} shares; {status.processes_wanted} processes wanted, {living} live",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _failures(status: LoaderStatus) -> Iterator[str]:

@@ -162,6 +162,32 @@ class LoaderApplication(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     key: int = 0
 
 
+class LoaderProcesses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The processes that share the topic's partitions.
+
+    Attributes:
+        min: number of processes while little is left to load.
+        max: number of processes at most.
+        shares: number of the parts that the partitions are divided into, which move between processes; by
+            default twice `max`, and no more than the topic has partitions. It counts when a job is divided.
+        lag_records: records of lag for each further process.
+        up_after_ms: for so long the lag asks for more processes before they are started.
+        down_after_ms: for so long fewer processes are enough before one is stopped.
+    """
+
+    min: int = 1
+    max: int = 1
+    shares: int | None = None
+    lag_records: int = 1_000_000
+    up_after_ms: int = 30_000
+    down_after_ms: int = 300_000
+
+
+def share_of_partition(partition: int, shares: int) -> int:
+    """Return the number of the share that a partition is in."""
+    return partition % shares
+
+
 class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A loader of a Kafka topic into a table.
 
@@ -176,6 +202,8 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         watermark_records: as in a `Table`; the control records of such a topic are no rows, and are not
             refused.
         kafka_cluster: as in a `Table`: the cluster of the topic and of the topic of its rejects.
+        processes: number of the processes that share its partitions, or how it follows from the lag. None for
+            one process and partitions that are not divided.
     """
 
     name: str
@@ -196,3 +224,11 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     watermark_records: Literal["header", "field"] | None = None
     watermark_field: str = "rtolap_watermark"
     kafka_cluster: str = DEFAULT_KAFKA_CLUSTER
+    processes: int | LoaderProcesses | None = None
+
+    @property
+    def sharing(self) -> LoaderProcesses | None:
+        """Return how processes share the partitions; None where they do not."""
+        if isinstance(self.processes, int):
+            return LoaderProcesses(min=self.processes, max=self.processes)
+        return self.processes

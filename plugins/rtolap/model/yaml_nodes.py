@@ -65,7 +65,8 @@ class NodeReader:
         if isinstance(kind, inspect.UnionType):
             if _is_null(node) and any(isinstance(each, inspect.NoneType) for each in kind.types):
                 return None
-            (kind,) = (each for each in kind.types if not isinstance(each, inspect.NoneType))
+            kinds = [each for each in kind.types if not isinstance(each, inspect.NoneType)]
+            kind = _kind_for(node, kinds)
         if isinstance(kind, inspect.StructType):
             return self._mapping(node, kind, key, skip)
         if isinstance(kind, inspect.VarTupleType):
@@ -189,6 +190,14 @@ class NodeReader:
             Problem(key, message, expected=expected, found=found or _found(node), hint=hint, line=line)
         )
         return INVALID
+
+
+def _kind_for(node: yaml.Node, kinds: list[inspect.Type]) -> inspect.Type:
+    """Return the kind that the node is read as: of a mapping, the structure among them; else the other."""
+    structs = [kind for kind in kinds if isinstance(kind, inspect.StructType)]
+    others = [kind for kind in kinds if not isinstance(kind, inspect.StructType)]
+    (kind,) = structs if structs and (isinstance(node, yaml.MappingNode) or not others) else others
+    return kind
 
 
 def _is_null(node: yaml.Node) -> bool:

@@ -9,9 +9,9 @@ from rtolap.model.loader import LoaderSink
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.stored.loader.job import JobConfig, write_config
 from rtolap.stored.loader.job_run import LoadJobRun
-from rtolap.stored.loader.reset import given, going_on, left_labels
+from rtolap.stored.loader.reset import given, going_on, going_on_of_all, left_labels_of_all
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.metastore.offsets import OffsetsRecord
+from rtolap.stored.metastore.load_jobs import Series
 
 from tests.support.loader.stepped_loader import World, load_all, sent_and_unanswered
 
@@ -24,9 +24,9 @@ def go_on(world: World, work: LoadJobRun, *, abandon: bool = False) -> None:
     work.ownership.release()
     log = log_of(world)
 
-    def config(records: tuple[OffsetsRecord, ...]) -> str:
-        left = left_labels(records, work.job.incarnation)
-        return write_config(JobConfig(work.loader, going_on(records, log), left))
+    def config(series: tuple[Series, ...]) -> str:
+        plain = JobConfig(work.loader, going_on_of_all(series, log))
+        return write_config(plain.leaving(left_labels_of_all(series, work.job)))
 
     world.jobs.define_again("j", config, abandon=abandon)
 

@@ -99,9 +99,9 @@ def answer_of(model: str, rows: Iterable[Row]) -> list[tuple[Any, ...]]:
 class World:
     """A ledger and its clock; runs use jobs of their own in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: type[FaultyLedger] = FaultyLedger) -> None:
         self.clock = ManualClock(1_000_000)
-        self.ledger = FaultyLedger.open("sqlite://", clock=self.clock, sleep=lambda _: None)
+        self.ledger = ledger.open("sqlite://", clock=self.clock, sleep=lambda _: None)
 
 
 class FaultySink:
@@ -506,10 +506,10 @@ class Run:
         for record in self.records.all(self.job):
             if record.attempts and not record.loaded:
                 if record.label in loaded:
-                    settle_batch(self.jobs, self.records, self.job, record.sequence_id, loaded=True)
+                    settle_batch(self.jobs.leases, self.records, self.job, record.sequence_id, loaded=True)
                     self.counts["a person: loaded"] += 1
                 elif self.sink.state(self.db, record.label) is LoadState.UNKNOWN:
-                    settle_batch(self.jobs, self.records, self.job, record.sequence_id, loaded=False)
+                    settle_batch(self.jobs.leases, self.records, self.job, record.sequence_id, loaded=False)
                     self.counts["a person: not loaded"] += 1
         self.jobs.change_state(self.job, LoadJobEvent.START, "")
 

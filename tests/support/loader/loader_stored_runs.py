@@ -25,11 +25,10 @@ from rtolap.protocols.stored_tables.messages import AddColumn
 from rtolap.protocols.stream_load.messages import LoadAnswer, SendOptions
 from rtolap.stored.frontend.election import LEASE_MS as MASTER_LEASE_MS
 from rtolap.stored.loader.job import JobConfig, write_config
-from rtolap.stored.loader.reset import left_labels
+from rtolap.stored.loader.reset import left_labels_of_all
 from rtolap.stored.loader.sink import Sink
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.metastore.load_jobs import LoadJobEvent
-from rtolap.stored.metastore.offsets import OffsetsRecord
+from rtolap.stored.metastore.load_jobs import LoadJobEvent, Series
 
 from tests.support.loader.loader_runs import LATE_MS_MAX, FaultySink, Process, Run, World, answer_of
 from tests.support.loader.loader_world import stored_table
@@ -217,8 +216,9 @@ class StoredRun(Run, Closeable):
         self.processes = [None, None]
         job = self.jobs.get(self.job)
 
-        def config(records: tuple[OffsetsRecord, ...]) -> str:
-            return write_config(JobConfig(self.loader, None, left_labels(records, job.incarnation)))
+        def config(series: tuple[Series, ...]) -> str:
+            left = left_labels_of_all(series, job)
+            return write_config(JobConfig(self.loader).leaving(left))
 
         self.jobs.define_again(self.job, config)
         self.jobs.change_state(self.job, LoadJobEvent.START, "")

@@ -23,6 +23,7 @@ from rtolap.model.loader import (
     Loader,
     LoaderApplication,
     LoaderBatch,
+    LoaderProcesses,
     LoaderRejects,
     LoaderSink,
     SinkPartitions,
@@ -101,6 +102,7 @@ class LoaderWorld:
         reached: KafkaCluster | None = None,
         kafka_cluster: str = DEFAULT_KAFKA_CLUSTER,
         rejects: LoaderRejects = LoaderRejects(tolerance_percent=0),
+        processes: int | LoaderProcesses | None = None,
     ) -> None:
         """Take the parts. `reached` is how this test reaches the topic, by default where `around` has Kafka;
         `kafka_cluster` is the loader's name of that cluster."""
@@ -133,6 +135,7 @@ class LoaderWorld:
                 partitions=sink_partitions,
             ),
             application=application,
+            processes=processes,
         )
         clusters = (env or {}).get("RTOLAP_KAFKA_CLUSTERS")
         settings = Settings(
@@ -145,23 +148,35 @@ class LoaderWorld:
         self.access = JobAccess(around.ledger, settings)
         self.access.jobs.create(name, DATABASE, name, name, write_config(JobConfig(self.loader)))
         self.access.jobs.change_state(name, LoadJobEvent.START, "")
+        self._folder = folder
+        self._env = {
+            **around.env,
+            "RTOLAP_HOST": HOST,
+            "RTOLAP_KAFKA": kafka,
+            "RTOLAP_TOKEN_FILE": str(cluster.folder / "token"),
+            "RTOLAP_DATA_DIR": str(folder),
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+            **(env or {}),
+        }
+        self.process = self._process(0)
+        self.processes = [self.process]
+
+    def add_process(self) -> ManagedProcess:
+        """Return one more process of the job, which is not started."""
+        self.processes.append(self._process(len(self.processes)))
+        return self.processes[-1]
+
+    def _process(self, number: int) -> ManagedProcess:
         port = free_port()
-        self.process = ManagedProcess(
+        argv = (sys.executable, "-m", "rtolap.cli.main", "loader", "run", self.name, "--port", str(port))
+        return ManagedProcess(
             ProcessSpec(
-                name=f"loader-{name}",
-                folder=folder / "process",
-                argv=(sys.executable, "-m", "rtolap.cli.main", "loader", "run", name, "--port", str(port)),
+                name=f"loader-{self.name}-{number}" if number else f"loader-{self.name}",
+                folder=self._folder / (f"process-{number}" if number else "process"),
+                argv=(*argv, "--process", str(number)) if number else argv,
                 address=f"{HOST}:{port}",
                 ports=(port,),
-                env={
-                    **around.env,
-                    "RTOLAP_HOST": HOST,
-                    "RTOLAP_KAFKA": kafka,
-                    "RTOLAP_TOKEN_FILE": str(cluster.folder / "token"),
-                    "RTOLAP_DATA_DIR": str(folder),
-                    "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-                    **(env or {}),
-                },
+                env=self._env,
                 ready=lambda _: http_missing(f"http://{HOST}:{port}/health"),
             )
         )
@@ -219,6 +234,7 @@ class LoaderWorld:
         return self.cluster.rows(TableName(DATABASE, self.name))
 
     def close(self) -> None:
-        self.process.stop()
+        for process in self.processes:
+            process.stop()
         self._producer.close()
         self._admin.close()

@@ -79,7 +79,7 @@ class World:
     def settle(self, batch: int, *, loaded: bool) -> None:
         """Settle a batch as a person has found it, as `rtolap loader settle` records it."""
         self.clock.advance_ms(LEASE_MS + 1)
-        settle_batch(self.jobs, self.records, "j", batch, loaded=loaded)
+        settle_batch(self.jobs.leases, self.records, "j", batch, loaded=loaded)
 
     def produce(self, *values: bytes | int, partition: int = 0) -> None:
         for value in values:

@@ -740,7 +740,7 @@ class LedgerContract:
         with pytest.raises(Refused):
             jobs.define_again("j", lambda _: "{}")
         jobs.leases.release(lease)
-        assert jobs.define_again("j", lambda it: f'{{"a": {len(it)}}}').incarnation == 2
+        assert jobs.define_again("j", lambda it: f'{{"a": {len(it[0])}}}').incarnation == 2
         assert jobs.get("j").config == '{"a": 1}'
         assert records.all("j") == ()
         with pytest.raises(NotLeader):

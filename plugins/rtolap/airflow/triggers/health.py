@@ -9,6 +9,7 @@ from rtolap.airflow.declared import loader_of, receiver_of
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.base.errors import RtolapError
 from rtolap.protocols.agent.messages import ProcessStatus
+from rtolap.protocols.loader.messages import LoaderStatus
 
 LOOK_S = 15.0
 
@@ -46,6 +47,28 @@ class HealthLog:
             async with self._hook.async_loader(loader.port) as client:
                 reported = await client.status()
             return ", ".join(
-                filter(None, (reported.state, reported.phase, reported.reason or reported.last_error))
+                filter(
+                    None,
+                    (
+                        reported.state,
+                        reported.phase,
+                        processes_of(reported),
+                        reported.reason or reported.last_error,
+                    ),
+                )
             )
         return ""
+
+
+def processes_of(status: LoaderStatus) -> str:
+    """Return which process has which partitions of a loader's topic; "" for a loader with one process."""
+    parts = [
+        f"process {process.number}: "
+        + (f"partitions {_ranges(process.partition_numbers)}" if process.alive else "does not answer")
+        for process in status.processes
+    ]
+    return f"{'; '.join(parts)}; {status.processes_wanted} wanted" if parts else ""
+
+
+def _ranges(partitions: tuple[int, ...]) -> str:
+    return " ".join(map(str, partitions)) or "none"

@@ -21,6 +21,8 @@ from rtolap.model.validation.stored_table import AHEAD_MAX
 ROWS_MAX = 5_000_000
 BYTES_MAX = 1 << 30
 PARALLEL_MAX = 16
+PROCESSES_MAX = 64
+SHARES_MAX = 256
 KEY_MAX = 2**63 - 1
 _BOUNDS: tuple[tuple[tuple[str, ...], int, int], ...] = (
     (("batch", "rows"), 1, ROWS_MAX),
@@ -63,12 +65,29 @@ def loader_problems(loader: Loader) -> tuple[Problem, ...]:
     found += [
         problem for place, column in enumerate(loader.columns) for problem in _column_problems(place, column)
     ]
+    found += _process_problems(loader)
     found += sink_header_problems(loader.sink)
     found += _target_problems(loader.sink)
     for place, url in enumerate(loader.sink.urls):
         if not url.startswith(("http://", "https://")) or "@" in url:
             found.append(Problem(("sink", "urls", place), "not an address", expected="http(s)://host:port"))
     return tuple(found)
+
+
+def _process_problems(loader: Loader) -> list[Problem]:
+    sharing, at = loader.sharing, ("processes",)
+    if sharing is None:
+        return []
+    if isinstance(loader.processes, int):
+        return bound_problems(at, loader.processes, 1, PROCESSES_MAX)
+    found = bound_problems((*at, "max"), sharing.max, 1, PROCESSES_MAX)
+    found += bound_problems((*at, "min"), sharing.min, 1, max(1, sharing.max))
+    if sharing.shares is not None:
+        found += bound_problems((*at, "shares"), sharing.shares, 1, SHARES_MAX)
+    found += bound_problems((*at, "lag_records"), sharing.lag_records, 1, 10**12)
+    found += bound_problems((*at, "up_after_ms"), sharing.up_after_ms, 0, 86_400_000)
+    found += bound_problems((*at, "down_after_ms"), sharing.down_after_ms, 0, 86_400_000)
+    return found
 
 
 def _partition_problems(wanted: SinkPartitions) -> list[Problem]:

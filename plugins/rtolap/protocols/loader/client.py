@@ -11,7 +11,7 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
-from rtolap.protocols.loader.messages import API, LoaderStatus
+from rtolap.protocols.loader.messages import API, PROCESS_API, LoaderProcessStatus, LoaderStatus
 from rtolap.protocols.rest.error_responses import error_of
 
 TIMEOUT_S = 10.0
@@ -31,22 +31,26 @@ class LoaderClient(Closeable):
         )
 
     def status(self) -> LoaderStatus:
-        return self._send("GET", API)
+        return decode_json(self._send("GET", API), LoaderStatus)
+
+    def process(self) -> LoaderProcessStatus:
+        """Return the status of this process alone, of several of one job."""
+        return decode_json(self._send("GET", PROCESS_API), LoaderProcessStatus)
 
     def want(self, change: Literal["pause", "resume", "stop"]) -> LoaderStatus:
-        return self._send("POST", f"{API}/{change}")
+        return decode_json(self._send("POST", f"{API}/{change}"), LoaderStatus)
 
     def close(self) -> None:
         self._http.close()
 
-    def _send(self, method: str, path: str) -> LoaderStatus:
+    def _send(self, method: str, path: str) -> bytes:
         try:
             response = self._http.request(method, self.url + path)
         except httpx.HTTPError as error:
             raise Unavailable(f"the loader at {self.url} does not answer", found=str(error)) from error
         if response.status_code != 200:
             raise error_of(response)
-        return decode_json(response.content, LoaderStatus)
+        return response.content
 
 
 class AsyncLoaderClient:

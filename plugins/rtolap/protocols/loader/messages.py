@@ -1,7 +1,8 @@
 """Loader protocol, REST of one loader's process (bearer token): messages.
 
     GET  /health                            no token: {"status", "role", "job"}
-    GET  /api/v1/loader                     → LoaderStatus
+    GET  /api/v1/loader                     → LoaderStatus, of the whole job, whichever process answers
+    GET  /api/v1/loader/process             → LoaderProcessStatus, of this process; 404 where a job has one
     POST /api/v1/loader/pause|resume|stop   → LoaderStatus, as it is then; the ledger keeps what is wanted;
                                               409 illegal_transition where the job's state forbids it
     GET  /metrics
@@ -21,9 +22,12 @@ EXIT_STOPPED, EXIT_FAILED, EXIT_OWNED = 0, 3, 4
 API = "/api/v1/loader"
 
 
-def process_key(job: str) -> str:
-    """Return the key of the loader's process on an agent."""
-    return f"loader.{job}"
+PROCESS_API = f"{API}/process"
+
+
+def process_key(job: str, number: int = 0) -> str:
+    """Return the key of the loader's process on an agent. `number`: of several of one job."""
+    return f"loader.{job}.{number}" if number else f"loader.{job}"
 
 
 class PartitionsStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +48,52 @@ class PartitionsStatus(msgspec.Struct, frozen=True, kw_only=True):
     checked_ms: int | None = None
 
 
+class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A share in the process that has it.
+
+    Attributes:
+        phase: `waiting` until the share is free, then as of a loader.
+        partitions: those of the topic that are in it.
+        pending: number of batches that are recorded and not loaded.
+    """
+
+    number: int
+    phase: str
+    epoch: int = 0
+    partitions: tuple[int, ...] = ()
+    sequence: int | None = None
+    pending: int = 0
+
+
+class LoaderProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of a job whose partitions several share. Figures are of its own shares.
+
+    Attributes:
+        alive: it answered.
+        leads: it owns the job.
+        visible: offsets up to which records can be read in the table, as far as it knows.
+    """
+
+    number: int
+    owner: str = ""
+    alive: bool = False
+    leads: bool = False
+    phase: str = ""
+    shares: tuple[ShareStatus, ...] = ()
+    visible: dict[int, int] = {}
+    lag_records: int | None = None
+    rows_loaded: int = 0
+    rows_rejected: int = 0
+    rows_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    event_ms_loaded: int | None = None
+    last_error: str = ""
+
+    @property
+    def partition_numbers(self) -> tuple[int, ...]:
+        return tuple(sorted(partition for share in self.shares for partition in share.partitions))
+
+
 class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A loader, as its process or its ledger shows it. Offsets are next-to-read.
 
@@ -62,6 +112,9 @@ class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
         event_ms_loaded: every record with a timestamp up to it is in the table; None where it is unknown.
         alive: its process answered. Otherwise the response is made of the ledger alone.
         partitions: of a process that makes them.
+        processes: those of a job whose partitions several share.
+        processes_wanted: how many the job is to have; None for an undivided job, or before that is known.
+        shares: number of the shares of a divided job.
     """
 
     job: str
@@ -93,6 +146,9 @@ class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str = ""
     last_loaded_ms: int | None = None
     partitions: PartitionsStatus | None = None
+    processes: tuple[LoaderProcessStatus, ...] = ()
+    processes_wanted: int | None = None
+    shares: int | None = None
 
 
 class LoaderList(msgspec.Struct, frozen=True):

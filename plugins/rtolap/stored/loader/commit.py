@@ -37,7 +37,7 @@ class Committer:
         *,
         labels_retained: bool,
         visible: Visible,
-        left: LeftLabels | None = None,
+        left: tuple[LeftLabels, ...] = (),
     ) -> None:
         self._loader = loader
         self._records = records
@@ -45,7 +45,7 @@ class Committer:
         self._sink = sink
         self._labels_retained = labels_retained
         self._visible = visible
-        self._left = left if labels_retained else None
+        self._left = left if labels_retained else ()
 
     def run_once(self, now_ms: int) -> int | None:
         """Commit the row once, and return the number of its last batch.
@@ -75,8 +75,9 @@ class Committer:
             if self._labels_retained and (sent := [record.label for record in part if record.attempts]):
                 self._give_back(sent)
             self._records.commit(lease, keep_from=part[-1].sequence_id + 1)
-        if self._left is not None and self._is_past(self._left.loaded_at_ms, now_ms):
-            self._give_back_left(self._left)
+        for left in self._left:
+            if self._is_past(left.loaded_at_ms, now_ms):
+                self._give_back_left(left)
         return row[-1].sequence_id
 
     def _give_back_left(self, left: LeftLabels) -> None:
@@ -85,12 +86,12 @@ class Committer:
         Labels that were given back before are unknown to the sink, which is no error.
         """
         labels = [
-            label_of(self._loader.name, left.incarnation, number)
+            label_of(self._loader.name, left.incarnation, number, left.share)
             for number in range(left.first, left.last + 1)
         ]
         for first in range(0, len(labels), LABELS_MAX):
             self._give_back(labels[first : first + LABELS_MAX])
-        self._left = None
+        self._left = tuple(each for each in self._left if each != left)
 
     def _give_back(self, labels: list[str]) -> None:
         try:

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request, Response
 
 from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Metrics
-from rtolap.protocols.loader.messages import API, LoaderStatus
+from rtolap.protocols.loader.messages import API, PROCESS_API, LoaderProcessStatus, LoaderStatus
 from rtolap.servers.http_guard import guard
 from rtolap.servers.limits import HttpLimits
 from rtolap.stored.metastore.load_jobs import LoadJobEvent
@@ -25,9 +25,10 @@ def make_app(
     status: Callable[[], LoaderStatus],
     want: Callable[[LoadJobEvent], None],
     limits: HttpLimits,
+    process_status: Callable[[], LoaderProcessStatus] | None = None,
 ) -> FastAPI:
     """Return the loader's application. `want` notes the wanted state in the ledger, and has the process
-    follow it."""
+    follow it. `process_status` is that of one of several processes."""
     app = FastAPI(title="rtolap loader", docs_url=None, redoc_url=None, openapi_url=None)
     guard(app, metrics, token, body_bytes_max=lambda path: BODY_BYTES_MAX, limits=limits)
 
@@ -42,6 +43,12 @@ def make_app(
     @app.get(API)
     def show() -> Response:
         return _json(status())
+
+    if process_status is not None:
+
+        @app.get(PROCESS_API)
+        def show_process() -> Response:
+            return _json(process_status())
 
     def changing(wanted: LoadJobEvent) -> Callable[[], Response]:
         def change() -> Response:

@@ -11,24 +11,28 @@ import msgspec
 from rtolap.base.clock import Clock
 from rtolap.base.undecodable import decode_own
 from rtolap.kafka.interfaces import StreamConsumer
-from rtolap.model.loader import Loader
+from rtolap.model.loader import Loader, share_of_partition
 from rtolap.model.offsets import Offsets
 from rtolap.stored.loader.records.rejects import RejectBox
 from rtolap.stored.loader.sink import Sink
 from rtolap.stored.metastore.leases import Lease, Leases
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs
+from rtolap.stored.metastore.load_shares import LoadShares
 from rtolap.stored.metastore.offsets import OffsetsRecords
 
 LEASE_MS = 15_000
+LEFT_MAX = 1_000  # entries; each reset of a divided job leaves one for each share
 
 
 class LeftLabels(msgspec.Struct, frozen=True):
-    """Labels of the batches `first` to `last` of an ended incarnation, not given back yet."""
+    """Labels of the batches `first` to `last` of ended records, not given back yet. `share`: of which share;
+    None for an undivided job."""
 
     incarnation: int
     first: int
     last: int
     loaded_at_ms: int
+    share: int | None = None
 
 
 class JobConfig(msgspec.Struct, frozen=True):
@@ -37,6 +41,7 @@ class JobConfig(msgspec.Struct, frozen=True):
     Attributes:
         start_at: where a job that was reset begins, in every partition; None to begin as its definition says.
         left: the labels that the earlier incarnation left to this one; None for no labels.
+        more_left: further ones, of shares and of the undivided job that was divided.
         start_topic_id: the topic in which `start_at` counts; None where it is not known.
     """
 
@@ -44,6 +49,16 @@ class JobConfig(msgspec.Struct, frozen=True):
     start_at: Offsets | None = None
     left: LeftLabels | None = None
     start_topic_id: str | None = None
+    more_left: tuple[LeftLabels, ...] = ()
+
+    @property
+    def all_left(self) -> tuple[LeftLabels, ...]:
+        return self.more_left if self.left is None else (self.left, *self.more_left)
+
+    def leaving(self, labels: tuple[LeftLabels, ...]) -> JobConfig:
+        """Return the configuration with more labels to give back."""
+        kept = (*self.more_left, *labels)[-LEFT_MAX:]
+        return msgspec.structs.replace(self, more_left=kept)
 
 
 def write_config(config: JobConfig) -> str:
@@ -54,12 +69,34 @@ def read_config(job: LoadJob) -> JobConfig:
     return decode_own(job.config, JobConfig, f"the configuration of job {job.job_id} cannot be read")
 
 
-def label_of(job: str, incarnation: int, sequence: int) -> str:
-    """Return the label, which says which job, which incarnation of it and which batch: `flights_1_42`.
+def label_of(job: str, incarnation: int, sequence: int, share: int | None = None) -> str:
+    """Return the label, which says which job, which incarnation of it and which batch: `flights_1_42`; of a
+    share also which one: `flights_1_s3_42`.
 
-    Nothing in it is random, and it can be read in one way only, for its last two parts are numbers.
+    Nothing in it is random, and it can be read in one way only: its last part is a number, and so is the one
+    before unless that names a share.
     """
-    return f"{job}_{incarnation}_{sequence}"
+    place = f"{incarnation}" if share is None else f"{incarnation}_s{share}"
+    return f"{job}_{place}_{sequence}"
+
+
+@dataclass(frozen=True)
+class Portion:
+    """The part of a job that a run loads: all of it, or a share.
+
+    Attributes:
+        number: the share; None for all of the job.
+        shares: number of shares of the job.
+    """
+
+    number: int | None = None
+    shares: int = 1
+
+    def has_partition(self, partition: int) -> bool:
+        return self.number is None or share_of_partition(partition, self.shares) == self.number
+
+
+WHOLE = Portion()
 
 
 class Ownership:
@@ -98,3 +135,20 @@ class JobResources:
     open_consumer: Callable[[Loader], StreamConsumer]
     box: RejectBox
     clock: Clock
+
+
+@dataclass(frozen=True)
+class SharedResources:
+    """Resources of a job whose partitions several processes share.
+
+    Attributes:
+        job: resources of the job as a whole.
+        shares: its shares in the ledger.
+        records: the records of its shares.
+        check_rights: raises where Kafka would not let the loader do its work.
+    """
+
+    job: JobResources
+    shares: LoadShares
+    records: OffsetsRecords
+    check_rights: Callable[[Loader], None] = lambda loader: None

@@ -66,6 +66,9 @@ class Counts:
     attempts: int = 0
     bytes: int = 0
 
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(**{name: value + vars(other)[name] for name, value in vars(self).items()})
+
 
 @dataclass(frozen=True)
 class Shown:

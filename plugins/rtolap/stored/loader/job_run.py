@@ -1,4 +1,4 @@
-"""A job under its owner: the parts that its roles need, and its beginning.
+"""A job, or a share of one, under its owner: the parts that its roles need, and its beginning.
 
 1. take the lease: the epoch rises, and no write of an earlier owner stands any more
 2. the table's columns
@@ -12,8 +12,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from rtolap.base.errors import (
@@ -33,7 +33,15 @@ from rtolap.model.offsets import Offsets
 from rtolap.protocols.stream_load.messages import LoadState
 from rtolap.stored.loader.commit import Committer
 from rtolap.stored.loader.cut_batches import take_back
-from rtolap.stored.loader.job import JobConfig, JobResources, Ownership, label_of, read_config
+from rtolap.stored.loader.job import (
+    WHOLE,
+    JobConfig,
+    JobResources,
+    Ownership,
+    Portion,
+    label_of,
+    read_config,
+)
 from rtolap.stored.loader.job_progress import JobProgress
 from rtolap.stored.loader.settle import AttemptOutcome, Settler
 from rtolap.stored.loader.source import BatchSource
@@ -41,7 +49,7 @@ from rtolap.stored.loader.states import TRUNCATED_ACTION, StopCause, Stopped
 from rtolap.stored.loader.target import SinkColumns
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.loader.window import Pending, Window
-from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobState
+from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobs, LoadJobState
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord
 
 T = TypeVar("T")
@@ -58,9 +66,11 @@ class LoadJobRun:
         config: JobConfig,
         ownership: Ownership,
         resources: JobResources,
+        portion: Portion = WHOLE,
     ) -> None:
         sink, clock, records = resources.sink, resources.clock, resources.records
         self.job = job
+        self.portion = portion
         self.loader: Loader = config.loader
         self.ownership = ownership
         self.progress = JobProgress()
@@ -76,7 +86,7 @@ class LoadJobRun:
         self.window = Window(
             self.loader.parallel + 1, ordered=lambda: self.columns.target.ordered, now_s=clock.monotonic_s
         )
-        self.visible = Visible(self.loader, job.job_id, records, sink)
+        self.visible = Visible(self.loader, ownership.lease.name, records, sink)
         self.committer = Committer(
             self.loader,
             records,
@@ -84,7 +94,7 @@ class LoadJobRun:
             sink,
             labels_retained=self._labels_retained,
             visible=self.visible,
-            left=config.left,
+            left=config.all_left if portion.number in (None, 0) else (),
         )
         self.source = self._begin()
 
@@ -98,6 +108,7 @@ class LoadJobRun:
             self.progress,
             self.visible,
             labels_retained=self._labels_retained,
+            share=self.portion.number,
         )
 
     def settle_once(
@@ -134,7 +145,7 @@ class LoadJobRun:
         self._jobs.change_state(self.job.job_id, event, reason)
 
     def fail(self, reason: Stopped) -> None:
-        self._jobs.fail(self.ownership.lease, str(reason))
+        fail_job(self._jobs, self.ownership, self.job, self.portion, reason)
 
     def log(self) -> TopicLog | None:
         return self.source.log()
@@ -142,11 +153,28 @@ class LoadJobRun:
     def log_ends(self) -> Offsets | None:
         return self.source.log_ends()
 
+    def label(self, sequence: int) -> str:
+        """Return the label of a batch."""
+        return label_of(self.loader.name, self.job.incarnation, sequence, self.portion.number)
+
+    def last_record(self) -> OffsetsRecord:
+        """Return the newest record of this run. Raises NotLeader where another owner has divided the job."""
+        return self._own_records()[-1]
+
+    def _own_records(self) -> tuple[OffsetsRecord, ...]:
+        """Return the records, of which an owner always has one."""
+        name = self.ownership.lease.name
+        records = self._records.all(name)
+        if not records:  # gone with the division of the job, by another owner: then this raises NotLeader
+            self.ownership.renew()
+            raise Unavailable(f"{name} has no record", expected="the one where reading goes on", found="none")
+        return records
+
     def _open_consumer(self) -> StreamConsumer:
         return self._resources.open_consumer(self.loader)
 
     def _begin(self) -> BatchSource:
-        records = self._still_there(self._records.all(self.job.job_id)) or (self._origin(),)
+        records = self._still_there(self._records.all(self.ownership.lease.name)) or (self._origin(),)
         for record in records:
             if not record.loaded:
                 self.window.add_batch(Pending(record, None, must_ask=True), recovered=True)
@@ -154,7 +182,7 @@ class LoadJobRun:
         consumer = self._open_consumer()
         source = BatchSource(
             self.loader,
-            self.job.incarnation,
+            self.label,
             consumer,
             self._records,
             self.ownership,
@@ -198,11 +226,11 @@ class LoadJobRun:
         """Record an origin and mark it loaded, in two writes. Between them it is an empty range, which
         settles by itself."""
         at, topic_id = self._start_offsets()
-        label = label_of(self.loader.name, self.job.incarnation, ORIGIN)
+        label = self.label(ORIGIN)
         try:
             self._records.insert(self.ownership.lease, ORIGIN, label, at, at, topic_id=topic_id)
         except CommitConflict:
-            return self._records.all(self.job.job_id)[0]
+            return self._own_records()[0]
         return self._records.mark_loaded(self.ownership.lease, ORIGIN, Loaded(None, 0))
 
     def _start_offsets(self) -> tuple[Offsets, str | None]:
@@ -234,22 +262,59 @@ def begin(
 
     Raises NotYet while another process owns the job; Unavailable, CommitUnknown and NotLeader as they are;
     else Stopped, which is reported to the job first."""
-    jobs = resources.jobs
-    ownership = Ownership(jobs.leases, job_id, owner)
-    job = jobs.get(job_id)
-    config = read_config(job)
+    ownership = Ownership(resources.jobs.leases, job_id, owner)
+    with released_unless_begun(ownership):
+        return begin_owned(ownership, job_id, resources, check_rights=check_rights)
+
+
+@contextmanager
+def released_unless_begun(ownership: Ownership) -> Iterator[None]:
+    """Release the lease where the block raises, so that nobody waits for a run that has not begun."""
+    try:
+        yield
+    except RtolapError:
+        with suppress(RtolapError):  # it runs out then
+            ownership.release()
+        raise
+
+
+def begin_owned(
+    ownership: Ownership,
+    job_id: str,
+    resources: JobResources,
+    portion: Portion = WHOLE,
+    *,
+    configured: Callable[[JobConfig], JobConfig] = lambda config: config,
+    check_rights: Callable[[Loader], None] = lambda loader: None,
+) -> LoadJobRun:
+    """Begin a run of what `ownership` owns: the job, or the share that `portion` names. `configured` changes
+    the configuration for this run.
+
+    Raises as `begin`, without NotYet."""
+    job = resources.jobs.get(job_id)
+    config = configured(read_config(job))
     loader = config.loader
     try:
         _of_kafka(lambda: check_rights(loader))
-        return LoadJobRun(job, config, ownership, resources)
+        return LoadJobRun(job, config, ownership, resources, portion)
     except (Unavailable, CommitUnknown):
         raise
     except RtolapError as error:
         reason = error if isinstance(error, Stopped) else Stopped(StopCause.BROKEN, str(error))
-        jobs.fail(ownership.lease, str(reason))
+        fail_job(resources.jobs, ownership, job, portion, reason)
         if reason is error:
             raise
         raise reason from error
+
+
+def fail_job(
+    jobs: LoadJobs, ownership: Ownership, job: LoadJob, portion: Portion, reason: RtolapError
+) -> None:
+    """Fail the job. Raises NotLeader where what is owned is somebody else's by now."""
+    if portion.number is None:
+        jobs.fail(ownership.lease, str(reason))
+    else:
+        jobs.fail_by_share(ownership.lease, job.job_id, f"{reason}; in share {portion.number}")
 
 
 def _of_kafka(call: Callable[[], None]) -> None:

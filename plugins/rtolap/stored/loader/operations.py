@@ -32,10 +32,13 @@ from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
 from rtolap.protocols.loader.client import LoaderClient
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus, process_key
 from rtolap.stored.loader.job import JobConfig, read_config, write_config
-from rtolap.stored.loader.reset import given, going_on, left_labels, settle_batch
+from rtolap.stored.loader.reset import given, going_on_of_all, left_labels_of_all, settle_batch
+from rtolap.stored.loader.serving import address_of
+from rtolap.stored.loader.shares.status import status_of_shared_job
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.database import Ledger
-from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobs
+from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobs, Series
+from rtolap.stored.metastore.load_shares import Division, LoadShares, share_id
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
 _STATUS_TIMEOUT_S = 3.0
@@ -48,23 +51,34 @@ class JobAccess:
     def __init__(self, ledger: Ledger, settings: Settings) -> None:
         self.jobs = LoadJobs(ledger)
         self.records = OffsetsRecords(ledger)
+        self.shares = LoadShares(ledger)
+        self.share_records = OffsetsRecords(ledger, of_shares=True)
         self._settings = settings
 
     def status(self, job: LoadJob) -> LoaderStatus:
         """Return what its process says where one answers, else what ledger and topic do."""
-        if job.lease_until_ms and job.owner:
-            address = job.owner.partition("/")[0]
-            try:
-                with LoaderClient(
-                    f"http://{address}", self._settings.token(), timeout_s=_STATUS_TIMEOUT_S
-                ) as client:
-                    answer = client.status()
-                if answer.job == job.job_id:
-                    return answer
-            except Unavailable:
-                pass  # not alive: that is what the status says then
         loader = read_config(job).loader
-        return status_of(job, self.records.all(job.job_id), self._log_now(loader), None)
+        division = self.shares.division(job.job_id) if loader.sharing or job.shares else Division((), ())
+        owners = [job.owner] if job.lease_until_ms and job.owner else []
+        owners += [process.owner for process in division.processes if process.owner != job.owner]
+        for owner in owners:
+            if (answer := self._answer(job, owner)) is not None:
+                return answer
+        log_now = self._log_now(loader)
+        if job.shares is None:
+            return status_of(job, self.records.all(job.job_id), log_now, None)
+        series = tuple(self.share_records.all(share.share_id) for share in division.shares)
+        return status_of_shared_job(job, division, series, log_now, ())
+
+    def _answer(self, job: LoadJob, owner: str) -> LoaderStatus | None:
+        """Return the status as a process of the job says it; None where it does not answer."""
+        url = f"http://{address_of(owner)}"
+        try:
+            with LoaderClient(url, self._settings.token(), timeout_s=_STATUS_TIMEOUT_S) as client:
+                answer = client.status()
+        except Unavailable:
+            return None  # not alive: that is what the status says then
+        return answer if answer.job == job.job_id else None
 
     def declare(self, loader: Loader) -> LoadJob:
         """Declare the loader. A job that exists takes changes of its definition for its further batches.
@@ -117,20 +131,32 @@ class JobAccess:
         log = self._log(loader) if go_on or at is not None else TopicLog("", {})
         start_at = None if at is None else given(at, log.ranges)
 
-        def config(records: tuple[OffsetsRecord, ...]) -> str:
-            left = left_labels(records, job.incarnation) or present.left
-            start = going_on(records, log.ranges, topic_id=log.topic_id) if go_on else start_at
+        def config(series: tuple[Series, ...]) -> str:
+            start = going_on_of_all(series, log.ranges, topic_id=log.topic_id) if go_on else start_at
             topic_id = None if start is None else log.topic_id or None
-            return write_config(JobConfig(loader, start, left, topic_id))
+            plain = JobConfig(loader, start, present.left, topic_id, present.more_left)
+            return write_config(plain.leaving(left_labels_of_all(series, job)))
 
         return self.jobs.define_again(job_id, config, abandon=abandon)
 
-    def settle(self, job_id: str, batch: int, *, loaded: bool) -> OffsetsRecord:
+    def settle(self, job_id: str, batch: int, *, loaded: bool, share: int | None = None) -> OffsetsRecord:
         """Record what a person has found out about a batch that was sent.
 
-        Raises NotYet while a process owns the job, Refused where the batch needs no such word.
+        `share` is that of the batch, in a divided job. Raises NotYet while a process owns the job or the
+        share, Refused where the batch needs no such word.
         """
-        return settle_batch(self.jobs, self.records, job_id, batch, loaded=loaded)
+        job = self.jobs.get(job_id)
+        if job.shares is None and share is None:
+            return settle_batch(self.jobs.leases, self.records, job_id, batch, loaded=loaded)
+        if job.shares is None or share is None or not 0 <= share < job.shares:
+            raise DefinitionError(
+                f"not a share of loader {job_id}",
+                expected="no share" if job.shares is None else f"--share 0 to {job.shares - 1}",
+                found=share,
+                action="the label of the batch says which: NAME_INCARNATION_sSHARE_BATCH",
+            )
+        name = share_id(job_id, job.incarnation, share)
+        return settle_batch(self.shares.leases, self.share_records, name, batch, loaded=loaded)
 
     def start(self, job: str) -> None:
         """Start a job. Raises Unavailable where no agent answers that could run it."""

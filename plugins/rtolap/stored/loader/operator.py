@@ -20,13 +20,19 @@ An instant that was once promised stays true, whoever owns the job.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from rtolap.model.loader import LoaderApplication
 from rtolap.model.offsets import Offsets
 from rtolap.stored.loader.job_run import LoadJobRun
-from rtolap.stored.loader.visible import Visible
 from rtolap.watermark_client.client import WatermarkClient
 from rtolap.watermark_client.session import WatermarkSession
+
+
+class Readable(Protocol):
+    """Shows how far the table can be read: `visible.Visible`, and that of several shares."""
+
+    def poll(self) -> Offsets: ...
 
 
 class Operator:
@@ -40,7 +46,7 @@ class Operator:
         application: LoaderApplication,
         job: str,
         generation: int,
-        visible: Visible,
+        visible: Readable,
         log_ends: Callable[[], Offsets | None],
         problem: Callable[[], str] = lambda: "",
     ) -> None:
@@ -73,14 +79,23 @@ class Operator:
 
 
 def operator_of(work: LoadJobRun, application: LoaderApplication, client: WatermarkClient) -> Operator:
-
-    def problem() -> str:
-        if client.problem:
-            return f"watermarks: {client.problem}"
-        return "; ".join(f"watermarks: {refusal.what}: {refusal.why}" for refusal in client.last_refused)
-
     epoch = work.ownership.lease.epoch
-    return Operator(client, application, work.loader.name, epoch, work.visible, work.log_ends, problem)
+    return Operator(
+        client,
+        application,
+        work.loader.name,
+        epoch,
+        work.visible,
+        work.log_ends,
+        lambda: problem_of(client),
+    )
+
+
+def problem_of(client: WatermarkClient) -> str:
+    """Return why the coordinator does not take the reports; "" if it does."""
+    if client.problem:
+        return f"watermarks: {client.problem}"
+    return "; ".join(f"watermarks: {refusal.what}: {refusal.why}" for refusal in client.last_refused)
 
 
 EVERYTHING_MS = 0  # no event is older: nothing is promised

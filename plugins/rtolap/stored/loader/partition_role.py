@@ -92,6 +92,21 @@ class PartitionRole:
                 checked_ms=self._checked_ms,
             )
 
+    @property
+    def has_tried(self) -> bool:
+        """Return True once the first round is over, with or without success."""
+        return self._tried.is_set()
+
+    @property
+    def every_s(self) -> float:
+        """Return the pause between two rounds; the longest one after a failure."""
+        with self._lock:
+            return (
+                min(self._pause_max_s, self._wanted.every_ms / 1000)
+                if self._last_error
+                else (self._wanted.every_ms / 1000)
+            )
+
     def run(self, stopping: threading.Event) -> None:
         again = Retrying(
             retry=retry_if_result(lambda is_complete: not is_complete),

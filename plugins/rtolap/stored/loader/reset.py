@@ -16,8 +16,9 @@ from uuid import uuid4
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.kafka.interfaces import LogRange
 from rtolap.model.offsets import Offsets
-from rtolap.stored.loader.job import LEASE_MS, LeftLabels
-from rtolap.stored.metastore.load_jobs import LoadJobs
+from rtolap.stored.loader.job import LEASE_MS, LeftLabels, Portion
+from rtolap.stored.metastore.leases import Leases
+from rtolap.stored.metastore.load_jobs import LoadJob, Series
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord, OffsetsRecords
 
 
@@ -72,12 +73,12 @@ def going_on(
 
 
 def settle_batch(
-    jobs: LoadJobs, records: OffsetsRecords, job_id: str, batch: int, *, loaded: bool
+    leases: Leases, records: OffsetsRecords, job_id: str, batch: int, *, loaded: bool
 ) -> OffsetsRecord:
     """Record whether the rows of a sent batch are in the table, as a person has found out. Raises NotYet
-    while a process owns the job, and Refused where the outcome of the batch is known.
+    while a process owns the job, or the share, whose id `job_id` is; Refused where the outcome is known.
     """
-    lease = jobs.leases.acquire(job_id, f"settle/{uuid4().hex}", LEASE_MS)
+    lease = leases.acquire(job_id, f"settle/{uuid4().hex}", LEASE_MS)
     try:
         known = next((each for each in records.all(job_id) if each.sequence_id == batch), None)
         if known is None or known.loaded or known.attempts == 0:
@@ -90,17 +91,42 @@ def settle_batch(
             return records.mark_loaded(lease, batch, Loaded(None, None))
         return records.mark_unsent(lease, batch)
     finally:
-        jobs.leases.release(lease)
+        leases.release(lease)
 
 
-def left_labels(records: tuple[OffsetsRecord, ...], incarnation: int) -> LeftLabels | None:
+def going_on_of_all(
+    series: tuple[Series, ...], log: Mapping[int, LogRange], *, topic_id: str = ""
+) -> Offsets | None:
+    """Return as `going_on`, for a job that may be divided: of each share for its own partitions."""
+    if len(series) == 1:
+        return going_on(series[0], log, topic_id=topic_id)
+    at: Offsets = {}
+    for number, records in enumerate(series):
+        portion = Portion(number, len(series))
+        own = {partition: known for partition, known in log.items() if portion.has_partition(partition)}
+        at |= going_on(records, own, topic_id=topic_id) or {}
+    return at
+
+
+def left_labels_of_all(series: tuple[Series, ...], job: LoadJob) -> tuple[LeftLabels, ...]:
+    """Return the labels that a job left, of each share where it is divided."""
+    shares = (None,) if job.shares is None else range(job.shares)
+    found = (
+        left_labels(records, job.incarnation, share) for share, records in zip(shares, series, strict=True)
+    )
+    return tuple(left for left in found if left is not None)
+
+
+def left_labels(
+    records: tuple[OffsetsRecord, ...], incarnation: int, share: int | None = None
+) -> LeftLabels | None:
     """Return the labels that a job left. The sink keeps a label until it is acknowledged, and the records
     that name it are deleted."""
     sent = [record for record in takewhile(lambda record: record.loaded, records) if record.attempts]
     if not sent:
         return None
     loaded_at_ms = max(record.loaded_at_ms or 0 for record in sent)
-    return LeftLabels(incarnation, sent[0].sequence_id, sent[-1].sequence_id, loaded_at_ms)
+    return LeftLabels(incarnation, sent[0].sequence_id, sent[-1].sequence_id, loaded_at_ms, share)
 
 
 def _words(offsets: Offsets) -> str:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable
 from contextlib import closing
 
-from rtolap.base.errors import NotYet
+from rtolap.base.errors import DefinitionError, NotYet
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.stopping import stop_event
 from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
@@ -22,14 +19,17 @@ from rtolap.protocols.loader.messages import (
     LoaderStatus,
     PartitionsStatus,
 )
-from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.http_server import HttpConnections
 from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader.http import make_app
-from rtolap.stored.loader.job import LEASE_MS, JobResources
+from rtolap.stored.loader.job import LEASE_MS, JobResources, SharedResources, read_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.operator import operator_of
 from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
 from rtolap.stored.loader.process import LoaderProcess, retrying
+from rtolap.stored.loader.serving import bound, owner_of, served
+from rtolap.stored.loader.shared_runner import run_shared
+from rtolap.stored.loader.shares.supervision import Agent
 from rtolap.stored.loader.states import Stopped
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
@@ -55,6 +55,9 @@ def run(
     check_rights: Callable[[Loader], None] = lambda loader: None,
     show_clients: Callable[[Metrics], None] = lambda metrics: None,
     wanted: bool = True,
+    number: int = 0,
+    shared: SharedResources | None = None,
+    agent: Agent | None = None,
 ) -> int:
     """Run the job until it is stopped, fails or belongs to another owner, and return the exit code.
 
@@ -63,17 +66,46 @@ def run(
     connects to the application that the definition names, if it names one. `partition_session` connects to
     the endpoint where its partitions are created, if they are created. `check_rights`: see `job_run.begin`.
     `show_clients` adds the measurements of its Kafka clients to the metrics.
+
+    A job whose partitions are shared, or are to be, is run as its process `number`, with the resources of
+    `shared`. Process 0 has `agent` run the others, and it alone starts a job that was stopped or has failed.
     """
     jobs, records, clock = resources.jobs, resources.records, resources.clock
     stopping = stop_event()
     if (ended := _ENDED.get(jobs.get(job_id).state)) is not None:
-        if not wanted:
+        if not wanted or number:
             log.info("%s was ended while its process was gone", job_id)
             return ended
         jobs.change_state(job_id, LoadJobEvent.START, "")
-    with closing(_bound(host, port)) as listening:
+    job = jobs.get(job_id)
+    sharing = read_config(job).loader
+    if shared is not None and (job.shares is not None or sharing.sharing is not None):
+        return run_shared(
+            job_id,
+            number,
+            shared,
+            stopping,
+            host=host,
+            port=port,
+            token=token,
+            limits=limits,
+            open_watermarks=open_watermarks,
+            partition_session=None
+            if (made := sharing.sink.partitions) is None
+            else lambda: partition_session(sharing.sink, made),
+            agent=agent if number == 0 else None,
+            show_clients=show_clients,
+        )
+    if number:
+        raise DefinitionError(
+            f"loader {job_id} has one process",
+            expected="`processes` in its definition",
+            found=f"process {number}",
+            action="declare `processes`, and create it again",
+        )
+    with closing(bound(host, port)) as listening:
         address = f"{host}:{listening.getsockname()[1]}"
-        owner = f"{address}/{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        owner = owner_of(address)
         try:
             work = _taken(
                 stopping,
@@ -100,7 +132,7 @@ def run(
         metrics = Metrics("loader")
         measure(metrics, process, status)
         show_clients(metrics)
-        endpoint = _served(
+        endpoint = served(
             make_app(job_id, token, metrics, status, process.want, limits),
             HttpConnections(metrics, limits),
             listening,
@@ -144,19 +176,6 @@ def _taken(stopping: threading.Event, take: Callable[[], LoadJobRun]) -> LoadJob
 def _stop_on(stopping: threading.Event, process: LoaderProcess) -> None:
     stopping.wait()
     process.stop()
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((host, port))
-    return listening
-
-
-def _served(app: object, connections: HttpConnections, listening: socket.socket) -> HttpServer:
-    server = HttpServer(app, connections)
-    threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="endpoint", daemon=True).start()
-    return server
 
 
 def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], LoaderStatus]) -> None:

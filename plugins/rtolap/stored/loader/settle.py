@@ -62,6 +62,7 @@ class Settler:
         visible: Visible,
         *,
         labels_retained: bool,
+        share: int | None = None,
         silent_s: float = SILENT_S,
     ) -> None:
         self._loader = loader
@@ -71,6 +72,7 @@ class Settler:
         self._progress = progress
         self._visible = visible
         self._labels_retained = labels_retained
+        self._share = share
         self._retry_budget = BatchRetryBudget(
             self._clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s
         )
@@ -143,8 +145,12 @@ class Settler:
                     found=f"sent {self._clock.now_ms() - (record.first_sent_at_ms or 0)} ms ago, offsets "
                     f"{_ranges(record)}",
                     action="look whether its rows are in the table, then `rtolap loader settle "
-                    f"{self._loader.name} {record.sequence_id} --loaded` or `--not-loaded`, and start it",
+                    f"{self._loader.name} {record.sequence_id}{self._share_option()} --loaded` or "
+                    "`--not-loaded`, and start it",
                 )
+
+    def _share_option(self) -> str:
+        return "" if self._share is None else f" --share {self._share}"
 
     def _state(self, label: str) -> LoadState:
         return self._of_sink(lambda: self._sink.state(self._loader.database, label))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rtolap.base.clock import Clock
@@ -31,7 +32,7 @@ from rtolap.model.leader_epochs import PartitionEpochs, continued
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.stored.loader.cut_batches import first_beyond, take_back
-from rtolap.stored.loader.job import Ownership, label_of
+from rtolap.stored.loader.job import Ownership
 from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.states import (
     RECREATED_ACTION,
@@ -62,6 +63,7 @@ class BatchSource:
     """Reads a topic and cuts it into batches, for one thread.
 
     Args:
+        label: returns the label of a batch by its number.
         positions: the offset behind the last record, of all partitions that were known then.
         topic_id: the topic of `positions`; None for the topic that exists.
         epochs: the leader epochs of what was read up to `positions`.
@@ -70,7 +72,7 @@ class BatchSource:
     def __init__(
         self,
         loader: Loader,
-        incarnation: int,
+        label: Callable[[int], str],
         consumer: StreamConsumer,
         records: OffsetsRecords,
         ownership: Ownership,
@@ -83,7 +85,7 @@ class BatchSource:
         epochs: PartitionEpochs,
     ) -> None:
         self._loader = loader
-        self._incarnation = incarnation
+        self._label = label
         self._consumer = consumer
         self._records = records
         self._ownership = ownership
@@ -110,7 +112,7 @@ class BatchSource:
 
     @property
     def next_label(self) -> str:
-        return label_of(self._loader.name, self._incarnation, self._sequence)
+        return self._label(self._sequence)
 
     def step(self, timeout_s: float) -> bool:
         """Do one step, waiting no longer than `timeout_s`. Return True if anything was done.
@@ -134,6 +136,10 @@ class BatchSource:
             self._buffered, self._buffered_rows, self._buffered_bytes, self._first_s = [], 0, 0, None
             return self._hand_over(self._sealed, 0.0)
         return self._first_s is not None
+
+    def partitions(self) -> list[int]:
+        """Return the partitions that there are now. Raises NotFound, and Unavailable."""
+        return self._consumer.partitions()
 
     def log(self) -> TopicLog | None:
         """Return all partitions that the topic has now; None where the broker does not give them.

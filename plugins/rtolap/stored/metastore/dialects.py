@@ -23,10 +23,13 @@ from rtolap.base.errors import DefinitionError
 CONNECT_TIMEOUT_S = 5
 STATEMENT_TIMEOUT_S = 30
 LOCK_TIMEOUT_S = 10  # below the statement's, so that a lock differs from a dead server
+IDLE_TRANSACTION_S = 8  # below the wait for a lock, so that who waits for it gets it
 _READ_ONLY = "rtolap_read_only"
 _SESSION = (
     "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
     f" innodb_lock_wait_timeout={LOCK_TIMEOUT_S}, time_zone='+00:00'"
+    # MariaDB's own: a process that stands still within a write holds its row locks until the server ends it
+    f"/*M!100300 , idle_transaction_timeout={IDLE_TRANSACTION_S} */"
 )
 # The server is away, going or not up yet; the connection is of no more use.
 _MYSQL_LOST = frozenset(

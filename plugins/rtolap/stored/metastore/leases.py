@@ -87,6 +87,16 @@ class Leases:
         except CommitConflict:  # somebody else was the first ever to take it
             return self._ledger.write(purpose, Lease, work)
 
+    def is_free(self, name: str, owner: str) -> bool:
+        """Return True if `acquire` would succeed now. It locks nothing, so those who wait for a lease hinder
+        nobody."""
+
+        def work(connection: sa.Connection) -> bool:
+            row = connection.execute(self._find, {"of_name": name}).one_or_none()
+            return row is None or row.owner == owner or row.lease_until_ms <= self._ledger.now_ms(connection)
+
+        return self._ledger.read(f"look at the lease {name}", work)
+
     def renew(self, lease: Lease, lease_ms: int) -> Lease:
         """Renew a lease with the same epoch. Raises NotLeader when another owner has taken it."""
 

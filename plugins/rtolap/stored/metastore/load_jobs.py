@@ -18,6 +18,9 @@ A job is owned by a lease in its own row (`Leases(ledger, schema.load_job)`); wh
 epoch, and whoever manages jobs changes what is wanted of it. Every change of its state follows the table, by
 compare and set: of two at once, the second is judged again, by what the first has left.
 
+A job whose partitions are divided has an owner too, who leads it; its shares are owned one by one
+(`load_shares`).
+
 A job that is redefined gets the next incarnation, which is part of its labels: they are not those of the
 rows that an earlier one has loaded.
 """
@@ -39,6 +42,8 @@ from rtolap.stored.metastore.leases import Lease, Leases
 from rtolap.stored.metastore.offsets import OffsetsRecord, records_of
 from rtolap.stored.metastore.schema import checked_name
 from rtolap.stored.metastore.schema import load_job as _j
+from rtolap.stored.metastore.schema import load_process as _p
+from rtolap.stored.metastore.schema import load_share as _s
 from rtolap.stored.metastore.schema import offsets_record as _o
 
 CHANGES_TRIED_MAX = 10  # others change a job a few times in its life, not ten times within one change
@@ -92,6 +97,8 @@ class LoadJob(msgspec.Struct, frozen=True):
         config: the loader's own JSON.
         reason: why the job is in its state.
         lease_until_ms: the end of the owner's lease, by the database's clock.
+        shares: number of the shares that its partitions are divided into; None while they are not.
+        processes: number of the processes that its owner wants; None before it has said so.
     """
 
     job_id: str
@@ -105,12 +112,19 @@ class LoadJob(msgspec.Struct, frozen=True):
     owner: str
     epoch: int
     lease_until_ms: int
+    shares: int | None = None
+    processes: int | None = None
+
+
+Series = tuple[OffsetsRecord, ...]
+"""The records of an undivided job, or of one share, in ascending order."""
 
 
 class LoadJobs:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.leases = Leases(ledger, _j)
+        self._share_leases = Leases(ledger, schema.load_share)
 
     def create(self, job_id: str, db: str, table: str, topic: str, config: str) -> LoadJob:
         """Create a new job, STOPPED and without an owner. Raises CommitConflict if the id exists."""
@@ -133,7 +147,7 @@ class LoadJobs:
             present_job = _record(
                 connection.execute(_of(job.job_id).with_for_update()).one_or_none(), job.job_id
             )
-            if present_job != job or records_of(connection, job.job_id):
+            if present_job != job or records_of(connection, job.job_id):  # a divided job has another row
                 raise Refused(
                     f"job {job.job_id} has been changed or run since", found=present_job.state.value
                 )
@@ -167,33 +181,41 @@ class LoadJobs:
 
     def fail(self, lease: Lease, reason: str) -> None:
         """Fail the job with a reason, by its owner. Raises NotLeader once somebody else owns it."""
+        self._fail(lease.name, lambda connection: self.leases.fence(connection, lease), reason)
+
+    def fail_by_share(self, lease: Lease, job_id: str, reason: str) -> None:
+        """Fail the job with a reason, by the owner of one of its shares. Raises NotLeader once somebody else
+        owns that share."""
+        self._fail(job_id, lambda connection: self._share_leases.fence(connection, lease), reason)
+
+    def _fail(self, job_id: str, fence: Callable[[sa.Connection], object], reason: str) -> None:
 
         def work(connection: sa.Connection) -> None:
-            self.leases.fence(connection, lease)  # its row is locked from here on
-            present = _get(connection, lease.name)
-            after = transition(lease.name, present.state, LoadJobEvent.FAIL, reason=present.reason)
+            fence(connection)
+            row = connection.execute(_of(job_id).with_for_update()).one_or_none()
+            present = _record(row, job_id)  # locked: of several owners that fail, one is the first
+            after = transition(job_id, present.state, LoadJobEvent.FAIL, reason=present.reason)
             if after is not present.state:
                 _compare_and_set(connection, present, after, reason)
 
-        self._ledger.write(f"fail job {lease.name}", type(None), work)
+        self._ledger.write(f"fail job {job_id}", type(None), work)
 
     def reconfigure(self, job_id: str, config: str) -> LoadJob:
         """Change the configuration of what is loaded from now on. Refused while its lease runs."""
 
         def work(connection: sa.Connection) -> LoadJob:
             job = _record(connection.execute(_of(job_id).with_for_update()).one_or_none(), job_id)
-            if job.lease_until_ms > self._ledger.now_ms(connection):
-                raise Refused(f"job {job_id} cannot be configured now", found=f"it is {job.owner}'s")
+            self._check_unowned(connection, job, "configured now")
             connection.execute(sa.update(_j).where(_j.c.job_id == job_id).values(config=config))
             return _get(connection, job_id)
 
         return self._ledger.write(f"configure job {job_id}", LoadJob, work)
 
     def define_again(
-        self, job_id: str, config: Callable[[tuple[OffsetsRecord, ...]], str], *, abandon: bool = False
+        self, job_id: str, config: Callable[[tuple[Series, ...]], str], *, abandon: bool = False
     ) -> LoadJob:
-        """Define the next incarnation of a job without an owner. It remembers no loaded batch. `config` is
-        made from the present record.
+        """Define the next incarnation of a job without an owner. It remembers no loaded batch, and is not
+        divided. `config` is made from the present records: of each share where the job is divided.
 
         Raises Refused while its lease runs; and, unless they are abandoned, while batches were sent and are
         not known to be loaded: their requests may still be under way, though nobody owns the job. The epoch
@@ -202,10 +224,15 @@ class LoadJobs:
 
         def work(connection: sa.Connection) -> LoadJob:
             job = _record(connection.execute(_of(job_id).with_for_update()).one_or_none(), job_id)
-            if job.lease_until_ms > self._ledger.now_ms(connection):
-                raise Refused(f"job {job_id} cannot be redefined", found=f"it is {job.owner}'s")
-            records = records_of(connection, job_id)
-            unknown = [record.label for record in records if record.attempts and not record.loaded]
+            self._check_unowned(connection, job, "redefined")
+            names = _names(connection, job)
+            series = tuple(records_of(connection, name) for name in names)
+            unknown = [
+                record.label
+                for records in series
+                for record in records
+                if record.attempts and not record.loaded
+            ]
             if unknown and not abandon:
                 raise Refused(
                     f"job {job_id} has sent batches, and it is not known whether they are loaded",
@@ -219,17 +246,34 @@ class LoadJobs:
             connection.execute(
                 update.values(
                     incarnation=job.incarnation + 1,
-                    config=config(records),
+                    config=config(series),
                     epoch=job.epoch + 1,
                     owner="",
                     state=after.value,
                     reason="",
+                    shares=None,
+                    processes=None,
                 )
             )
-            connection.execute(sa.delete(_o).where(_o.c.job_id == job_id))
+            connection.execute(sa.delete(_o).where(_o.c.job_id.in_(names)))
+            for table in (_s, _p):  # who had one of them finds no lease of it any more
+                connection.execute(sa.delete(table).where(table.c.job_id == job_id))
             return _get(connection, job_id)
 
         return self._ledger.write(f"redefine job {job_id}", LoadJob, work)
+
+    def _check_unowned(self, connection: sa.Connection, job: LoadJob, what: str) -> None:
+        """Raise Refused while a lease of the job, of a share of it or of a process of it runs."""
+        now_ms = self._ledger.now_ms(connection)
+        owners = [job.owner] if job.lease_until_ms > now_ms else []
+        for table in (_s, _p):
+            running = sa.select(table.c.owner).where(
+                table.c.job_id == job.job_id, table.c.lease_until_ms > now_ms
+            )
+            owners += connection.scalars(running.with_for_update())
+        if owners:
+            found = ", ".join(f"it is {owner}'s" for owner in dict.fromkeys(owners))
+            raise Refused(f"job {job.job_id} cannot be {what}", found=found)
 
     def _change_once(self, job_id: str, event: LoadJobEvent, reason: str) -> LoadJob:
         present = self.get(job_id)
@@ -252,6 +296,14 @@ def _compare_and_set(connection: sa.Connection, present: LoadJob, after: LoadJob
     update = sa.update(_j).where(_j.c.job_id == present.job_id, _j.c.state == before.value)
     if connection.execute(update.values(state=after.value, reason=reason)).rowcount != 1:
         raise CommitConflict(f"job {present.job_id} has changed meanwhile", expected=before.value)
+
+
+def _names(connection: sa.Connection, job: LoadJob) -> list[str]:
+    """Return the ids under which the job's records stand: its own, or those of its shares."""
+    if job.shares is None:
+        return [job.job_id]
+    shares = sa.select(_s.c.share_id).where(_s.c.job_id == job.job_id).order_by(_s.c.number)
+    return list(connection.scalars(shares))
 
 
 def _of(job_id: str) -> sa.Select[tuple[object, ...]]:

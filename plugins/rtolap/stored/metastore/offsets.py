@@ -33,9 +33,10 @@ _NO_EPOCHS: PartitionEpochs = {}
 
 
 class OffsetsRecord(msgspec.Struct, frozen=True):
-    """A batch of a job: the offsets in [start, end) of all partitions of the topic.
+    """A batch of a job: the offsets in [start, end) of all partitions of the topic, or of the share.
 
     Attributes:
+        job_id: the job; a share's id where the job is divided.
         payload_sha256: the checksum of the sent rows; None before they are sent.
         topic_id: the topic in which the offsets count; None where it is not known.
         end_epochs: the leader epochs of what was read up to `end_offsets`, where they are known.
@@ -71,9 +72,11 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class OffsetsRecords:
-    def __init__(self, ledger: Ledger) -> None:
+    """Records of jobs, or of the shares of divided jobs. A lease says whose: its name is their `job_id`."""
+
+    def __init__(self, ledger: Ledger, *, of_shares: bool = False) -> None:
         self._ledger = ledger
-        self._leases = Leases(ledger, schema.load_job)
+        self._leases = Leases(ledger, schema.load_share if of_shares else schema.load_job)
 
     def insert(
         self,
@@ -109,10 +112,7 @@ class OffsetsRecords:
                 raise CommitConflict(f"batch {sequence_id} of {lease.name} is recorded already")
             if before:
                 _check_follows(before[0], record)
-            values = msgspec.structs.asdict(record)
-            for name in ("start_offsets", "end_offsets", "end_epochs"):
-                values[name] = msgspec.json.encode(values[name]).decode()
-            connection.execute(sa.insert(_o).values(**values))
+            insert_record(connection, record)
             return record
 
         return self._ledger.write(f"record batch {sequence_id} of {lease.name}", OffsetsRecord, work)
@@ -228,6 +228,14 @@ class OffsetsRecords:
     def _set(self, connection: sa.Connection, lease: Lease, sequence_id: int, **values: object) -> None:
         own_row = (_o.c.job_id == lease.name) & (_o.c.sequence_id == sequence_id)
         connection.execute(sa.update(_o).where(own_row).values(epoch=lease.epoch, **values))
+
+
+def insert_record(connection: sa.Connection, record: OffsetsRecord) -> None:
+    """Write a record as it is. Raises IntegrityError where its label or its number is taken."""
+    values = msgspec.structs.asdict(record)
+    for name in ("start_offsets", "end_offsets", "end_epochs"):
+        values[name] = msgspec.json.encode(values[name]).decode()
+    connection.execute(sa.insert(_o).values(**values))
 
 
 def records_of(connection: sa.Connection, job_id: str) -> tuple[OffsetsRecord, ...]:

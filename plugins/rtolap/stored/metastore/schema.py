@@ -9,6 +9,8 @@ load_replica          which node keeps which bucket of a partition, up to which 
                       whether a move makes it join or leave
 transaction_partition which version of which partition a committed transaction is
 load_job              a loader's job, with its owner
+load_share            a part of a job's partitions, with its owner
+load_process          a process of a job whose partitions are divided, while its lease runs
 offsets_record        what a job has sent: a label, tied to the offsets of all partitions
 stored_table          a table's definition, and its columns as they are now
 stored_partition      which time a partition of a table stands for
@@ -145,6 +147,33 @@ load_job = sa.Table(
     _name("owner"),
     _whole("epoch"),
     _whole("lease_until_ms"),
+    _whole("shares", nullable=True),
+    _whole("processes", nullable=True),
+)
+
+load_share = sa.Table(
+    "load_share",
+    metadata,
+    _name("share_id", key=True),
+    _name("job_id"),
+    _whole("number"),
+    _whole("assigned", nullable=True),
+    _name("owner"),
+    _whole("epoch"),
+    _whole("lease_until_ms"),
+    sa.Index("load_share_job", "job_id", "number", unique=True),
+)
+
+load_process = sa.Table(
+    "load_process",
+    metadata,
+    _name("process_id", key=True),
+    _name("job_id"),
+    _whole("number"),
+    _name("owner"),
+    _whole("epoch"),
+    _whole("lease_until_ms"),
+    sa.Index("load_process_job", "job_id", "number", unique=True),
 )
 
 offsets_record = sa.Table(

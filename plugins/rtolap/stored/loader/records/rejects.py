@@ -5,6 +5,7 @@ A batch that is sent again keeps them again: the key `topic/partition/offset` ma
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -63,13 +64,14 @@ class TopicBox:
 class FileBox:
     """Stores refused records in a file of JSON lines. Values are in Base64, as they may be anything.
 
-    The file is append-only.
+    The file is append-only. Several processes of a loader on one host append to it: each holds a lock of the
+    file meanwhile, and begins a new line where one that died has left half of its own.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = Lock()
-        self._file = path.open("ab")
+        self._lock = Lock()  # flock is held by the open file, so by all threads of a process at once
+        self._file = path.open("ab+", buffering=0)
         fsync_dir(path.parent)
 
     def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
@@ -78,9 +80,20 @@ class FileBox:
             headers = {name: value.decode("utf-8", "replace") for name, value in record.headers.items()}
             lines.append(msgspec.json.encode({**headers, "value": record.value}))
         with self._lock:
-            self._file.write(b"\n".join(lines) + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                self._append(b"\n".join(lines) + b"\n")
+                os.fsync(self._file.fileno())
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _append(self, text: bytes) -> None:
+        size_bytes = self._file.seek(0, os.SEEK_END)
+        if size_bytes and os.pread(self._file.fileno(), 1, size_bytes - 1) != b"\n":
+            text = b"\n" + text
+        left = memoryview(text)
+        while left:
+            left = left[self._file.write(left) :]
 
     def close(self) -> None:
         self._file.close()

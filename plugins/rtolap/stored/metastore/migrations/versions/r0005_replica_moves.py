@@ -7,8 +7,8 @@ from sqlalchemy.dialects import mysql
 
 from rtolap.stored.metastore.migrations.repeatable import add_column, create_table
 
-revision = "0004"
-down_revision = "0003"
+revision = "0005"
+down_revision = "0004"
 
 _BY_CODE_POINT = {"charset": "utf8mb4", "collation": "utf8mb4_bin"}
 _NAME = sa.String(128).with_variant(mysql.VARCHAR(128, **_BY_CODE_POINT), "mysql")

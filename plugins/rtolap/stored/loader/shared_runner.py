@@ -1,0 +1,218 @@
+"""Runs one of several processes of a job: takes its place, serves its endpoint, and ends with the process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+
+from rtolap.base.errors import NotYet
+from rtolap.base.metrics import Family, Metrics
+from rtolap.protocols.loader.messages import EXIT_OWNED, EXIT_STOPPED, LoaderStatus
+from rtolap.servers.http_server import HttpConnections
+from rtolap.servers.limits import HttpLimits
+from rtolap.stored.loader.http import make_app
+from rtolap.stored.loader.job import LEASE_MS, SharedResources, read_config
+from rtolap.stored.loader.operator import Operator, problem_of
+from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
+from rtolap.stored.loader.process import retrying
+from rtolap.stored.loader.serving import bound, owner_of, served
+from rtolap.stored.loader.shares.leader import TopicView
+from rtolap.stored.loader.shares.process import SharedLoaderProcess, SideRole
+from rtolap.stored.loader.shares.status import ask_processes, series_of, status_of_shared_job
+from rtolap.stored.loader.shares.supervision import Agent, Supervision
+from rtolap.stored.loader.shares.visible import VisibleOfShares
+from rtolap.stored.loader.target import SinkColumns
+from rtolap.watermark_client.client import WatermarkClient
+
+log = logging.getLogger(__name__)
+
+TAKE_S = 2.5 * LEASE_MS / 1000
+_TAKE_AGAIN_S = 0.5
+
+
+def run_shared(
+    job_id: str,
+    number: int,
+    resources: SharedResources,
+    stopping: threading.Event,
+    *,
+    host: str,
+    port: int,
+    token: str,
+    limits: HttpLimits,
+    open_watermarks: Callable[[str], WatermarkClient],
+    partition_session: Callable[[], OpenSession] | None,
+    agent: Agent | None = None,
+    show_clients: Callable[[Metrics], None] = lambda metrics: None,
+) -> int:
+    """Run process `number` of the job until the job ends or the process is not wanted; return the exit code.
+
+    `agent` runs the further processes, for process 0. The others are as in `runner.run`.
+    """
+    loader = read_config(resources.job.jobs.get(job_id)).loader
+    with closing(bound(host, port)) as listening, closing(TopicView(resources, loader)) as topic:
+        address = f"{host}:{listening.getsockname()[1]}"
+        owner = owner_of(address)
+        roles: list[SideRole] = []
+        watermarks: WatermarkClient | None = None
+        if (application := loader.application) is not None:
+            watermarks = open_watermarks(application.name)
+            roles.append(Reports(watermarks, topic))
+        if agent is not None:
+            roles.append(_supervise(job_id, agent, resources))
+
+        def take() -> SharedLoaderProcess:
+            partitions = None
+            if partition_session is not None and loader.sink.partitions is not None:
+                columns = SinkColumns(resources.job.sink, loader)
+                columns.refresh()
+                partitions = PartitionRole(
+                    loader, loader.sink.partitions, partition_session(), lambda: columns.target,
+                    resources.job.clock,
+                )  # fmt: skip
+            return SharedLoaderProcess(
+                job_id, number, owner, resources, topic.log, partitions=partitions, side_roles=tuple(roles)
+            )
+
+        try:
+            process = _taken(stopping, take)
+        except NotYet as error:
+            log.error("%s", error)
+            return EXIT_OWNED
+        if process is None:
+            return EXIT_STOPPED
+
+        def status() -> LoaderStatus:
+            job, division = resources.job.jobs.get(job_id), resources.shares.division(job_id)
+            processes = ask_processes(division.processes, job, token, process.status())
+            series = series_of(resources, job, division)
+            return status_of_shared_job(job, division, series, topic.log(), processes, process.partitions)
+
+        metrics = Metrics("loader")
+        measure_shared(metrics, process)
+        show_clients(metrics)
+        endpoint = served(
+            make_app(job_id, token, metrics, status, process.want, limits, process.status),
+            HttpConnections(metrics, limits),
+            listening,
+        )
+        log.info("process %d of job %s; endpoint at %s", number, job_id, address)
+        threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()
+        code = process.run()
+        endpoint.should_exit = True
+        if watermarks is not None:
+            watermarks.close()
+        log.info("process %d of job %s ends with code %d", number, job_id, code)
+        return code
+
+
+class Reports:
+    """Reports what is readable to the application, while this process leads the job.
+
+    Its generation is the epoch of the job's lease, so what an earlier leader reports later is void.
+    """
+
+    def __init__(self, watermarks: WatermarkClient, topic: TopicView) -> None:
+        self._watermarks = watermarks
+        self._topic = topic
+        self._operator: Operator | None = None
+        self._epoch = -1
+
+    def __call__(self, process: SharedLoaderProcess) -> None:
+        ownership = process.leader.ownership
+        if ownership is None:
+            self._operator = None
+            return
+        resources, lease = process.resources, ownership.lease
+        job = resources.job.jobs.get(process.job_id)
+        if job.shares is None:
+            return
+        loader = read_config(job).loader
+        if self._operator is None or self._epoch != lease.epoch:
+            assert loader.application is not None, "the role is only there with an application"
+            self._epoch = lease.epoch
+            visible = VisibleOfShares(loader, resources, process.job_id)
+            self._operator = Operator(
+                self._watermarks,
+                loader.application,
+                loader.name,
+                lease.epoch,
+                visible,
+                lambda: visible.log_ends(self._topic.log()),
+                lambda: problem_of(self._watermarks),
+            )
+        self._operator.run_once()
+        process.note_error("report", self._operator.problem)
+
+
+def _supervise(job_id: str, agent: Agent, resources: SharedResources) -> SideRole:
+
+    def wanted() -> tuple[int, Iterable[int]]:
+        division = resources.shares.division(job_id)
+        number = resources.job.jobs.get(job_id).processes or 1
+        return number, (process.number for process in division.processes)
+
+    supervision = Supervision(job_id, agent, wanted)
+    return lambda process: supervision.round()
+
+
+def _taken(stopping: threading.Event, take: Callable[[], SharedLoaderProcess]) -> SharedLoaderProcess | None:
+    """Return the process, as soon as its number is free and the ledger answers; None when stopped before."""
+    deadline_s = time.monotonic() + TAKE_S
+    again = retrying(stopping)
+    while not stopping.is_set():
+        try:
+            process: SharedLoaderProcess | None = again(take)
+            return process
+        except NotYet:
+            if time.monotonic() > deadline_s:
+                raise
+            stopping.wait(_TAKE_AGAIN_S)
+    return None
+
+
+def _stop_on(stopping: threading.Event, process: SharedLoaderProcess) -> None:
+    stopping.wait()
+    process.stop()
+
+
+def measure_shared(metrics: Metrics, process: SharedLoaderProcess) -> None:
+    """Add the metrics of a process: figures of its own shares, so that those of all processes add up. Its
+    counters go on counting where a share moves away."""
+
+    def sample() -> Iterable[Family]:
+        status = process.status()
+        counts = process.runs.counts()
+        for name, purpose, figure in (
+            ("rows_loaded", "Rows that the sink has taken.", counts.rows_loaded),
+            ("rows_rejected", "Records and rows that were refused.", counts.rows_rejected),
+            ("loaded_bytes", "Bytes of the records that were loaded.", counts.bytes),
+            ("batches", "Batches that were settled.", counts.batches),
+            ("attempts", "Attempts to settle a batch.", counts.attempts),
+        ):
+            counter = metrics.counter_family(name, purpose, ["job"])
+            counter.add_metric([process.job_id], figure)
+            yield counter
+        gauges = [
+            ("batches_pending", "Batches recorded and not settled.", sum(s.pending for s in status.shares)),
+            ("shares_owned", "Shares that this process has.", len(status.shares)),
+            ("partitions_owned", "Partitions of the topic that this process loads.",
+             len(status.partition_numbers)),
+            ("leads", "1 while this process leads the job.", int(status.leads)),
+        ]  # fmt: skip
+        if status.lag_records is not None:
+            gauges.append(
+                ("lag_records", "Records of its partitions that are not loaded.", status.lag_records)
+            )
+        if status.leads:
+            wanted = process.resources.job.jobs.get(process.job_id).processes
+            gauges.append(("processes_wanted", "Processes that the job is to have.", wanted or 0))
+        for name, purpose, figure in gauges:
+            gauge = metrics.gauge_family(name, purpose, ["job"])
+            gauge.add_metric([process.job_id], figure)
+            yield gauge
+
+    metrics.sampled(sample)
