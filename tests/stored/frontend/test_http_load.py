@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 import pytest
+from fastapi import FastAPI
 from rtolap.base.errors import Forbidden
 from rtolap.model.stored.partitions import partition_of
 from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
@@ -34,6 +35,7 @@ from rtolap.stored.metastore.records import Tablet, Transaction
 from rtolap.stored.stream_load import error_files, group_commit
 from rtolap.stored.stream_load import load as one_load
 from rtolap.stored.stream_load.body_pipe import BYTES_MAX
+from rtolap.stored.stream_load.ports import Port
 from rtolap.stored.stream_load.request import TIMEOUT_S_DEFAULT
 
 from tests.support import http_calls
@@ -727,6 +729,21 @@ def test_a_body_that_unpacks_to_too_much_for_a_group_fails_early(
     assert "without group_commit" in str(answer["Message"])
     assert drawn == 1
     assert 1300 not in ids(endpoint)
+
+
+def test_an_application_is_assembled_once_before_a_port_has_a_request() -> None:
+    """Two threads whose first requests come together would both do it, and one would fail."""
+    assembled = []
+
+    class Noted:
+        def __init__(self, app: Any) -> None:
+            assembled.append(app)
+
+    app = FastAPI()
+    app.add_middleware(Noted)
+    for takes_bodies in (False, True):
+        Port(app, takes_bodies=takes_bodies)
+        assert len(assembled) == 1
 
 
 def test_too_many_loads_are_told_to_come_back(tmp_path: Path) -> None:

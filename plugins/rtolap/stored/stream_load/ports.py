@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ssl
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
 
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
@@ -21,9 +22,15 @@ def body_bytes_max(path: str) -> int | None:
 
 
 class Port:
-    """The application behind one port; it learns which port a request came in on."""
+    """The application behind one port; it learns which port a request came in on.
 
-    def __init__(self, app: ASGIApp, *, takes_bodies: bool) -> None:
+    The servers of several ports may run on threads of their own. Starlette assembles an application at its
+    first request, which is no work for two threads at once: it is done here.
+    """
+
+    def __init__(self, app: Starlette, *, takes_bodies: bool) -> None:
+        if app.middleware_stack is None:
+            app.middleware_stack = app.build_middleware_stack()
         self._app = app
         self._takes_bodies = takes_bodies
 
