@@ -31,6 +31,11 @@ def living(status: LoaderStatus) -> set[int]:
     return {process.number for process in status.processes if process.alive}
 
 
+def is_paused(status: LoaderStatus) -> bool:
+    """Return True once every process does what the command has asked for."""
+    return all(process.phase == "paused" for process in status.processes if process.alive)
+
+
 def test_processes_come_with_the_lag_and_go_with_it_and_each_record_is_loaded_once(
     around: Around, tmp_path: Path, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +59,7 @@ def test_processes_come_with_the_lag_and_go_with_it_and_each_record_is_loaded_on
             for generation in (1, 2):
                 # a job that is paused reads nothing: its lag stays
                 told("pause", world.name)
+                world.wait_until(is_paused)
                 world.produce(chooser, RECORDS)
                 found = world.wait_until(lambda it: living(it) == {0, 1, 2})
                 assert (found.processes_wanted, found.shares) == (3, SHARES)
