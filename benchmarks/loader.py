@@ -22,6 +22,8 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -74,17 +76,11 @@ def record(number: int) -> bytes:
 
 def measure_processes(records: int, numbers: list[int], folder: Path) -> dict[str, float]:
     """Return the figures of each number of processes, over topics of the same records."""
-    with kafka() as bootstrap:
-        address = f"sqlite:///{folder / 'ledger.db'}"
-        cluster = StreamLoadCluster(folder / "cluster", address)
-        with Ledger.open(address) as ledger, cluster:
-            cluster.start(endpoints=1, nodes=1)
-            server = _Address(bootstrap)
-            around = Around(server, server, cluster, ledger, {"RTOLAP_LEDGER": address})  # type: ignore[arg-type]
-            figures: dict[str, float] = {}
-            for number in numbers:
-                figures |= _measured_processes(records, number, bootstrap, around, folder / f"p{number}")
-            return figures
+    figures: dict[str, float] = {}
+    with servers(folder) as (bootstrap, around):
+        for number in numbers:
+            figures |= _measured_processes(records, number, bootstrap, around, folder / f"p{number}")
+    return figures
 
 
 def _measured_processes(
@@ -151,14 +147,20 @@ def consume_rate(bootstrap: str, topic: str, records: int) -> float:
 
 
 def measure(records: int, folder: Path) -> dict[str, float]:
+    with servers(folder) as (bootstrap, around):
+        return _measured(records, bootstrap, around, folder)
+
+
+@contextmanager
+def servers(folder: Path) -> Iterator[tuple[str, Around]]:
+    """Start a broker, a front end and a storage node; yield the broker's address, and what loaders need."""
     with kafka() as bootstrap:
         address = f"sqlite:///{folder / 'ledger.db'}"
         cluster = StreamLoadCluster(folder / "cluster", address)
         with Ledger.open(address) as ledger, cluster:
             cluster.start(endpoints=1, nodes=1)
             server = _Address(bootstrap)
-            around = Around(server, server, cluster, ledger, {"RTOLAP_LEDGER": address})  # type: ignore[arg-type]
-            return _measured(records, bootstrap, around, folder)
+            yield bootstrap, Around(server, server, cluster, ledger, {"RTOLAP_LEDGER": address})  # type: ignore[arg-type]
 
 
 class _Address:

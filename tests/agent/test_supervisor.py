@@ -315,6 +315,29 @@ def test_a_process_started_but_not_noted_is_found_by_its_mark(tmp_path: Path) ->
     run(tmp_path, second_life)
 
 
+def test_a_process_of_another_agent_with_the_same_key_is_not_adopted(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    pids: list[int] = []
+
+    async def of_theirs(agent: Supervisor) -> None:
+        pids.append(running_pid(await agent.ensure("r0", spec(1, "sleep 60; true"))))
+
+    async def of_ours(agent: Supervisor) -> None:
+        assert (await until(agent, "r0", "RUNNING")).pid not in pids
+
+    run(theirs, of_theirs, stop=False)
+    ours.mkdir()
+    # in our folder the process is noted, and was never started
+    text = (theirs / "state.json").read_text()
+    (ours / "state.json").write_text(text.replace('"RUNNING"', '"PENDING"'))
+    run(ours, of_ours)
+
+    async def theirs_again(agent: Supervisor) -> None:
+        assert running_pid(agent.get("r0")) == pids[0]
+
+    run(theirs, theirs_again)
+
+
 def test_two_agents_do_not_share_a_folder(tmp_path: Path) -> None:
     first = supervisor(tmp_path)
     try:

@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rtolap.agent.spark_options import NAMESPACE, given_options, job_position
 from rtolap.base.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,6 @@ _YARN_CLIENT = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
 _YARN_LIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 _APPLICATION = re.compile(r"^\s*(application_[0-9]+_[0-9]+)\s", re.MULTILINE)
 _POD_PHASE = re.compile(r"phase: *(Pending|Running|Unknown)")
-_NAMESPACE = "spark.kubernetes.namespace="
 
 
 def new_name() -> str:
@@ -45,7 +45,7 @@ def named(argv: Sequence[str], name: str) -> tuple[str, ...]:
     settings = {"spark.yarn.tags": name, "spark.kubernetes.driver.pod.name": name}
     words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     # In front of the job, behind the caller's options: of two values of a setting the last one counts.
-    job = _job_position(argv)
+    job = job_position(argv)
     return (*argv[:job], *words, *argv[job:])
 
 
@@ -61,11 +61,11 @@ async def kill(argv: Sequence[str], name: str, env: Mapping[str, str]) -> None:
 
     Raises Unavailable where the manager does not answer, or the driver does not go.
     """
-    options = _options(argv)
+    options = argv[1 : job_position(argv)]
     bin_dir = Path(argv[0]).parent
     find, kill_ = (
         (_yarn_drivers, _kill_on_yarn)
-        if dict(options).get("--master") == "yarn"
+        if given_options(options).get("--master") == "yarn"
         else (_kubernetes_drivers, _kill_on_kubernetes)
     )
     for _ in range(_ROUNDS_MAX):
@@ -81,39 +81,37 @@ async def kill(argv: Sequence[str], name: str, env: Mapping[str, str]) -> None:
     )
 
 
-Options = Sequence[tuple[str, str]]
-
-
-async def _yarn_drivers(bin_dir: Path, _: Options, name: str, env: Mapping[str, str]) -> list[str]:
+async def _yarn_drivers(bin_dir: Path, _: Sequence[str], name: str, env: Mapping[str, str]) -> list[str]:
     wanted = ("-list", "-appTags", name, "-appStates", _YARN_LIVE)
     output = await _run((str(bin_dir / "spark-class"), _YARN_CLIENT, "application", *wanted), env)
     return _APPLICATION.findall(output)
 
 
-async def _kill_on_yarn(bin_dir: Path, _: Options, living: Sequence[str], env: Mapping[str, str]) -> None:
+async def _kill_on_yarn(
+    bin_dir: Path, _: Sequence[str], living: Sequence[str], env: Mapping[str, str]
+) -> None:
     for application in living:
         command = (str(bin_dir / "spark-class"), _YARN_CLIENT, "application", "-kill", application)
         await _run(command, env)
 
 
 async def _kubernetes_drivers(
-    bin_dir: Path, options: Options, name: str, env: Mapping[str, str]
+    bin_dir: Path, options: Sequence[str], name: str, env: Mapping[str, str]
 ) -> list[str]:
     output = await _run(_on_kubernetes(bin_dir, options, "--status", name), env)
     return [name] if _POD_PHASE.search(output) else []
 
 
 async def _kill_on_kubernetes(
-    bin_dir: Path, options: Options, living: Sequence[str], env: Mapping[str, str]
+    bin_dir: Path, options: Sequence[str], living: Sequence[str], env: Mapping[str, str]
 ) -> None:
     for name in living:
         await _run(_on_kubernetes(bin_dir, options, "--kill", name), env)
 
 
-def _on_kubernetes(bin_dir: Path, options: Options, what: str, name: str) -> tuple[str, ...]:
-    master = dict(options)["--master"]
-    settings = [value for option, value in options if option == "--conf"]
-    (*_, namespace) = (value[len(_NAMESPACE) :] for value in settings if value.startswith(_NAMESPACE))
+def _on_kubernetes(bin_dir: Path, options: Sequence[str], what: str, name: str) -> tuple[str, ...]:
+    (*_, namespace) = (word[len(NAMESPACE) :] for word in options if word.startswith(NAMESPACE))
+    master = given_options(options)["--master"]
     return (str(bin_dir / "spark-submit"), "--master", master, what, f"{namespace}:{name}")
 
 
@@ -145,15 +143,3 @@ async def _run(command: Sequence[str], env: Mapping[str, str]) -> str:
             action="a driver may still run there; it is looked for again",
         )
     return output
-
-
-def _job_position(argv: Sequence[str]) -> int:
-    position = 1
-    while argv[position].startswith("-"):
-        position += 2
-    return position
-
-
-def _options(argv: Sequence[str]) -> list[tuple[str, str]]:
-    words = argv[1 : _job_position(argv)]
-    return list(zip(words[::2], words[1::2], strict=True))

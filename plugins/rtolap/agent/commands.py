@@ -28,6 +28,7 @@ from rtolap.agent.spark_options import (
     SPARK_OPTIONS,
     check_cluster_mode,
     is_cluster_mode,
+    job_position,
     own_spark_options,
     spark_environment,
 )
@@ -49,7 +50,7 @@ Resolver = Callable[[Sequence[str]], tuple[str, ...]]
 def runs_on_cluster(spec: ProcessSpec) -> bool:
     """Return True where the process only waits for a driver on a cluster."""
     argv = spec.argv
-    return argv[0] == _SPARK and is_cluster_mode(argv[1 : _job_position(argv)])
+    return argv[0] == _SPARK and is_cluster_mode(argv[1 : job_position(argv)])
 
 
 class Commands:
@@ -71,7 +72,7 @@ class Commands:
             raise DefinitionError("job in cluster mode refused", expected="a one-shot process")
         check_environment(spec.env)
         if self._programs[spec.argv[0]] == self._spark:
-            job = _job_position(spec.argv)
+            job = job_position(spec.argv)
             if spec.argv[job] == BUILD_JOB:
                 _check_builds(spec.argv[job + 1 :], spec.files, self._host)
         return argv
@@ -106,7 +107,7 @@ class Commands:
         }
 
     def _spark(self, arguments: Sequence[str]) -> tuple[str, ...]:
-        position = _job_position((_SPARK, *arguments)) - 1
+        position = job_position((_SPARK, *arguments)) - 1
         options = arguments[:position]
         check_options(_SPARK, options, SPARK_OPTIONS, self._host)
         check_cluster_mode(options)
@@ -141,14 +142,6 @@ class Commands:
         check_options(" ".join(command), rest, options, self._host)
         # Not the `rtolap` script: it need not be on this process's PATH.
         return (sys.executable, "-c", "from rtolap.cli.main import main; main()", *arguments)
-
-
-def _job_position(argv: Sequence[str]) -> int:
-    """Return the job's position, behind options with a value each; beyond the end where there is none."""
-    position = 1
-    while position < len(argv) and argv[position].startswith("-"):
-        position += 2
-    return position
 
 
 def _sent_along(arguments: Sequence[str]) -> tuple[str, ...]:

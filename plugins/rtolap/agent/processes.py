@@ -25,6 +25,7 @@ from rtolap.protocols.agent.messages import FILES_MARK, LOG_TAIL_LINES
 
 KEY_VARIABLE = "RTOLAP_AGENT_KEY"
 GENERATION_VARIABLE = "RTOLAP_AGENT_GENERATION"
+FOLDER_VARIABLE = "RTOLAP_AGENT_FOLDER"  # several agents of a host have the same keys
 LOG_FILE_BYTES_MAX = 64 << 20  # beyond it the older half is dropped
 _LINE_CHARACTERS_MAX = 500
 _SAME_START_S = 1.0  # the boot time, and with it create_time, may be adjusted by a little
@@ -35,7 +36,7 @@ class Processes:
     """Processes of this host. `cpus`: kind of process, the first part of its key → its processors."""
 
     def __init__(self, folder: Path, cpus: Mapping[str, frozenset[int]] | None = None) -> None:
-        self._folder = folder
+        self._folder = folder.resolve()
         self._cpus = cpus or {}
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -76,7 +77,7 @@ class Processes:
             exit_path = self.exit_path(key, generation)
             exit_path.unlink(missing_ok=True)
             command = [sys.executable, "-I", "-S", str(_RUNNER), str(exit_path), *command]
-        marked = {**os.environ, **env, KEY_VARIABLE: key, GENERATION_VARIABLE: str(generation)}
+        marked = {**os.environ, **env, **self._marks(key, generation)}
         try:
             with (
                 self.log_path(key, generation).open("ab") as log,
@@ -120,17 +121,24 @@ class Processes:
         return child.poll() if child is not None else None
 
     def find(self, key: str, generation: int) -> Handle | None:
-        """Return a process that carries the mark and leads its session: started, but never noted."""
+        """Return a process that carries this agent's marks and leads its session: started, but never noted."""
+        marks = self._marks(key, generation)
         for process in psutil.process_iter():
             try:
                 if os.getsid(process.pid) != process.pid:
                     continue
-                env = process.environ()
-                if env.get(KEY_VARIABLE) == key and env.get(GENERATION_VARIABLE) == str(generation):
+                if marks.items() <= process.environ().items():
                     return Handle(process.pid, process.create_time())
             except (psutil.Error, ProcessLookupError, PermissionError):
                 continue  # gone meanwhile, or somebody else's
         return None
+
+    def _marks(self, key: str, generation: int) -> dict[str, str]:
+        return {
+            KEY_VARIABLE: key,
+            GENERATION_VARIABLE: str(generation),
+            FOLDER_VARIABLE: str(self._folder),
+        }
 
     def session_members(self, leader: Handle) -> list[int]:
         """Return the living processes of the session that this process led, without zombies.

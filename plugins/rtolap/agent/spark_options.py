@@ -45,7 +45,7 @@ _ON_CLUSTER = {
     "spark.kubernetes.submission.waitAppCompletion": "true",
 }
 _CLUSTER_MODE = "cluster"
-_NAMESPACE = "spark.kubernetes.namespace="
+NAMESPACE = "spark.kubernetes.namespace="
 _WITH_CLUSTER_MODE = re.compile(r"yarn|k8s://.+")
 
 
@@ -75,12 +75,12 @@ SPARK_OPTIONS: Mapping[str, Fits] = {
 
 def is_cluster_mode(options: Sequence[str]) -> bool:
     """Return True where the driver of a submission with these options runs on the cluster."""
-    return _given(options).get("--deploy-mode") == _CLUSTER_MODE
+    return given_options(options).get("--deploy-mode") == _CLUSTER_MODE
 
 
 def check_cluster_mode(options: Sequence[str]) -> None:
     """Raise DefinitionError where Spark has no cluster mode for a Python job on the named master."""
-    master = _given(options).get("--master", "")
+    master = given_options(options).get("--master", "")
     if is_cluster_mode(options) and not _WITH_CLUSTER_MODE.fullmatch(master):
         raise DefinitionError(
             "--deploy-mode of spark-submit refused",
@@ -88,11 +88,11 @@ def check_cluster_mode(options: Sequence[str]) -> None:
             found=f"cluster on {master or 'a master that is not named'}",
             action="submit in client mode: the driver is then a process of this host",
         )
-    named = [word for word in options if word.startswith(_NAMESPACE)]
+    named = [word for word in options if word.startswith(NAMESPACE)]
     if is_cluster_mode(options) and master != "yarn" and not named:
         raise DefinitionError(
             "job in cluster mode refused",
-            expected=f"--conf {_NAMESPACE}…, in which its driver is found again",
+            expected=f"--conf {NAMESPACE}…, in which its driver is found again",
             found="none",
             action="name the namespace in the connection",
         )
@@ -110,7 +110,7 @@ def own_spark_options(options: Sequence[str], host: Host) -> tuple[str, ...]:
         settings |= _ON_CLUSTER
     elif host.spark_host:
         settings |= {"spark.driver.host": host.spark_host, "spark.driver.bindAddress": host.spark_host}
-    master = _given(options).get("--master", "")
+    master = given_options(options).get("--master", "")
     if not master.startswith("spark://"):
         settings["spark.authenticate"] = "true"
     return tuple(word for name, value in settings.items() for word in ("--conf", f"{name}={value}"))
@@ -122,5 +122,17 @@ def spark_environment(host: Host) -> dict[str, str]:
     return {"SPARK_LOCAL_IP": host.spark_host} if host.spark_host else {}
 
 
-def _given(options: Sequence[str]) -> dict[str, str]:
+def job_position(argv: Sequence[str]) -> int:
+    """Return the position of the job in a command, behind options with a value each.
+
+    It is beyond the end where there is no job.
+    """
+    position = 1
+    while position < len(argv) and argv[position].startswith("-"):
+        position += 2
+    return position
+
+
+def given_options(options: Sequence[str]) -> dict[str, str]:
+    """Return the value of each option; of one that is given again, the last."""
     return dict(zip(options[::2], options[1::2], strict=True))

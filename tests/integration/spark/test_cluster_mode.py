@@ -10,12 +10,12 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 from rtolap.agent import cluster_drivers
@@ -31,7 +31,7 @@ from tests.integration.spark.yarn_cluster import YarnCluster
 from tests.support.agent_harness import running_agent
 from tests.support.cubes.built import assert_nothing_else, assert_recount
 from tests.support.cubes.staging import Staging, raw_events
-from tests.support.waiting import patience_s
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -49,10 +49,8 @@ WAITING_JOB = """
 import sys, time
 from pathlib import Path
 
-started = time.monotonic()
-while time.monotonic() - started < 90:
-    Path(sys.argv[1]).write_text(str(time.monotonic()))
-    time.sleep(0.05)
+Path(sys.argv[1]).touch()
+time.sleep(90)
 """
 
 
@@ -110,13 +108,11 @@ def submitted(spec: BuildSpec, generation: int, *further: str) -> ProcessSpec:
 
 
 def waited(agent: AgentClient, condition: Callable[[ProcessStatus], bool]) -> ProcessStatus:
-    deadline_s = time.monotonic() + patience_s(DEADLINE_S)
-    while True:
-        status = agent.get("build")
-        if condition(status):
-            return status
-        assert time.monotonic() < deadline_s, (status, agent.log("build")[-3000:])
-        time.sleep(0.1)
+    def details() -> object:
+        return agent.get("build"), agent.log("build")[-3000:]
+
+    until(lambda: condition(agent.get("build")), details, timeout_s=DEADLINE_S, poll_s=0.1)
+    return agent.get("build")
 
 
 def staged(staging: Staging, build_id: str) -> BuildSpec:
@@ -126,7 +122,7 @@ def staged(staging: Staging, build_id: str) -> BuildSpec:
 
 
 class Waiting:
-    """A driver on the cluster that does nothing but say that it lives."""
+    """A driver on the cluster that says once that it lives, and does nothing."""
 
     def __init__(self, agent: AgentClient, yarn: YarnCluster, sign: Path, generation: int) -> None:
         before = set(yarn.applications())
@@ -134,13 +130,20 @@ class Waiting:
         agent.ensure("build", ProcessSpec(generation=generation, argv=argv, one_shot=True, stop_grace_s=5.0))
         waited(agent, lambda status: sign.exists() or not status.is_live)
         assert sign.exists(), agent.log("build")[-3000:]
+        assert living_with(str(sign))
         (self.application,) = set(yarn.applications()) - before
         self._sign = sign
 
-    def assert_dead(self) -> None:
-        self._sign.unlink()
-        time.sleep(1.0)  # twenty times as long as a living one is silent
-        assert not self._sign.exists()
+    def wait_dead(self) -> None:
+        """Wait until no process of this host has the sign among its arguments: YARN's node kills those of an
+        application that is over."""
+        until(lambda: not living_with(str(self._sign)), lambda: living_with(str(self._sign)))
+
+
+def living_with(argument: str) -> list[list[str]]:
+    """Return the command lines of processes with this argument."""
+    lines = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    return [line for line in lines if any(argument in word for word in line)]
 
 
 def test_a_build_whose_driver_runs_on_the_cluster_equals_a_recount(
@@ -161,14 +164,14 @@ def test_a_driver_is_gone_before_its_successor_starts_and_when_its_waiting_proce
     first = Waiting(agent, yarn, tmp_path / "first", 1)
     second = Waiting(agent, yarn, tmp_path / "second", 2)
     assert yarn.applications()[first.application] == "KILLED"
-    first.assert_dead()
+    first.wait_dead()
     pid = agent.get("build").pid
     assert pid is not None
     os.killpg(pid, signal.SIGKILL)
     done = waited(agent, lambda status: not status.is_live)
     assert (done.generation, done.state) == (2, "FAILED")
     assert yarn.applications()[second.application] == "KILLED"
-    second.assert_dead()
+    second.wait_dead()
     assert yarn.living() == []
 
 

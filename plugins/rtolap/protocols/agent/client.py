@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 # Stopping the old process comes before the answer to PUT and DELETE; the rest is immediate.
 STOP_MARGIN_S = 15.0
+CLUSTER_MARGIN_S = 180.0  # three starts of Java on a busy host
 CALL_TIMEOUT_S = 10.0
 
 
@@ -44,6 +45,10 @@ def _process(key: str, tail: str = "") -> str:
 def _ensure(key: str, spec: ProcessSpec) -> _Call:
     # The process that is replaced may have asked for a longer grace than the new one: allow for both.
     timeout_s = 2 * spec.stop_grace_s + 3 * STOP_MARGIN_S
+    if (
+        "cluster" in spec.argv
+    ):  # the deploy mode: the process before may have a driver to be killed on a cluster
+        timeout_s += CLUSTER_MARGIN_S
     return _Call("PUT", _process(key), msgspec.json.encode(spec), timeout_s=timeout_s)
 
 
