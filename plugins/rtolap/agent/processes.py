@@ -121,7 +121,7 @@ class Processes:
         return child.poll() if child is not None else None
 
     def find(self, key: str, generation: int) -> Handle | None:
-        """Return a process that carries this agent's marks and leads its session: started, but never noted."""
+        """Return a process with this agent's marks that leads its session: started, but never noted."""
         marks = self._marks(key, generation)
         for process in psutil.process_iter():
             try:
