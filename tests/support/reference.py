@@ -41,7 +41,7 @@ _NO_VARIABLES = {"RTOLAP_DEFAULT", "RTOLAP_NAMED", "RTOLAP_OPTIONS"}  # names in
 
 # Variables that no field of Settings reads. Those of a test alone are not for users.
 OTHER_VARIABLES: Mapping[str, str] = {
-    "RTOLAP_AGENT_FOLDER": "set by an agent for its children: the folder of its logs, which no other agent has",
+    "RTOLAP_AGENT_FOLDER": "set by an agent for its children: the folder of its logs, no other agent's",
     "RTOLAP_AGENT_GENERATION": "set by an agent for its children: the generation of the process",
     "RTOLAP_AGENT_KEY": "set by an agent for its children: the key of the process",
     "RTOLAP_AGENT_RESTARTS": "set by an agent for its children: how often it has started the process again",
