@@ -22,7 +22,6 @@ from tests.support.seeds import notices, so_many
 
 SEEDS = so_many(20, 26)
 LONG_SEEDS, LONG_STEPS = range(500, 500 + so_many(2)), 240
-SEARCHED = 20
 _GROUPS = 1
 
 
@@ -65,9 +64,7 @@ def test_the_runs_notice_a_loader_that_believes_each_unknown_label_of_its_age(
         return Sent.LATELY if now_ms - sent_at_ms < sink.label_kept_ms else Sent.LONG_AGO
 
     monkeypatch.setattr(settle, "sent_when", by_age)
-    assert notices(
-        lambda seed: ForgetfulRun(World(), seed).run(), 3, "differs from a recount", seeds=SEARCHED
-    )
+    assert notices(lambda seed: ForgetfulRun(World(), seed).run(), 3, "differs from a recount")
 
 
 def test_the_runs_notice_a_witness_that_finished_in_the_same_instant(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,9 +74,7 @@ def test_the_runs_notice_a_witness_that_finished_in_the_same_instant(monkeypatch
 
     real = label_retention.witness_of
     monkeypatch.setattr(label_retention, "witness_of", witness_of)
-    assert notices(
-        lambda seed: ForgetfulRun(World(), seed).run(), 20, "differs from a recount", seeds=SEARCHED
-    )
+    assert notices(lambda seed: ForgetfulRun(World(), seed).run(), 20, "differs from a recount")
 
 
 def test_long_lives_end_as_well() -> None:
@@ -138,6 +133,4 @@ def test_the_runs_notice(
     fault: Callable[[pytest.MonkeyPatch], None], first_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault(monkeypatch)
-    assert notices(
-        lambda seed: Run(World(), seed).run(), first_seed, "differs from a recount", seeds=SEARCHED
-    )
+    assert notices(lambda seed: Run(World(), seed).run(), first_seed, "differs from a recount")

@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 
-SEARCHED = 12
+SEARCHED = 300
 _TIMES = int(os.environ.get("RTOLAP_SEEDS", "1"))
 
 
@@ -37,7 +37,8 @@ def replay(description: str | None, run_seed: Callable[[int, int], Counter[str]]
 def notices(run_seed: Callable[[int], object], first_seed: int, said: str, *, seeds: int = SEARCHED) -> bool:
     """Return whether one of so many seeds fails with `said` in its AssertionError. Any other error goes on.
 
-    `first_seed` is known to find the fault; after a change of the run one of the next ones does.
+    `first_seed` is known to find the fault, so that the search is short; a change of the run moves it to
+    another seed, and the search goes on.
     """
     for seed in range(first_seed, first_seed + seeds):
         try:
