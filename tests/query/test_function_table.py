@@ -12,6 +12,7 @@ import pytest
 from rtolap.aggregates.bit_or import BitOr
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES
+from rtolap.aggregates.variance import DEVIATION
 from rtolap.column_types import BIGINT
 from rtolap.query.approval import engine_tree, nodes
 from rtolap.query.checksums import CRC32
@@ -20,7 +21,7 @@ from rtolap.query.functions import table as function_table
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from sqlglot import exp
 
-OWN = {HLL_ESTIMATE, BITMAP_SIZE, CRC32}  # functions that the product registers in the engine
+OWN = {HLL_ESTIMATE, BITMAP_SIZE, CRC32, DEVIATION}  # functions that the product registers in the engine
 SYNTAX = {"coalesce", "ifnull", "current_timestamp"}  # read by the engine's parser, not in its catalogue
 CHANGES_BY_ITSELF = {"random"}
 

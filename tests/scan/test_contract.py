@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from rtolap.aggregates.accumulator import Partial
 from rtolap.aggregates.approx_distinct import Sketch
-from rtolap.aggregates.bit_or import Bits
+from rtolap.aggregates.bit_or import UnitedBits
 from rtolap.aggregates.max import Greatest
 from rtolap.aggregates.min import Least
 from rtolap.aggregates.sum import Total
@@ -36,7 +36,7 @@ FOLDED = (
     Partial("price__sum", Total(), decimal(38, 2), "price"),
     Partial("n__min", Least(), BIGINT, "n"),
     Partial("n__max", Greatest(), BIGINT, "n"),
-    Partial("n__bit_or", Bits(), BIGINT, "n"),
+    Partial("n__bit_or", UnitedBits(), BIGINT, "n"),
 )
 SKETCH = Partial("user__hll", Sketch(LG_K), BINARY, "user")
 MOST = (1 << 63) - 1

@@ -14,6 +14,7 @@ C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
 
 Algebra = Literal["sum", "count", "pick"]  # see `Accumulator.algebra`
+SquarePart = Literal["low", "high"]  # the lowest 32 bits of a square, or those above them
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class GroupedColumn(Protocol[C_co]):
 
     def sum(self, result: ColumnType) -> C_co:
         """Return the sum, exact for whole numbers and decimals. Raises Refused beyond what `result` holds."""
+
+    def sum_squares(self, part: SquarePart, result: ColumnType) -> C_co:
+        """Return the sum of that part of the squares of unscaled values of at most 64 bits, exact."""
 
     def least(self) -> C_co:
         """Return the smallest value; strings are compared by their bytes."""

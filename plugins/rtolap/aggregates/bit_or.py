@@ -5,35 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rtolap.aggregates.accumulator import Accumulator, C, Fold, GroupedColumn
-from rtolap.aggregates.function import LG_K_DEFAULT, Aggregate
-from rtolap.column_types import BIGINT, ColumnType, Kind
-
-_OR = Fold("bitwise_or", 0)
+from rtolap.aggregates.accumulator import Accumulator, Fold
+from rtolap.aggregates.bits import BitAggregate, Bits
+from rtolap.aggregates.function import LG_K_DEFAULT
+from rtolap.column_types import ColumnType
 
 
 @dataclass(frozen=True)
-class Bits(Accumulator):
-    """The bits so far, as a bigint; null without a value, which SQL reads as 0."""
+class UnitedBits(Bits):
+    """The bits that any value so far has."""
 
     name: ClassVar[str] = "bit_or"
-    fold: ClassVar[Fold | None] = _OR
-    folded_kinds: ClassVar[frozenset[Kind]] = frozenset(("bigint",))
-
-    def result_type(self, source: ColumnType) -> ColumnType:
-        return BIGINT
-
-    def begin(self, events: GroupedColumn[C], kind: ColumnType) -> C:
-        return events.fold(_OR)
-
-    def merge(self, partials: GroupedColumn[C], kind: ColumnType) -> C:
-        return partials.fold(_OR)
-
-    def spark_merge(self, column: str, kind: ColumnType) -> str:
-        return f"bit_or({column})"
+    fold: ClassVar[Fold] = Fold("bitwise_or", 0)
 
 
-class BitOr(Aggregate):
+class BitOr(BitAggregate):
     name: ClassVar[str] = "bit_or"
     title: ClassVar[str] = "BIT_OR"
     sql_key: ClassVar[str] = "bitwiseoragg"
@@ -41,11 +27,8 @@ class BitOr(Aggregate):
     shown: ClassVar[int] = 45
     empty: ClassVar[int | None] = 0
 
-    def mismatch(self, column: ColumnType) -> str:
-        return "" if column.kind in ("int", "bigint") else "a column of whole numbers"
-
     def accumulators(self, lg_k: int = LG_K_DEFAULT) -> tuple[Accumulator, ...]:
-        return (Bits(),)
+        return (UnitedBits(),)
 
     def read(self, kind: ColumnType | None) -> str:
-        return "BIT_OR(:bit_or)"  # of no values the rule for operations on bits makes it 0, as MySQL does
+        return "BIT_OR(:bit_or)"

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 
 from rtolap.aggregates.approx_distinct import ApproxDistinct
 from rtolap.aggregates.avg import Avg
+from rtolap.aggregates.bit_and import BitAnd
 from rtolap.aggregates.bit_or import BitOr
+from rtolap.aggregates.bit_xor import BitXor
 from rtolap.aggregates.count import Count
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.max import Max
 from rtolap.aggregates.min import Min
 from rtolap.aggregates.sum import Sum
+from rtolap.aggregates.variance import StddevPop, StddevSamp, VarPop, VarSamp
 
 APPROX_DISTINCT = ApproxDistinct()  # SQL asks for it by COUNT(DISTINCT …) as well
 
@@ -22,7 +25,13 @@ _FUNCTIONS: tuple[Aggregate, ...] = (
     Max(),
     Avg(),
     APPROX_DISTINCT,
+    BitAnd(),
     BitOr(),
+    BitXor(),
+    VarPop(),
+    VarSamp(),
+    StddevPop(),
+    StddevSamp(),
 )
 AGGREGATES: Mapping[str, Aggregate] = {each.name: each for each in _FUNCTIONS}
 BY_SQL_KEY: Mapping[str, Aggregate] = {each.sql_key: each for each in _FUNCTIONS}

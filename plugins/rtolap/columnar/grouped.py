@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from rtolap.aggregates.accumulator import Fold, Partial
+from rtolap.aggregates.accumulator import Fold, Partial, SquarePart
 from rtolap.column_types import ColumnType
 from rtolap.columnar import reduce
 from rtolap.columnar.chunks import single_chunk
@@ -15,6 +15,7 @@ from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.hll_image import sketches_from_coupons
 from rtolap.columnar.reduce import Ids
 from rtolap.columnar.schema import arrow_type
+from rtolap.columnar.squares import square_parts
 
 
 class GroupedArray(NamedTuple):
@@ -42,6 +43,10 @@ class GroupedArray(NamedTuple):
 
     def sum(self, result: ColumnType) -> pa.Array:
         return reduce.sum_values(self._rows, self.ids, self.groups, arrow_type(result))
+
+    def sum_squares(self, part: SquarePart, result: ColumnType) -> pa.Array:
+        parts = square_parts(self._rows, part)
+        return reduce.sum_values(parts, self.ids, self.groups, arrow_type(result))
 
     def least(self) -> pa.Array:
         return reduce.extreme(self._rows, self.ids, self.groups, "min")

@@ -51,14 +51,14 @@ def sum_values(column: pa.Array, ids: Ids, groups: int, target: pa.DataType) -> 
         if pa.types.is_integer(target):
             return pa.array(sums, target, mask=absent)
         wide = pa.decimal128(38, target.scale)  # below 38 digits
-        return _decimals(sums.view(np.uint64), (sums >> 63).view(np.uint64), wide, absent)
+        return decimals_of_words(sums.view(np.uint64), (sums >> 63).view(np.uint64), wide, absent)
     sum_low, sum_high = _sum_limbs(low, high, ids, groups)
     if pa.types.is_integer(target):
         totals = sum_low.view(np.int64)
         if not np.array_equal(sum_high.view(np.int64), totals >> 63):
             raise Refused("a sum needs more than 64 bits", expected=str(target))
         return pa.array(totals, target, mask=absent)
-    return _checked(_decimals(sum_low, sum_high, pa.decimal128(38, target.scale), absent))
+    return _checked(decimals_of_words(sum_low, sum_high, pa.decimal128(38, target.scale), absent))
 
 
 def extreme(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
@@ -132,7 +132,19 @@ def decimals_of_longs(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return decimals of these unscaled values, which `kind` holds."""
     absent = None if not column.null_count else ~_valid(column)
     low = column.fill_null(0).to_numpy()
-    return _decimals(low.view(np.uint64), (low >> 63).view(np.uint64), kind, absent)
+    return decimals_of_words(low.view(np.uint64), (low >> 63).view(np.uint64), kind, absent)
+
+
+def decimals_of_words(
+    low: NDArray[np.uint64], high: NDArray[np.uint64], kind: pa.DataType, absent: NDArray[np.bool_] | None
+) -> pa.Array:
+    """Return decimals out of the low and high words of their unscaled values. `absent`: where null is."""
+    words = np.empty((len(low), 2), "<u8")
+    words[:, 0], words[:, 1] = low, high
+    validity = None
+    if absent is not None:
+        validity = pa.array(~absent).buffers()[1]
+    return pa.Array.from_buffers(kind, len(low), [validity, pa.py_buffer(words)])
 
 
 def sums_fit_longs(column: pa.Array) -> bool:
@@ -183,17 +195,6 @@ def _sum_limbs(
     if len(signed) and max(int(signed.max()), -int(signed.min()) - 1) > _INT32_MAX:
         raise Refused("a sum needs more than 38 digits", expected="decimal(38)")
     return limbs[0] | limbs[1] << _SHIFT, limbs[2] | signed.view(np.uint64) << _SHIFT
-
-
-def _decimals(
-    low: NDArray[np.uint64], high: NDArray[np.uint64], kind: pa.DataType, absent: NDArray[np.bool_] | None
-) -> pa.Array:
-    words = np.empty((len(low), 2), "<u8")
-    words[:, 0], words[:, 1] = low, high
-    validity = None
-    if absent is not None:
-        validity = pa.array(~absent).buffers()[1]
-    return pa.Array.from_buffers(kind, len(low), [validity, pa.py_buffer(words)])
 
 
 def _checked(wide: pa.Array) -> pa.Array:

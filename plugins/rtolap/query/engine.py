@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from duckdb import sqltypes
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
+from rtolap.aggregates.variance import DEVIATION
 from rtolap.base.errors import QueryInterrupted, UnknownTable
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.cancel import Cancellation
@@ -31,6 +32,7 @@ from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.checksums import CRC32, crc32
 from rtolap.query.engine_errors import moment_out_of_range, translated
 from rtolap.query.engine_session import BATCH_ROWS, EngineSession, EngineSessions
+from rtolap.query.exact_variance import exact_variance
 from rtolap.query.macros import registry as macros
 from rtolap.query.plan import Planned
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
@@ -104,6 +106,14 @@ class EmbeddedEngine(EngineSessions):
             crc32,
             [sqltypes.BLOB],
             sqltypes.BIGINT,
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        self._connection.create_function(
+            DEVIATION,
+            exact_variance,
+            [sqltypes.BIGINT, sqltypes.VARCHAR, *[duckdb.decimal_type(38, 0)] * 2, sqltypes.BIGINT],
+            sqltypes.DOUBLE,
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )

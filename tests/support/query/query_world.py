@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from datetime import UTC
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -63,6 +64,7 @@ from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 PARTITIONS = 4
 _EXAMPLE = {"wrong_type": "column price: expected decimal(10,2), found 1.23456"}
 _AGGREGATES = {"sum": "sum", "count": "count", "min": "min", "max": "max"}  # of Arrow
+_WIDE = pa.decimal128(38, 0)
 _ASSIGNMENT: dict[str, tuple[int, ...]] = {"rs-a": (0, 1), "rs-b": (2, 3)}
 
 
@@ -392,11 +394,22 @@ def _of_lists(partial: Partial, lists: Any) -> Any:
     form = partial.accumulator.local_form
     if form is not None:
         return pa.array([_sketch(each, form.lg_k) for each in lists.to_pylist()], pa.binary())
+    if partial.accumulator.name in ("squares_low", "squares_high"):
+        return pa.array([_squares(each, partial.accumulator.name) for each in lists.to_pylist()], _WIDE)
     title = next(f.title for f in AGGREGATES.values() if partial.accumulator in f.accumulators())
     with duckdb.connect() as engine:
         engine.register("groups", pa.table({"l": lists}))
         found: Any = engine.execute(f"SELECT list_aggr(l, '{title.lower()}') FROM groups")
         return found.to_arrow_reader(1 << 20).read_all().column(0)
+
+
+def _squares(values: list[Any] | None, part: str) -> Decimal | None:
+    """Return the sum of the lowest 32 bits of the squares of unscaled values, or of the bits above them."""
+    known = [value for value in values or () if value is not None]
+    if not known:
+        return None
+    squares = [int("".join(map(str, Decimal(value).as_tuple().digits))) ** 2 for value in known]
+    return Decimal(sum(square % 2**32 if part == "squares_low" else square >> 32 for square in squares))
 
 
 def _sketch(values: list[object] | None, lg_k: int) -> bytes:

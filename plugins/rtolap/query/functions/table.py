@@ -192,15 +192,9 @@ CHOICES = (
 )
 _OTHER_AGGREGATES = (
     SqlFunction("any_value", ("anyvalue",), ("any_value",)),
-    SqlFunction("bit_and", ("bitwiseandagg",), ("bit_and",)),
-    SqlFunction("bit_xor", ("bitwisexoragg",), ("bit_xor",)),
     SqlFunction("group_concat", ("groupconcat",), ("listagg", "string_agg")),
     SqlFunction("std", ("stddevpop",), ("stddev_pop",)),
     SqlFunction("stddev", ("stddevpop", "stddev"), ("stddev", "stddev_pop")),
-    SqlFunction("stddev_pop", ("stddevpop",), ("stddev_pop",)),
-    SqlFunction("stddev_samp", ("stddevsamp",), ("stddev_samp",)),
-    SqlFunction("var_pop", ("variancepop",), ("var_pop",)),
-    SqlFunction("var_samp", ("variance",), ("var_samp", "variance")),
     SqlFunction("variance", ("variancepop",), ("variance", "var_pop")),
 )
 

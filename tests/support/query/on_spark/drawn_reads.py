@@ -76,12 +76,15 @@ MEASURED = {
     "flown": "date",
     "landed": "timestamp",
 }
+_BITS = {"bit_and": operator.and_, "bit_or": operator.or_, "bit_xor": operator.xor}
 PATTERNS = ("%", "A%", "%A", "_", "__", "%\\%", "%\n%", "%_b", "100%", "%😀", "", "%é%", "back\\slash", "a__")
 
 
 def drawn_schema() -> Schema:
     kinds = {name: kind for name, (kind, _) in DIMENSIONS.items()} | MEASURED
-    measures = [Measure("count"), Measure("bit_or", "distance"), Measure("avg", "weight")]
+    measures = [Measure("count"), Measure("avg", "weight")]
+    measures += [Measure(function, "distance") for function in _BITS]
+    measures += [Measure("var_pop", name) for name in ("delay", "distance", "price")]
     measures += [Measure("sum", name) for name in ("delay", "distance", "price", "weight")]
     measures += [Measure(function, name) for function in ("min", "max") for name in MEASURED]
     measures += [Measure("count", "note"), Measure("approx_distinct", "note", LG_K)]
@@ -257,8 +260,8 @@ def _merged(partial: Partial, values: Sequence[Any]) -> Any:
         return _estimate(known)
     if partial.accumulator.adds:
         return sum(map(Fraction, known)) if not isinstance(known[0], float) else sum(known)
-    if partial.accumulator.name == "bit_or":
-        return functools.reduce(operator.or_, known)
+    if partial.accumulator.name in _BITS:
+        return functools.reduce(_BITS[partial.accumulator.name], known)
     numbers = [value for value in known if not _is_nan(value)] or known
     return max(numbers) if partial.accumulator.name == "max" else min(numbers)
 
