@@ -142,4 +142,5 @@ def variance(count: int, total: int, squares: int, missing: int, scale: int) -> 
     """
     if count <= missing:
         return None
-    return (count * squares - total * total) / (count * (count - missing) * 100**scale)
+    divisor: int = count * (count - missing) * 100**scale
+    return (count * squares - total * total) / divisor

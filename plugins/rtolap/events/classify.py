@@ -25,6 +25,7 @@ Reason = Literal[
     "invalid_time",
     "missing_time",
     "time_in_future",
+    "out_of_range",
 ]
 
 _WHOLE = re.compile(r"[+-]?\d+")

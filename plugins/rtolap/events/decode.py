@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,8 @@ from numpy.typing import NDArray
 from rtolap.base.errors import DefinitionError
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION, arrow_type
 from rtolap.events.classify import Leaf, Problem
+from rtolap.events.computed import ComputedColumn
+from rtolap.events.decimals import rounded
 from rtolap.events.event_time import EventTimeParser, Instants, lenient
 from rtolap.events.plan import ReadPlan
 from rtolap.events.rejects import Rejects, rejects_of
@@ -34,7 +35,6 @@ from rtolap.watermark.records.columns import Stated, Statements, stated
 
 Places = NDArray[np.int64]
 _SHOWN_CHARS_MAX = 80
-_WIDE_PRECISION = 76  # of the widest decimal: rounding up may need a digit more than the column has
 _FUTURE_MS_MAX = 1 << 62  # no event time lies as far ahead as this
 
 
@@ -47,8 +47,12 @@ class _ColumnMaker:
         self._times = times
         self._instants = EventTimeParser("iso8601", "UTC")
         self._types = {
-            name: arrow_type(schema.table.column(name).column_type) for name in schema.source_columns
+            name: arrow_type(schema.table.column(name).column_type) for name in schema.read_columns
         }
+        declared = [schema.table.column(name) for name in schema.source_columns]
+        self._computed = [
+            ComputedColumn(schema.table, column) for column in declared if column.expression is not None
+        ]
 
     def columns(
         self,
@@ -90,8 +94,28 @@ class _ColumnMaker:
                 limit_ms = int(present_ms[row]) + self._schema.table.future_max_ms
                 problems[int(places[row])] = self._time_problem(times, int(row), time_raw, limit_ms)
             keep &= ~(times.missing | times.invalid | ahead)
+        for computed in self._computed:
+            columns[computed.name] = self._compute(computed, columns, places, keep, problems)
+        columns = {name: columns[name] for name in self._schema.source_columns}
         columns[EVENT_MS] = pa.array(event_ms)
         return columns, keep
+
+    def _compute(
+        self,
+        computed: ComputedColumn,
+        columns: dict[str, pa.Array],
+        places: Places,
+        keep: NDArray[np.bool_],
+        problems: dict[int, Problem],
+    ) -> pa.Array:
+        """Return a computed column; rows whose value does not fit it are refused."""
+        values, beyond = computed.values(columns, len(keep))
+        kind = self._schema.table.column(computed.name).column_type
+        for row in np.flatnonzero(beyond & keep):
+            detail = f"column {computed.name}: {computed.text} does not fit {kind}"
+            problems[int(places[row])] = Problem("out_of_range", detail)
+        keep &= ~beyond
+        return values
 
     def _parsed(self, leaf: Leaf, raw: pa.Array) -> pa.Array:
         """Parse strings as dates and timestamps, null where they are none. Round decimals, null where they
@@ -100,7 +124,7 @@ class _ColumnMaker:
         if raw.type == wanted:
             return raw
         if leaf.rounded is not None:
-            return _rounded(raw, wanted)
+            return rounded(raw, wanted)
         if pa.types.is_date(wanted):
             encoded = raw.dictionary_encode()
             days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
@@ -129,15 +153,6 @@ class _ColumnMaker:
         if times.invalid[row]:
             return Problem("invalid_time", f"column {name}: expected {time_format}, found {found!r}")
         return Problem("time_in_future", f"column {name}: {found} is beyond {limit_ms} ms")
-
-
-def _rounded(raw: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Round decimals with one more digit behind the point to `wanted`, halves away from zero."""
-    wide = pa.decimal256(_WIDE_PRECISION, raw.type.scale)
-    nearest = pc.round(raw.cast(wide), ndigits=wanted.scale, round_mode="half_towards_infinity")
-    bound = pa.scalar(Decimal(10) ** (wanted.precision - wanted.scale), wide)
-    fits = pc.less(pc.abs(nearest), bound)
-    return pc.if_else(fits, nearest, pa.scalar(None, wide)).cast(wanted)
 
 
 @dataclass(frozen=True, slots=True)

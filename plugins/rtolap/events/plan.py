@@ -46,7 +46,7 @@ class ReadPlan(JsonPlan):
     """The columns that are read. Raises DefinitionError for a column that cannot be read.
 
     Attributes:
-        columns: in the order of `Schema.source_columns`.
+        columns: in the order of `Schema.read_columns`.
         leaves: the columns, and the field of the producer's watermark where the table has one.
         statement_path: the path of that field.
     """
@@ -54,13 +54,15 @@ class ReadPlan(JsonPlan):
     def __init__(self, schema: Schema, times: EventTimeParser) -> None:
         self.time_column = schema.table.time.column
         table = schema.table
-        self.columns = tuple(self._leaf(schema, name, times) for name in schema.source_columns)
+        self.columns = tuple(self._leaf(schema, name, times) for name in schema.read_columns)
         self.statement_path = (table.watermark_field,) if table.watermark_records == "field" else None
         leaves = self.columns
         if self.statement_path is not None:
             leaves += (Leaf(table.watermark_field, self.statement_path, STRING, False),)
         known = (
-            frozenset(column.json_path[0] for column in table.columns).union(self.statement_path or ())
+            frozenset(column.json_path[0] for column in table.columns if column.expression is None).union(
+                self.statement_path or ()
+            )
             if table.unknown_columns == "reject"
             else None
         )

@@ -25,6 +25,8 @@ from rtolap.aggregates.function import LG_K_DEFAULT
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.model.application import CubeWatermark
+from rtolap.model.expressions.grammar import parse_expression
+from rtolap.model.expressions.nodes import names_of
 from rtolap.model.table import Table
 
 MinutesUnit = Literal["minute", "five_minute", "ten_minute", "fifteen_minute", "thirty_minute"]
@@ -189,6 +191,17 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
         for measure in self.cube.measures:
             if measure.column is not None:
                 names.setdefault(measure.column)
+        return tuple(names)
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """Table columns that are read from a record: source columns, and what computed ones are made of."""
+        names: dict[str, None] = {}
+        for name in self.source_columns:
+            expression = self.table.column(name).expression
+            names.update(
+                dict.fromkeys((name,) if expression is None else names_of(parse_expression(expression)))
+            )
         return tuple(names)
 
 

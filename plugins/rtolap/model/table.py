@@ -21,12 +21,14 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         path: where the value stands in nested JSON (`airport.origin`); None stands for the name.
         rounding: what happens to a value with more fractional digits than the decimal column has. `refuse`
             refuses its record, `half_up` rounds the value, halves away from zero.
+        expression: computes the value out of other columns of the event; None: the value is read.
     """
 
     name: str
     type: str
     path: str | None = None
     rounding: Literal["refuse", "half_up"] = "refuse"
+    expression: str | None = None
 
     @property
     def column_type(self) -> ColumnType:

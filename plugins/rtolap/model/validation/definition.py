@@ -16,6 +16,7 @@ from rtolap.model.cube import TIME_UNITS, Schema
 from rtolap.model.loader import Loader
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
 from rtolap.model.table import Column, Lookup, Table
+from rtolap.model.validation.computed import computed_problems
 from rtolap.model.validation.cube import cube_problems
 from rtolap.model.validation.event_time import time_problems
 from rtolap.model.validation.lookup import source_problems
@@ -61,6 +62,7 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
     found += _rounding_problems(table.columns)
     if not column_faults:
         found += time_problems(table)
+        found += computed_problems(table)
     found += _host_column_problems(table)
     found += _heartbeat_column_problems(table)
     found += watermark_field_problems(table)
@@ -81,6 +83,11 @@ def lookup_problems(lookup: Lookup) -> tuple[Problem, ...]:
         Problem(("columns", position, "rounding"), "a lookup is read as it is", found=repr(column.rounding))
         for position, column in enumerate(lookup.columns)
         if column.rounding != "refuse"
+    ]
+    found += [
+        Problem(("columns", position, "expression"), "a lookup is read as it is", found=column.expression)
+        for position, column in enumerate(lookup.columns)
+        if column.expression is not None
     ]
     return tuple(found)
 
@@ -205,8 +212,10 @@ def _path_problems(columns: Sequence[Column]) -> list[Problem]:
     """Return the problems of the columns' paths. A JSON value is either a scalar or an object: `a` and `a.b`
     cannot both be columns."""
     found: list[Problem] = []
-    paths = {column.json_path: column.name for column in columns}
+    paths = {column.json_path: column.name for column in columns if column.expression is None}
     for position, column in enumerate(columns):
+        if column.expression is not None:
+            continue
         path = column.json_path
         if not all(path):
             key: Key = ("columns", position, "path")
