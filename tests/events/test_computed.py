@@ -263,9 +263,8 @@ def test_drawn_expressions_equal_a_plain_evaluation_of_each_event(seed: int) -> 
             assert is_same(value, wanted, kind), (text, declared, value, wanted)
         compared_values += len(kept)
         refused_values += len(refused)
-    assert min(compared_values // 1000, refused_values, refused_texts), (
-        "runs in which little happens prove little"
-    )
+    assert compared_values > 1000, "runs in which little happens prove little"
+    assert refused_values
 
 
 # --- what is promised one by one ---------------------------------------------------------------------

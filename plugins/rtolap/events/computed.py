@@ -120,10 +120,12 @@ class ComputedColumn:
         kind = compared_type(node, self._type(node.left), self._type(node.right))
         if kind is None:  # NULL beside NULL
             return pa.scalar(None, pa.bool_())
-        sides = []
+        sides: list[Any] = []
         for side in (node.left, node.right):
-            is_moment = isinstance(side, Value) and isinstance(side.value, str) and kind.kind in _TIMES
-            value = pa.scalar(moment_of(str(side.value), kind)) if is_moment else self._value(side, inputs)
+            if isinstance(side, Value) and isinstance(side.value, str) and kind.kind in _TIMES:
+                value: Any = pa.scalar(moment_of(side.value, kind))
+            else:
+                value = self._value(side, inputs)
             sides.append(_stored(value, kind))
         return _COMPARE[node.operator](*sides)
 
