@@ -62,7 +62,7 @@ def test_pieces_in_any_order_give_the_variance_of_the_whole_rounded_once(seed: i
     for missing in (0, 1):
         exact = sum((number - mean) ** 2 for number in numbers) / (len(numbers) - missing)
         count, total = pa.array([len(numbers)]), pa.array([str(sum(numbers))])
-        (found,) = exact_variance(count, total, *sums, pa.array([missing])).to_pylist()
+        (found,) = exact_variance(count, total, sums[0], sums[1], pa.array([missing])).to_pylist()
         assert found == float(exact)
 
 

@@ -59,7 +59,8 @@ def _chained(parts: list[Any]) -> Expression:
 
 def _predicate(parts: list[Any]) -> Expression:
     operand, *suffix = parts
-    return operand if not suffix else suffix[0](operand)
+    found: Expression = suffix[0](operand) if suffix else operand
+    return found
 
 
 def _comparison(parts: list[Any]) -> Any:
@@ -73,7 +74,11 @@ def _range(parts: list[Any]) -> Any:
 
 
 def _members(parts: list[Any]) -> Any:
-    return lambda operand: reduce(Either, (Comparison("=", operand, member) for member in parts))
+    def among(operand: Expression) -> Expression:
+        equal: list[Expression] = [Comparison("=", operand, member) for member in parts]
+        return reduce(Either, equal)
+
+    return among
 
 
 def _negated(parts: list[Any]) -> Any:

@@ -55,5 +55,11 @@ def _problems(
 
 
 def _of_error(error: DefinitionError, key: Key) -> Problem:
-    said = [None if part is None else str(part) for part in (error.expected, error.found, error.action)]
-    return Problem(key, error.message, *(part or "" for part in said))
+    expected, found, action = error.expected, error.found, error.action
+    return Problem(
+        key,
+        error.message,
+        expected="" if expected is None else str(expected),
+        found="" if found is None else str(found),
+        hint=action or "",
+    )

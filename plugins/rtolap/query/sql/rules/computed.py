@@ -36,6 +36,7 @@ def _replace(scope: Scope, alias: str, schema: Schema, *, is_alone: bool) -> Non
     Args:
         is_alone: True if nothing else is read, so that a column without a table is the cube's.
     """
+    assert isinstance(scope.expression, exp.Select), "only a SELECT has sources"
     labels = {name.lower() for name in scope.expression.named_selects}
     for name, pattern in _patterns(schema):
         if labels & {column.name.lower() for column in pattern.find_all(exp.Column)}:
