@@ -7,6 +7,7 @@ import random
 import pyarrow.dataset as ds
 import pytest
 from rtolap.columnar.filter import mask
+from rtolap.model.predicate import And, Compare, In, Not, Or, Predicate
 from rtolap.query.cubes.arrow_filter import arrow_filter
 
 from tests.support.query.on_spark.drawn_reads import SCHEMA, drawn_predicate, drawn_table
@@ -21,3 +22,33 @@ def test_drawn_conditions_keep_the_same_rows_of_large_and_of_small_files() -> No
         wanted = table.filter(mask(table, condition))
         found = ds.dataset(table).to_table(filter=arrow_filter(condition, SCHEMA))
         assert found.column("__rows").to_pylist() == wanted.column("__rows").to_pylist(), (seed, condition)
+
+
+MANY = 20_000  # values of a list: a tree of as many comparisons would overflow a thread's stack
+TERMS = 3_500  # a statement of 10 000 words has fewer
+
+
+def many_of(name: str) -> Predicate:
+    """Return a condition of many terms, of which some hold."""
+    below = tuple(Compare("serial", "lt", -number) for number in range(TERMS))
+    match name:
+        case "In of texts":
+            return In("name", ("A", *(f"A{number}" for number in range(MANY))))
+        case "In of doubles":
+            return In("ratio", tuple(number / 2 for number in range(MANY)))
+        case "NOT IN":
+            return In("serial", tuple(range(MANY)), negated=True)
+        case "NOT of IN":
+            return Not(In("serial", tuple(range(MANY))))
+        case "And":
+            return And(tuple(Not(one) for one in below))
+    return Or(below)
+
+
+@pytest.mark.parametrize("name", ["In of texts", "In of doubles", "NOT IN", "NOT of IN", "And", "Or"])
+def test_conditions_of_very_many_terms_are_answered(name: str) -> None:
+    condition, rows = many_of(name), drawn_table(random.Random(3), 60, full=False)
+    wanted = rows.filter(mask(rows, condition))
+    found = ds.dataset(rows).to_table(filter=arrow_filter(condition, SCHEMA))
+    assert found.column("__rows").to_pylist() == wanted.column("__rows").to_pylist()
+    assert 0 < found.num_rows < rows.num_rows or name == "In of texts"

@@ -4,8 +4,9 @@ down to row groups."""
 from __future__ import annotations
 
 import decimal
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
-from functools import reduce
+from math import isnan
 from operator import and_, or_
 from typing import Any
 
@@ -21,13 +22,27 @@ _WIDE = decimal.Context(prec=76)
 
 
 def arrow_filter(predicate: Predicate, schema: Schema) -> pc.Expression:
+    """Return an expression that is true where the predicate is, and false or NULL elsewhere."""
+    return _filter(predicate, schema, is_negated=False)
+
+
+def _filter(predicate: Predicate, schema: Schema, *, is_negated: bool) -> pc.Expression:
+    """Return the expression.
+
+    Args:
+        is_negated: True below a NOT, where NULL and false differ.
+    """
     match predicate:
         case And(terms=terms):
-            return reduce(and_, (arrow_filter(term, schema) for term in terms), pc.scalar(True))
+            return _joined(
+                and_, [_filter(term, schema, is_negated=is_negated) for term in terms], neutral=True
+            )
         case Or(terms=terms):
-            return reduce(or_, (arrow_filter(term, schema) for term in terms), pc.scalar(False))
+            return _joined(
+                or_, [_filter(term, schema, is_negated=is_negated) for term in terms], neutral=False
+            )
         case Not(term=term):
-            return ~arrow_filter(term, schema)
+            return ~_filter(term, schema, is_negated=True)
         case IsNull(column=column, negated=negated):
             missing = pc.field(column).is_null()
             return ~missing if negated else missing
@@ -37,9 +52,7 @@ def arrow_filter(predicate: Predicate, schema: Schema) -> pc.Expression:
             )  # Arrow's LIKE has escapes
             return ~matches if negated else matches
         case In(column=column, values=values, negated=negated):
-            # Comparisons keep NULL as SQL says; `isin` would turn it into FALSE.
-            equal = (pc.field(column) == _scalar(column, value, schema) for value in values)
-            any_of = reduce(or_, equal, pc.scalar(False))
+            any_of = _among(column, values, schema, is_negated=is_negated or negated)
             return ~any_of if negated else any_of
         case Compare(column=column, op=op, value=value):
             left, right = pc.field(column), pc.scalar(_scalar(column, value, schema))
@@ -56,6 +69,31 @@ def arrow_filter(predicate: Predicate, schema: Schema) -> pc.Expression:
                     return left > right
                 case "ge":
                     return left >= right
+
+
+def _among(column: str, values: Sequence[Scalar], schema: Schema, *, is_negated: bool) -> pc.Expression:
+    """Return whether the column's value is one of the values; `is_negated`: NULL for NULL."""
+    field, kind = pc.field(column), schema.dimension_type(column)
+    known = [_scalar(column, value, schema).as_py() for value in values]
+    if kind.kind == "double":  # a set tells 0.0 from -0.0, and finds NaN
+        known = [each for each in known if not isnan(each)] + [-0.0, 0.0] * (0.0 in known)
+    found = field.isin(pa.array(known, arrow_type(kind)))
+    never = pc.less(field, field)  # false, and NULL for NULL
+    return found | never if is_negated else found
+
+
+def _joined(
+    join: Callable[[Any, Any], Any], terms: Sequence[pc.Expression], *, neutral: bool
+) -> pc.Expression:
+    """Join terms in a tree that is as flat as it can be: Arrow walks through it on the thread's stack."""
+    if not terms:
+        return pc.scalar(neutral)
+    if len(terms) == 1:
+        return terms[0]
+    middle = len(terms) // 2
+    return join(
+        _joined(join, terms[:middle], neutral=neutral), _joined(join, terms[middle:], neutral=neutral)
+    )
 
 
 def _scalar(column: str, value: Scalar, schema: Schema) -> Any:
