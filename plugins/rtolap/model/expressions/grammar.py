@@ -110,9 +110,7 @@ def _grammar() -> pp.ParserElement:
         | _made(NULL.copy(), lambda _: Value(None))
         | _made(case + branch[1, ...] + otherwise + end, lambda found: Case(tuple(found[:-1]), found[-1]))
         | _made(pp.Suppress(COALESCE) + listed, lambda found: Coalesce(tuple(found)))
-        | _made(
-            (ABS | LOWER | UPPER) + opened + whole + closed, lambda found: Call(found[0].lower(), found[1])
-        )
+        | _made((ABS | LOWER | UPPER) + opened + whole + closed, _called)
         | (opened + whole + closed)
         | _made(column, lambda found: Name(found[0].strip("`").lower()))
     )
