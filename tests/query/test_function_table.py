@@ -22,7 +22,12 @@ from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from sqlglot import exp
 
 OWN = {HLL_ESTIMATE, BITMAP_SIZE, CRC32, DEVIATION}  # functions that the product registers in the engine
-SYNTAX = {"coalesce", "ifnull", "current_timestamp"}  # read by the engine's parser, not in its catalogue
+SYNTAX = {
+    "coalesce",
+    "ifnull",
+    "current_timestamp",
+    "grouping",
+}  # read by the engine's parser, not in its catalogue
 CHANGES_BY_ITSELF = {"random"}
 
 

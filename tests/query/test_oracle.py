@@ -6,6 +6,7 @@ import random
 
 import duckdb
 import pytest
+from rtolap.base.errors import QueryError
 from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
@@ -145,6 +146,18 @@ def test_random_queries_equal_the_raw_rows(
         "select name from airlines a where exists (select 1 from flights f where f.carrier = a.carrier)",
         "select x.n + 1 from (select count(*) n from flights where carrier = 'none') x",
         "select carrier, origin, count(*) from flights group by rollup (carrier, origin)",
+        "select carrier, origin, grouping(carrier) a, grouping(carrier, origin) b, count(*) from flights "
+        "group by rollup (carrier, origin)",
+        "select carrier, gate, grouping(gate) g, sum(delay) from flights group by cube (carrier, gate)",
+        "select carrier, gate, grouping(gate) g, count(*) from flights "
+        "group by grouping sets ((carrier), (gate, carrier), ())",
+        "select if(grouping(carrier), 'all', carrier) c, sum(delay) from flights "
+        "group by rollup (carrier) having grouping(carrier) = 1 or sum(delay) > 10",
+        "select grouping(carrier) g, rank() over (partition by grouping(carrier) order by count(*)) r "
+        "from flights group by rollup (carrier)",
+        "select carrier, group_concat(distinct origin order by origin desc separator '-') from flights "
+        "group by carrier",
+        "select any_value(carrier), count(*) from flights where carrier = 'AA'",
         "select origin || '-' || carrier k, count(*) from flights group by 1",
         "select count(*) from flights where 1 = 0",
         "select count(*) from flights where hour_start < now() and day_start <= curdate()",
@@ -156,6 +169,20 @@ def test_joins_subqueries_and_windows_equal_the_raw_rows(
     sql: str, service: QueryService, oracle: duckdb.DuckDBPyConnection
 ) -> None:
     assert rows_of(service.execute(sql).table()) == rows_of(asked_of(oracle, sql))
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("select grouping(carrier) from flights", "expected a GROUP BY; found `flights`.`carrier`"),
+        ("select grouping(gate) from flights group by rollup (carrier)", "expected `flights`.`carrier`"),
+        ("select any_value(delay) from flights", "does not keep column 'delay' as a dimension"),
+        ("select group_concat(carrier) from flights", "cannot answer GROUP_CONCAT"),
+    ],
+)
+def test_what_does_not_follow_from_groups_is_refused(sql: str, said: str, service: QueryService) -> None:
+    with pytest.raises(QueryError, match=said):
+        service.execute(sql)
 
 
 def test_parameters_are_bound_and_pushed_down(service: QueryService, world: QueryWorld) -> None:

@@ -12,6 +12,7 @@ Each rule takes the tree and the context and gives the tree back; each is exact 
 | `aliases` | decides between aliases and columns in GROUP BY and HAVING as MySQL does |
 | `stars` | writes out the stars of roll-up rows |
 | `qualify` | gives every column its table, expands other stars, aliases and positions |
+| `groupings` | refuses GROUPING of what is no key |
 | `stored_sketches` | lets functions over the sketches of stored tables count them |
 | `roll_up` | turns an outermost SELECT without aggregates into roll-up rows; else refuses single events |
 | `event_time` | puts the coarsest sufficient derived dimension in the place of the event time |
@@ -40,6 +41,7 @@ from rtolap.query.sql.rules.computed import computed
 from rtolap.query.sql.rules.context import Context, RewriteRule
 from rtolap.query.sql.rules.event_time import event_time
 from rtolap.query.sql.rules.functions import functions
+from rtolap.query.sql.rules.groupings import groupings
 from rtolap.query.sql.rules.names import names, qualify
 from rtolap.query.sql.rules.operators.rewrites import operators
 from rtolap.query.sql.rules.plain_merge import plain_merge
@@ -59,6 +61,7 @@ RULES: tuple[RewriteRule, ...] = (
     aliases,
     stars,
     qualify,
+    groupings,
     stored_sketches,
     roll_up,
     event_time,

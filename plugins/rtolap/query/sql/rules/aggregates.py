@@ -57,6 +57,9 @@ def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER) -> exp.Expr
     argument = node.this
     distinct = isinstance(argument, exp.Distinct)
     function = BY_SQL_KEY.get(node.key)
+    if isinstance(node, exp.Grouping) or _is_repeatable(node):
+        _only_dimensions(node, totals)
+        return filtered(node.copy())
     match node:
         case exp.Count() if distinct:
             return _count_distinct(node, argument.expressions, totals, filtered)
@@ -67,7 +70,7 @@ def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER) -> exp.Expr
     if function is not None and not distinct:
         read = _read(function, argument or exp.Star(), totals, filtered)
         return _local(read, totals.cube) if _is_instant(function, argument, totals.cube) else read
-    if function is not None or isinstance(node, exp.LogicalAnd | exp.LogicalOr):
+    if function is not None:
         _only_dimensions(node, totals)  # repeating a row changes none of these
         return filtered(node.copy())
     names = sorted({each.title for each in AGGREGATES.values()} - {APPROX_DISTINCT.title})
@@ -76,6 +79,14 @@ def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER) -> exp.Expr
         expected=f"{', '.join(names)}, COUNT(DISTINCT …) or {APPROX_DISTINCT.title}",
         action="partial aggregates do not hold what this function needs",
     )
+
+
+def _is_repeatable(node: exp.Expr) -> bool:
+    """Tell whether repeating a row cannot change the result."""
+    if isinstance(node, exp.GroupConcat):
+        ordered = node.this
+        return isinstance(ordered.this if isinstance(ordered, exp.Order) else ordered, exp.Distinct)
+    return isinstance(node, exp.AnyValue | exp.LogicalAnd | exp.LogicalOr)
 
 
 def _read(function: Aggregate, argument: exp.Expr, totals: EventTotals, filtered: _OVER) -> exp.Expr:

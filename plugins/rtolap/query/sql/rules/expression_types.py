@@ -81,7 +81,8 @@ _FIXED: dict[type[exp.Expr], SqlType] = {
     ),
     **dict.fromkeys((exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear, exp.Hour, exp.Minute, exp.Second), BIGINT),
     **dict.fromkeys(
-        (exp.WeekOfYear, exp.Extract, exp.DateDiff, exp.RowNumber, exp.Rank, exp.DenseRank), BIGINT
+        (exp.WeekOfYear, exp.Extract, exp.DateDiff, exp.RowNumber, exp.Rank, exp.DenseRank, exp.Grouping),
+        BIGINT,
     ),
     **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot), HUGEINT),
     **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), HUGEINT),
