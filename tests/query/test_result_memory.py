@@ -27,6 +27,7 @@ from tests.support.seeds import so_many
 
 UNBOUNDED = BudgetLimits(1 << 40, 1 << 40, 1 << 40, 0)
 SMALL_BYTES = MIB  # of the test itself, and of what an answer takes however small it is
+STRUCT_CELLS_MAX = 100_000  # of a column: each of them is traced
 _LETTERS = ("x", "\x01", '"\\', "é", "😀", "x😀\x01")
 
 
@@ -42,7 +43,7 @@ def _flags(rng: random.Random, rows: int) -> pa.Array:
 
 
 def _structs(rng: random.Random, rows: int) -> pa.Array:
-    count = rng.choice((2, 30, 500))
+    count = min(rng.choice((2, 30, 500)), max(2, STRUCT_CELLS_MAX // rows))
     of = rng.choice((_flags, _texts)) if count < 30 else _flags
     return pa.StructArray.from_arrays(
         [of(rng, rows) for _ in range(count)], [f"element{number + 1}" for number in range(count)]
