@@ -26,6 +26,9 @@ from rtolap.sep.status.model import NOTHING, ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.wait import DueLogs, advance, due_logs
 from rtolap.sep.subscriptions.records import names
+from rtolap.sep.subscriptions.source import open_source
+from rtolap.sep.subscriptions.states import SubscriptionState
+from rtolap.sep.subscriptions.states import state as subscription_state
 
 log = logging.getLogger(__name__)
 
@@ -149,12 +152,21 @@ class HBaseReplication(Closeable):
 
         Raises NotFound.
         """
-        if subscription is None:
-            cluster = self._hook.cluster
-            source = HBaseSource(cluster.zookeeper, cluster.parent)
-        else:
-            source = subscription.at(self._hbase).source
-        drop_subscription(name, source, Settings(), log.warning)
+        drop_subscription(name, self._source_of(subscription), Settings(), log.warning)
+
+    def state(self, name: str, subscription: Subscription | None) -> SubscriptionState:
+        """Return the state of a subscription on the cluster in its definition, else on the connection's.
+
+        Raises NotFound.
+        """
+        with open_source(self._source_of(subscription)) as source:
+            return subscription_state(source, name)
+
+    def _source_of(self, subscription: Subscription | None) -> HBaseSource:
+        if subscription is not None:
+            return subscription.at(self._hbase).source
+        cluster = self._hook.cluster
+        return HBaseSource(cluster.zookeeper, cluster.parent)
 
     def _connected(self) -> ReplicationSources:
         if self._sources is None:
