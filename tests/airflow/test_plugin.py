@@ -22,6 +22,7 @@ from rtolap.model.subscription import Subscription, SubscriptionListener
 from rtolap.protocols.agent.messages import LastGeneration, ProcessStatus, WaitingTask
 from rtolap.protocols.loader.messages import LoaderProcessStatus, LoaderStatus, ShareStatus
 from rtolap.sep.delivery.state import DeliveryState
+from rtolap.sep.operations import SubscriptionConsumers, consumers_in
 from rtolap.sep.subscriptions.records import SubscriptionRecord
 from rtolap.sep.subscriptions.states import ShareState, SubscriptionState
 
@@ -232,9 +233,9 @@ class FakeReplication:
     def __exit__(self, *about: object) -> None:
         """Nothing is open."""
 
-    def state(self, name: str, defined: object) -> SubscriptionState:
+    def consumers(self, name: str, defined: object) -> SubscriptionConsumers:
         assert name == self._state.name
-        return self._state
+        return consumers_in(self._state)
 
 
 def delivery(**fields: Any) -> DeliveryState:

@@ -109,7 +109,7 @@ def consumers(dag_id: str, subscription: str) -> dict[str, Any]:
         _last(agent, dag_id, check_key(consumer_key(subscription)))
     defined = defined_subscriptions(Settings().include_dir).get(subscription)
     with open_replication(HBASE_DEFAULT) as replication:
-        return _plain(processes_of_subscription(replication.state(subscription, defined)))
+        return _plain(processes_of_subscription(replication.consumers(subscription, defined)))
 
 
 def _plain(work: SharedWork) -> dict[str, Any]:

@@ -12,11 +12,9 @@ import msgspec
 from rtolap.protocols.loader.messages import LoaderProcessStatus, LoaderStatus
 
 if TYPE_CHECKING:
-    from rtolap.sep.subscriptions.states import ShareState, SubscriptionState
+    from rtolap.sep.operations import SubscriptionConsumers
 
 SILENT = "does not answer"
-STANDS_BY = "stands by"
-NOBODY = "nobody holds it"
 
 
 class SharedProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,56 +98,27 @@ def _of_loader(status: LoaderProcessStatus) -> SharedProcess:
     )
 
 
-def processes_of_subscription(state: SubscriptionState) -> SharedWork:
+def processes_of_subscription(found: SubscriptionConsumers) -> SharedWork:
     """Return the consumers of a subscription, and the shares that none of them holds as a row of their own.
 
     The lag is that of the events that wait at a consumer; what waits in HBase is `rtolap sep status`'s.
     """
-    count = 1 if state.record is None else state.record.subscription.consumers
-    if count == 1:
-        delivery = state.delivery
-        rows = [
-            SharedProcess(
-                process="" if delivery is None else delivery.consumer,
-                owner=", ".join(state.ports),
-                state=state.state,
-                leads=bool(state.ports),
-                lag=None if delivery is None else delivery.waiting_events,
-                rate_per_s=0.0 if delivery is None else delivery.events_per_s,
-                last_error=_error(state.problem, "" if delivery is None else delivery.last_error),
-            )
-        ]
-    else:
-        rows = [
-            _of_shares(consumer, consumer, [each for each in state.shares if each.consumer == consumer])
-            for consumer in state.consumers
-        ]
-        free = [each for each in state.shares if each.consumer not in state.consumers]
-        if free:
-            rows.append(msgspec.structs.replace(_of_shares("", "", free), state=NOBODY))
     return SharedWork(
-        name=state.name,
-        state=state.state,
-        reason=state.problem,
-        shares=count if count > 1 else None,
-        wanted=count,
-        processes=tuple(rows),
+        name=found.name,
+        state=found.state,
+        reason=found.problem,
+        shares=found.count if found.count > 1 else None,
+        wanted=found.count,
+        processes=tuple(
+            SharedProcess(
+                process=consumer.id,
+                owner=consumer.address or consumer.id,
+                state=consumer.state,
+                shares=consumer.shares,
+                lag=consumer.waiting_events,
+                rate_per_s=consumer.events_per_s,
+                last_error=consumer.last_error,
+            )
+            for consumer in found.consumers
+        ),
     )
-
-
-def _of_shares(process: str, owner: str, shares: list[ShareState]) -> SharedProcess:
-    published = [share.delivery for share in shares if share.delivery is not None]
-    stopped = [each.stopped for each in published if each.stopped]
-    return SharedProcess(
-        process=process,
-        owner=owner,
-        state="stopped" if stopped else "delivers" if shares else STANDS_BY,
-        shares=tuple(share.share for share in shares),
-        lag=sum(each.waiting_events for each in published) if published else None,
-        rate_per_s=sum(each.events_per_s for each in published),
-        last_error=_error(*stopped, *(each.last_error for each in published)),
-    )
-
-
-def _error(*words: str) -> str:
-    return "; ".join(dict.fromkeys(filter(None, words)))

@@ -20,15 +20,17 @@ from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailab
 from rtolap.base.settings import Settings
 from rtolap.model.subscription import HBaseSource, Subscription
 from rtolap.sep.hbase.peers import DEFAULT_PARENT, ClusterKey
-from rtolap.sep.operations import create_subscription, drop_subscription
+from rtolap.sep.operations import (
+    SubscriptionConsumers,
+    create_subscription,
+    drop_subscription,
+    subscription_consumers,
+)
 from rtolap.sep.status.collect import collect
 from rtolap.sep.status.model import NOTHING, ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.wait import DueLogs, advance, due_logs
 from rtolap.sep.subscriptions.records import names
-from rtolap.sep.subscriptions.source import open_source
-from rtolap.sep.subscriptions.states import SubscriptionState
-from rtolap.sep.subscriptions.states import state as subscription_state
 
 log = logging.getLogger(__name__)
 
@@ -154,13 +156,12 @@ class HBaseReplication(Closeable):
         """
         drop_subscription(name, self._source_of(subscription), Settings(), log.warning)
 
-    def state(self, name: str, subscription: Subscription | None) -> SubscriptionState:
-        """Return the state of a subscription on the cluster in its definition, else on the connection's.
+    def consumers(self, name: str, subscription: Subscription | None) -> SubscriptionConsumers:
+        """Return the consumers of a subscription on the cluster in its definition, else on the connection's.
 
         Raises NotFound.
         """
-        with open_source(self._source_of(subscription)) as source:
-            return subscription_state(source, name)
+        return subscription_consumers(name, self._source_of(subscription))
 
     def _source_of(self, subscription: Subscription | None) -> HBaseSource:
         if subscription is not None:
