@@ -12,7 +12,8 @@ With `--processes`, once for each number of processes that share the topic's par
 
 processes_N    rows_per_s from the start of all until the last record is in the table; cpu_us_per_row of the
                loader's processes together, without their start. Where cores are free, the first grows with
-               N; the second says what a row costs however many processes there are
+               N; the second says what a row costs however many processes there are. idle_cpu_ms_per_s: of all
+               of them together while there is nothing to load: rounds, leases, polls
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from tests.support.stored.stream_load_cluster import StreamLoadCluster
 
 PARTITIONS = 4
 SHARED_PARTITIONS = 8
+IDLE_S = 10.0
 COLUMNS = (
     ("id", "bigint"),
     ("at", "timestamp"),
@@ -116,11 +118,17 @@ def _measured_processes(
         world.wait_loaded(timeout_s=600.0)
         taken_s = time.perf_counter() - began_s
         cpu_s = sum(_cpu_s(process) for process in world.processes) - before_s
+        idle_before_s, idle_began_s = sum(map(_cpu_s, world.processes)), time.perf_counter()
+        time.sleep(IDLE_S)
+        idle_s = sum(map(_cpu_s, world.processes)) - idle_before_s
+        idle_ms_per_s = 1e3 * idle_s / (time.perf_counter() - idle_began_s)
         rows = len(world.cluster.rows(TableName(DATABASE, name), ("id",)))
         assert rows == filled, f"{rows} rows in the table of {filled} records"
         return {
             f"processes_{number}_rows_per_s": filled / taken_s,
             f"processes_{number}_cpu_us_per_row": 1e6 * cpu_s / filled,
+            f"processes_{number}_taken_s": taken_s,
+            f"processes_{number}_idle_cpu_ms_per_s": idle_ms_per_s,
         }
     finally:
         world.close()

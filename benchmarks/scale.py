@@ -1,12 +1,14 @@
 """How large records, views and the coordinator's periodic work become: the real code over stores in memory.
 
     python -m benchmarks.scale [--partitions 1000 --partitions 10000] [--receivers 200] [--cubes 1000]
-                               [--days 365] [--segments 240] [--json]
+                               [--days 365] [--segments 240] [--coordinators 1,2,4]
+                               [--applications 100 --hosts 1000] [--json]
 
 Seeded. A cube's hourly segments are closed by replica sets of two receivers each and become READY by the
 functions that services use. `--segments` of them are made; sizes of `--days` follow from their mean, and are
 marked with `*` where not all were made. Time is that of one processor without a network: `requests` says how
-many round trips to ZooKeeper come on top of it.
+many round trips to ZooKeeper come on top of it. Of several coordinators that share applications a tick of the
+busiest one is shown, after all hosts have reported anew, and what all of them spend together.
 """
 
 from __future__ import annotations
@@ -21,10 +23,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 from rtolap.base.errors import NotFound, RtolapError
+from rtolap.coordinator.applications.owners import chosen_owner
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.leadership import FencedStore
+from rtolap.coordinator.live import LiveCoordinators
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata import codec, paths, segments
@@ -35,9 +41,20 @@ from rtolap.metadata.records import BuildAttempt, CubeControl, ReceiverRecord, S
 from rtolap.metadata.segment_format.pages import PAGE_SEGMENTS
 from rtolap.metadata.store import Operation, Versioned
 from rtolap.metadata.view import SegmentView
+from rtolap.model.application import (
+    Application,
+    ApplicationSource,
+    HostList,
+    HostPrecise,
+    Registry,
+    Rule,
+    Sink,
+)
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment import SegmentRange, StagedPart
 from rtolap.protocols.coordinator import messages as wire
+from rtolap.protocols.watermark.messages import HostsChange
+from rtolap.watermark_client.pending import Pending
 
 from tests.support.cubes.flights import flights_schema
 from tests.support.twins.clock import ManualClock
@@ -416,11 +433,103 @@ def coordinator_figures(receivers: int, cubes: int, partitions: int) -> list[Fig
     return figures
 
 
+def spread_figures(counts: Sequence[int], applications: int, hosts: int) -> list[Figure]:
+    """Return figures of a tick of every coordinator, by the number of coordinators that share the
+    applications. Each application has so many hosts, all of which have reported."""
+    figures: list[Figure] = []
+    for count in counts:
+        ensemble, clock = MemoryEnsemble(), ManualClock(START_MS)
+        sharing = [SharingCoordinator(ensemble, clock, number) for number in range(count)]
+        assert ensemble.settle(), "all know who lives"
+        names = [f"app{number}" for number in range(applications)]
+        for name in names:
+            sharing[0].applications.create(application_of(name))
+        for one in sharing:
+            one.applications.tick()
+        urls = [one.url for one in sharing]
+        for name in names:
+            sharing[urls.index(chosen_owner(name, urls))].report(name, hosts)
+        clock.advance_ms(1000)
+        spent = [one.measured() for one in sharing]
+        owned = [one.applications.own.count() for one in sharing]
+        assert sum(owned) == applications, f"each is run once: {owned}"
+        figures.append(
+            Figure(
+                f"tick of the busiest of {count} coordinators",
+                max(figure.seconds or 0.0 for figure in spent),
+                max(figure.requests or 0 for figure in spent),
+                max(figure.bytes or 0 for figure in spent),
+                f"{max(owned)} of {applications} applications; all: "
+                f"{sum(figure.seconds or 0.0 for figure in spent):.3f} s, "
+                f"{sum(figure.requests or 0 for figure in spent)} requests",
+            )
+        )
+        for one in sharing:
+            one.close()
+    return figures
+
+
+class SharingCoordinator:
+    """A coordinator that shares applications, over a session of its own in the ensemble."""
+
+    def __init__(self, ensemble: MemoryEnsemble, clock: ManualClock, number: int) -> None:
+        self.url = f"http://c{number}"
+        self._clock = clock
+        self.store = CountingStore(MemoryStore(ensemble))
+        self._election = self.store.elect(paths.ELECTION, self.url, lambda: None)
+        owned = FencedStore(self.store, self._election.node)
+        self._looked_at = CachedStore(owned)
+        live = LiveCoordinators(self._looked_at, self.url)
+        self.applications = Applications(
+            owned, clock, self._election.node, live=live, looked_at=self._looked_at
+        )
+
+    def report(self, name: str, hosts: int) -> None:
+        """Register the hosts of an application, and report that each was read to the present."""
+        running = self.applications.running(name)
+        hosts_of = [f"h{number}" for number in range(hosts)]
+        running.change_hosts(HostsChange(level="web", action="register", hosts=tuple(hosts_of)))
+        read_ms = np.full(hosts, self._clock.now_ms(), np.int64)
+        epoch = 0
+        for sequence in (1, 2):  # the first one is told the epoch
+            pending = Pending()
+            pending.progress("web", 0, 0, hosts_of, read_ms, np.ones(hosts, np.int64), 1)
+            pending.begin()
+            epoch = running.report(pending.take_report(f"{name}-0", sequence, epoch, True)).epoch
+
+    def measured(self) -> Figure:
+        requests, read = self.store.requests, self.store.read_bytes
+        began_s = time.process_time()
+        self.applications.tick()
+        spent_s = time.process_time() - began_s
+        sent, got = self.store.requests - requests, self.store.read_bytes - read
+        return Figure("tick", round(spent_s, 4), sent, got)
+
+    def close(self) -> None:
+        self.applications.close()
+        self._looked_at.close()
+        self.store.close()
+
+
+def application_of(name: str) -> dict[str, Any]:
+    web = ApplicationSource(
+        name="web", rule=Rule(host_precise=HostPrecise(0)), hosts=HostList(registry=Registry(24 * HOUR_MS))
+    )
+    declared = Application(name=name, sources=(web,), sinks=(Sink("store"),), edges=(("web", "store"),))
+    plain: dict[str, Any] = msgspec.to_builtins(declared)
+    return plain
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--partitions", type=int, action="append")
     parser.add_argument("--receivers", type=int, default=200)
     parser.add_argument("--cubes", type=int, default=1000)
+    parser.add_argument(
+        "--coordinators", default="1,2,4", help="numbers of coordinators that share applications"
+    )
+    parser.add_argument("--applications", type=int, default=100)
+    parser.add_argument("--hosts", type=int, default=1_000, help="of each application")
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--segments", type=int, default=240, help="segments of a year that are really made")
     parser.add_argument("--json", action="store_true")
@@ -432,6 +541,9 @@ def main() -> None:
         for count in options.partitions or [1000, 10_000]
     }
     tables["a coordinator"] = coordinator_figures(options.receivers, options.cubes, 100)
+    numbers = [int(number) for number in options.coordinators.split(",")]
+    title = f"several coordinators, {options.applications} applications of {options.hosts} hosts"
+    tables[title] = spread_figures(numbers, options.applications, options.hosts)
     if options.json:
         print(json.dumps({name: msgspec.to_builtins(figures) for name, figures in tables.items()}))
         return

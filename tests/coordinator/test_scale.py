@@ -11,7 +11,7 @@ from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.metadata.segment_format.pages import RECORD_BYTES_MAX
 from rtolap.protocols.coordinator import messages as wire
 
-from benchmarks.scale import Figure, coordinator_figures, history_figures
+from benchmarks.scale import Figure, coordinator_figures, history_figures, spread_figures
 from tests.support.seeds import so_many
 from tests.support.twins.clock import ManualClock
 
@@ -30,6 +30,14 @@ def test_health_sends_as_few_requests_for_many_cubes_as_for_few() -> None:
     few, many = (coordinator_figures(4, cubes, 4)[2] for cubes in (3, 40))
     assert few.what != many.what
     assert few.requests == many.requests
+
+
+def test_each_coordinator_requests_in_a_tick_what_its_own_applications_need() -> None:
+    one, four = spread_figures([1, 4], applications=24, hosts=5)
+    assert one.requests is not None
+    assert four.requests is not None
+    assert four.requests < one.requests, "of the busiest one"
+    assert f"{one.requests} requests" in four.note, "all of them together send no more than one does"
 
 
 FIFTY_DAYS = 50 * 24  # of hourly segments: ten pages

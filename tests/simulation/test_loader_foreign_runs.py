@@ -15,7 +15,7 @@ from rtolap.stored.loader.settle import Settler
 from rtolap.stored.loader.states import Sent
 from rtolap.stored.metastore.offsets import OffsetsRecord
 
-from tests.support.loader.loader_foreign_runs import run_joining_seed, run_seed
+from tests.support.loader.loader_foreign_runs import run_joining_seed, run_late_commit_seed, run_seed
 from tests.support.seeds import notices, so_many
 
 SEEDS = so_many(16, 26)
@@ -66,12 +66,27 @@ def test_rows_that_come_late_into_a_transaction_of_their_label_are_never_committ
     assert all(counts[what] for what in wanted), f"runs in which little happens prove little: {counts}"
 
 
+@pytest.mark.seeded
+def test_a_load_and_a_commit_of_an_earlier_attempt_that_both_come_late_commit_nothing_twice() -> None:
+    counts = Counter[str]()
+    for seed in range(SEEDS):
+        counts += run_late_commit_seed(seed)
+    wanted = ("late rows in a transaction", "commit of a dead process", "commit without an answer",
+              "came late", "crash")  # fmt: skip
+    assert all(counts[what] for what in wanted), f"runs in which little happens prove little: {counts}"
+
+
+def a_label_is_used_again_while_its_commit_may_come(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Settler, "_waits_for_commits", lambda self, pending: False)
+
+
 @pytest.mark.parametrize(
     ("fault", "run", "first_seed"),
     [
         (each_unknown_label_is_believed, run_seed, 3),
         (rows_are_not_counted, run_joining_seed, 1),
         (a_transaction_that_nobody_has_counted_is_committed, run_joining_seed, 1),
+        (a_label_is_used_again_while_its_commit_may_come, run_late_commit_seed, 4),
     ],
 )
 def test_the_runs_notice(

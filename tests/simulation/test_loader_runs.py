@@ -64,7 +64,7 @@ def test_the_runs_notice_a_loader_that_believes_each_unknown_label_of_its_age(
         return Sent.LATELY if now_ms - sent_at_ms < sink.label_kept_ms else Sent.LONG_AGO
 
     monkeypatch.setattr(settle, "sent_when", by_age)
-    assert notices(lambda seed: ForgetfulRun(World(), seed).run(), 3, "differs from a recount")
+    assert notices(lambda seed: ForgetfulRun(World(), seed).run(), 19, "differs from a recount")
 
 
 def test_the_runs_notice_a_witness_that_finished_in_the_same_instant(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_the_runs_notice_a_witness_that_finished_in_the_same_instant(monkeypatch
 
     real = label_retention.witness_of
     monkeypatch.setattr(label_retention, "witness_of", witness_of)
-    assert notices(lambda seed: ForgetfulRun(World(), seed).run(), 20, "differs from a recount")
+    assert notices(lambda seed: ForgetfulRun(World(), seed).run(), 23, "differs from a recount")
 
 
 def test_long_lives_end_as_well() -> None:

@@ -41,7 +41,7 @@ from rtolap.model.stored.table import PartitionUnit
 from rtolap.model.subscription import Subscription
 from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.agent.client import AgentClient
-from rtolap.protocols.agent.messages import ProcessStatus
+from rtolap.protocols.agent.messages import LastGeneration, ProcessStatus
 from rtolap.protocols.loader.messages import process_key
 
 ENTRIES_MAX = 500
@@ -208,7 +208,12 @@ def loader_labels(loader: RunningLoader) -> dict[str, str]:
     return {"kind": _LOADER, _LOADER: msgspec.json.encode(loader).decode()}
 
 
-def loader_of(status: ProcessStatus) -> RunningLoader | None:
+def consumer_key(subscription: str) -> str:
+    """Return the key of a subscription's process on an agent."""
+    return f"sep.{subscription}"
+
+
+def loader_of(status: ProcessStatus | LastGeneration) -> RunningLoader | None:
     """Return the loader that the process runs; None for a process of another kind."""
     if status.labels.get("kind") != _LOADER:
         return None

@@ -24,6 +24,28 @@ class ProcessLogLink(BaseOperatorLink):
         return f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/processes/{quote(key, safe='')}/log"
 
 
+class LoaderProcessesLink(BaseOperatorLink):
+    """A link of a loader's task: its processes, and the shares of each."""
+
+    name = "Processes"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        loader = getattr(operator, "loader", "")
+        return (
+            f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/loaders/{quote(str(loader), safe='')}/processes"
+        )
+
+
+class ConsumersLink(BaseOperatorLink):
+    """A link of a subscription's task: its consumers, and the shares of each."""
+
+    name = "Consumers"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        name = quote(str(getattr(operator, "subscription", "")), safe="")
+        return f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/subscriptions/{name}/consumers"
+
+
 class SegmentsLink(BaseOperatorLink):
     name = "Segments"
 

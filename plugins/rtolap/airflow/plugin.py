@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import requires_access_dag
 from airflow.sdk.plugins_manager import AirflowPlugin
@@ -16,13 +17,25 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from rtolap.airflow.declared import consumer_key, defined_subscriptions, loader_of
+from rtolap.airflow.hooks.hbase_connection import HBASE_DEFAULT
+from rtolap.airflow.hooks.on_demand import open_replication
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.links import URL_PREFIX, ProcessLogLink, SegmentsLink, WindowLink
+from rtolap.airflow.links import (
+    URL_PREFIX,
+    ConsumersLink,
+    LoaderProcessesLink,
+    ProcessLogLink,
+    SegmentsLink,
+    WindowLink,
+)
+from rtolap.airflow.shared_processes import SharedWork, processes_of_loader, processes_of_subscription
 from rtolap.airflow.windows import explain, named_window
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.protocols.agent.client import AgentClient
-from rtolap.protocols.agent.messages import LOG_BYTES_MAX, WaitingTask, check_key
+from rtolap.protocols.agent.messages import LOG_BYTES_MAX, LastGeneration, WaitingTask, check_key
+from rtolap.protocols.loader.messages import process_key
 
 app = FastAPI(title="rtolap", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -61,11 +74,47 @@ def process_log(dag_id: str, key: str) -> PlainTextResponse:
 
 def _generation(agent: AgentClient, dag_id: str, key: str) -> int:
     """Return the generation of the process, whose task is of this DAG. Raises NotFound for any other."""
+    return _last(agent, dag_id, key).generation
+
+
+def _last(agent: AgentClient, dag_id: str, key: str) -> LastGeneration:
+    """Return the last process of that key, whose task is of this DAG. Raises NotFound for any other."""
     last = agent.last(key)
     task = WaitingTask.of(last.labels)
     if task is None or task.dag_id != dag_id:
         raise NotFound(f"DAG {dag_id} has no process {key}", expected="a process of a task of this DAG")
-    return last.generation
+    return last
+
+
+@app.get("/dags/{dag_id}/loaders/{loader}/processes", dependencies=_READER)
+def loader_processes(dag_id: str, loader: str) -> dict[str, Any]:
+    """Return the processes of a loader whose task is of this DAG: share, owner, state, lag and rate."""
+    hook, key = RtolapHook(), check_key(process_key(loader))
+    with hook.agent() as agent:
+        running = loader_of(_last(agent, dag_id, key))
+    if running is None:
+        raise NotFound(f"process {key} is no loader", expected="a process of a `LoaderOperator`")
+    with hook.loader(running.port) as client:
+        status = client.status()
+    if status.job != loader:  # its port is another's by now
+        raise Unavailable(f"loader {loader} does not answer", found=f"loader {status.job} at its port")
+    return _plain(processes_of_loader(status))
+
+
+@app.get("/dags/{dag_id}/subscriptions/{subscription}/consumers", dependencies=_READER)
+def consumers(dag_id: str, subscription: str) -> dict[str, Any]:
+    """Return the consumers of a subscription whose task is of this DAG: share, owner, state, waiting events
+    and rate."""
+    with RtolapHook().agent() as agent:
+        _last(agent, dag_id, check_key(consumer_key(subscription)))
+    defined = defined_subscriptions(Settings().include_dir).get(subscription)
+    with open_replication(HBASE_DEFAULT) as replication:
+        return _plain(processes_of_subscription(replication.consumers(subscription, defined)))
+
+
+def _plain(work: SharedWork) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(work)
+    return plain
 
 
 @app.get("/dags/{dag_id}/cubes/{cube}/segments", dependencies=_READER)
@@ -114,6 +163,12 @@ def host_checks(hosts: str) -> list[dict[str, Any]]:
 
 class RtolapPlugin(AirflowPlugin):
     name = "rtolap"
-    operator_extra_links: list[Any] = [ProcessLogLink(), SegmentsLink(), WindowLink()]  # noqa: RUF012 - as Airflow's class declares it
+    operator_extra_links: list[Any] = [  # noqa: RUF012 - as Airflow's class declares it
+        ProcessLogLink(),
+        LoaderProcessesLink(),
+        ConsumersLink(),
+        SegmentsLink(),
+        WindowLink(),
+    ]
     fastapi_apps: list[Any] = [{"app": app, "url_prefix": URL_PREFIX, "name": "rtolap"}]  # noqa: RUF012
     fastapi_root_middlewares: list[Any] = host_checks(Settings().airflow_hosts)

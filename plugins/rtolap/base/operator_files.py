@@ -54,6 +54,11 @@ def read_secret(path: Path, what: str) -> str:
     return text
 
 
+def check_readable(path: Path, what: str) -> None:
+    """Raise DefinitionError where the file cannot be read, or does not exist."""
+    _read(path, what)
+
+
 def check_private(path: Path, what: str) -> None:
     """Raise DefinitionError where anybody but the owner may read the file, or where it does not exist."""
     try:

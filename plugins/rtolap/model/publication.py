@@ -26,7 +26,10 @@ class IcebergCatalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         password_file: the file that holds the database's password, or the client's secret.
         token_file: the file that holds a bearer token, for a REST server without OAuth2.
         ca_file: certificates by which a REST server's or a database's own certificate is checked.
-        tls: `verify` encrypts connections to a database and checks its certificate.
+        cert_file: a client's certificate, for a database or a REST server that asks for one.
+        key_file: the private key of `cert_file`.
+        tls: `verify` encrypts connections to a database and checks its certificate and its host's name;
+            `verify_ca` checks only who has signed the certificate, for addresses that are not in it.
     """
 
     kind: CatalogKind
@@ -37,7 +40,9 @@ class IcebergCatalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     password_file: str | None = None
     token_file: str | None = None
     ca_file: str | None = None
-    tls: Literal["verify", "none"] = "verify"
+    cert_file: str | None = None
+    key_file: str | None = None
+    tls: Literal["verify", "verify_ca", "none"] = "verify"
 
 
 class PublicationBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -47,7 +47,7 @@ from rtolap.base.errors import (
     Unauthorized,
     Unavailable,
 )
-from rtolap.base.operator_files import read_secret
+from rtolap.base.operator_files import check_private, check_readable, read_secret
 from rtolap.model.publication import IcebergCatalog
 
 TIMEOUT_S = 30.0
@@ -77,7 +77,7 @@ class _BoundedRestCatalog(RestCatalog):
 def open_catalog(declared: IcebergCatalog) -> Catalog:
     """Connect to the catalog; tables of a new SQL catalog are made.
 
-    Raises DefinitionError where a secret cannot be read, and as `named`.
+    Raises DefinitionError where a secret or a file of certificates cannot be read, and as `named`.
     """
     with named(declared):
         if declared.kind == "rest":
@@ -113,10 +113,7 @@ def _sql_url(declared: IcebergCatalog) -> URL:
     address, _, database = declared.address.rpartition("/")
     host, _, port = address.rpartition(":")
     query = {"connect_timeout": str(_CONNECT_TIMEOUT_S)}
-    if declared.tls == "verify":
-        query |= {"sslmode": "verify-full", "sslrootcert": declared.ca_file or "system"}
-    else:
-        query["sslmode"] = "disable"
+    query |= _postgres_tls(declared)
     return URL.create(
         "postgresql+psycopg",
         username=declared.user,
@@ -128,6 +125,33 @@ def _sql_url(declared: IcebergCatalog) -> URL:
     )
 
 
+def _postgres_tls(declared: IcebergCatalog) -> dict[str, str]:
+    """Return libpq's parameters. It would fall back to a default of its own for a file that is missing, or
+    name it only once a server has answered."""
+    if declared.tls == "none":
+        return {"sslmode": "disable"}
+    options = {"sslmode": "verify-full" if declared.tls == "verify" else "verify-ca"}
+    options["sslrootcert"] = _ca_file(declared) or "system"
+    if (client := _client_files(declared)) is not None:
+        options["sslcert"], options["sslkey"] = client
+    return options
+
+
+def _ca_file(declared: IcebergCatalog) -> str | None:
+    if declared.ca_file is not None:
+        check_readable(Path(declared.ca_file), f"`catalog.ca_file` of {declared.address}")
+    return declared.ca_file
+
+
+def _client_files(declared: IcebergCatalog) -> tuple[str, str] | None:
+    """Return the files of the client's certificate and its key; None where none is declared."""
+    if declared.cert_file is None or declared.key_file is None:
+        return None
+    check_readable(Path(declared.cert_file), f"`catalog.cert_file` of {declared.address}")
+    check_private(Path(declared.key_file), f"`catalog.key_file` of {declared.address}")
+    return declared.cert_file, declared.key_file
+
+
 def _rest_properties(declared: IcebergCatalog) -> dict[str, Any]:
     properties: dict[str, Any] = {"uri": declared.address}
     if declared.warehouse:
@@ -137,8 +161,13 @@ def _rest_properties(declared: IcebergCatalog) -> dict[str, Any]:
         properties["credential"] = f"{declared.user}:{secret}"
     if declared.token_file is not None:
         properties["token"] = _secret(declared.token_file, "the token of the Iceberg catalog")
-    if declared.ca_file is not None:
-        properties["ssl"] = {"cabundle": declared.ca_file}
+    tls: dict[str, Any] = {}
+    if (ca_file := _ca_file(declared)) is not None:
+        tls["cabundle"] = ca_file
+    if (client := _client_files(declared)) is not None:
+        tls["client"] = dict(zip(("cert", "key"), client, strict=True))
+    if tls:
+        properties["ssl"] = tls
     return properties
 
 

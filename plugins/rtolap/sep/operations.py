@@ -6,17 +6,18 @@ HBase's connection or the settings name, and Kafka, where a dropped subscription
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rtolap.base.clock import Clock
 from rtolap.base.settings import Settings
 from rtolap.model.subscription import HBaseSource, Subscription
+from rtolap.sep.delivery.state import DeliveryState
 from rtolap.sep.listeners.assembly import journal_deleter
 from rtolap.sep.subscriptions import commands, states
 from rtolap.sep.subscriptions.source import SourceCluster, open_source
-from rtolap.sep.subscriptions.states import SubscriptionState
+from rtolap.sep.subscriptions.states import ShareState, SubscriptionState
 
 Warn = Callable[[str], None]
 
@@ -61,3 +62,89 @@ def drop_subscription(name: str, source: HBaseSource, settings: Settings, warn: 
     """Drop a subscription, also a half made one, with its peer and its journal. Raises NotFound."""
     with open_source_to_change(source, settings, warn) as cluster:
         commands.drop(cluster, name)
+
+
+STANDS_BY = "stands by"
+NOBODY = "nobody holds it"
+
+
+@dataclass(frozen=True)
+class ConsumerState:
+    """A consumer of a subscription, by what it has published last.
+
+    Attributes:
+        id: the id of its process; "" where a subscription has one consumer, and for shares that nobody holds.
+        address: its ports, where a subscription has one consumer; else "".
+        shares: numbers of the shares that it holds; empty where there is one consumer.
+        waiting_events: events that wait in it; None where it has published nothing.
+        last_error: why it does not get on; "" where it does.
+    """
+
+    id: str
+    state: str
+    address: str = ""
+    shares: tuple[int, ...] = ()
+    waiting_events: int | None = None
+    events_per_s: float = 0.0
+    last_error: str = ""
+
+
+@dataclass(frozen=True)
+class SubscriptionConsumers:
+    """The consumers of a subscription, and the shares of nobody as an entry of their own.
+
+    Attributes:
+        count: how many consumers it declares.
+    """
+
+    name: str
+    state: str
+    problem: str
+    count: int
+    consumers: tuple[ConsumerState, ...]
+
+
+def subscription_consumers(name: str, source: HBaseSource) -> SubscriptionConsumers:
+    """Return the consumers of a subscription. Raises NotFound; Unavailable where ZooKeeper or HBase's master
+    does not answer."""
+    with open_source(source) as cluster:
+        return consumers_in(states.state(cluster, name))
+
+
+def consumers_in(state: SubscriptionState) -> SubscriptionConsumers:
+    """Return the consumers that a state shows. Pure."""
+    count = 1 if state.record is None else state.record.subscription.consumers
+    if count == 1:
+        shown = [_consumer("", [state.delivery] if state.delivery is not None else [], ())]
+        one = replace(shown[0], state=state.state, address=", ".join(state.ports))
+        rows = [replace(one, last_error=_words(state.problem, one.last_error))]
+    else:
+        rows = [
+            _of_shares(each, [share for share in state.shares if share.consumer == each])
+            for each in state.consumers
+        ]
+        free = [share for share in state.shares if share.consumer not in state.consumers]
+        if free:
+            rows.append(replace(_of_shares("", free), state=NOBODY))
+    return SubscriptionConsumers(state.name, state.state, state.problem, count, tuple(rows))
+
+
+def _of_shares(consumer: str, shares: Sequence[ShareState]) -> ConsumerState:
+    published = [share.delivery for share in shares if share.delivery is not None]
+    return _consumer(consumer, published, tuple(share.share for share in shares))
+
+
+def _consumer(consumer: str, published: Sequence[DeliveryState], shares: tuple[int, ...]) -> ConsumerState:
+    stopped = [each.stopped for each in published if each.stopped]
+    return ConsumerState(
+        consumer,
+        "stopped" if stopped else "delivers" if shares else STANDS_BY,
+        shares=shares,
+        waiting_events=sum(each.waiting_events for each in published) if published else None,
+        events_per_s=sum(each.events_per_s for each in published),
+        last_error=_words(*stopped, *(each.last_error for each in published)),
+    )
+
+
+def _words(*words: str) -> str:
+    return "; ".join(dict.fromkeys(filter(None, words)))

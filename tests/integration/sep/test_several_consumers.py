@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import time
 from collections import Counter
@@ -15,7 +16,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from rtolap.cli.main import load
-from rtolap.model.subscription import HBaseSource, Subscription
+from rtolap.model.subscription import HBaseSource, Subscription, SubscriptionListener
 from rtolap.sep.shares.nodes import ShareNodes
 from rtolap.sep.subscriptions.commands import create, drop
 from rtolap.sep.subscriptions.records import SubscriptionPaths
@@ -24,6 +25,7 @@ from rtolap.sep.subscriptions.source import SourceCluster, open_source
 from tests.support.hbase.client import HBaseClient
 from tests.support.sep.consumers import ConsumerProcess
 from tests.support.sep.numbered_rows import Topic, subscription_of
+from tests.support.sep.python_listener import LISTENER, Kept, install
 from tests.support.sep.steady_writer import SteadyWriter
 from tests.support.waiting import until
 
@@ -167,4 +169,74 @@ def test_what_several_consumers_deliver_is_what_hbase_has_each_event_once_and_ro
     assert by_id == newest
     assert not any(record.is_late for record in topic.records) or not serial
     for process in processes[2:]:
+        assert process.stop() == 0
+
+
+def first_of_each(kept: list[Kept]) -> list[Kept]:
+    """Return the first delivery of each event, in the order of time."""
+    firsts = {(each.row, each.n): each for each in reversed(kept)}
+    return sorted(firsts.values(), key=lambda each: each.at_ns)
+
+
+def assert_order_kept(kept: list[Kept]) -> None:
+    """Check that the events of a row came in their order, but for those that are flagged as late."""
+    largest: dict[tuple[str, str], int] = {}
+    for each in first_of_each(kept):
+        place = each.row, each.region
+        assert each.late or each.n > largest.get(place, 0), (each, largest[place])
+        largest[place] = max(each.n, largest.get(place, 0))
+
+
+def test_a_python_listener_of_several_consumers_gets_each_edit_once_but_for_what_a_kill_cuts_off(
+    hbase: str,
+    source: SourceCluster,
+    hbase_client: HBaseClient,
+    unique_name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    subscribe: Callable[[Subscription], None],
+    start: Callable[[str], ConsumerProcess],
+) -> None:
+    installed = install(tmp_path, os.environ.get("PYTHONPATH", ""))
+    for name, value in installed.environment.items():
+        monkeypatch.setenv(name, value)
+    table = hbase_client.create_table(unique_name, splits=[b"20"])
+    listener = SubscriptionListener("python", entry_point=LISTENER, lanes=2)
+    declared = msgspec.structs.replace(
+        subscription_of(unique_name, table, hbase), consumers=SHARES, listener=listener
+    )
+    subscribe(declared)
+    processes = [start(unique_name) for _ in range(SHARES)]
+    try:
+        wait_for_holders(source, unique_name, [1, 1, 1])
+        with SteadyWriter(hbase, table, Random(5)) as writer:
+            writer.wait(60)
+            until(lambda: len({each.pid for each in installed.kept()}) == SHARES, "events at each consumer")
+            killed = processes[1].process.pid
+            processes[1].kill()  # with what is under way
+            wait_for_holders(source, unique_name, [2, 1])
+            writer.wait(60)
+        written = {row.decode(): numbers for row, numbers in writer.written().items()}
+
+        def delivered() -> dict[str, list[int]]:
+            of_row: dict[str, set[int]] = {}
+            for each in installed.kept():
+                of_row.setdefault(each.row, set()).add(each.n)
+            return {row: sorted(numbers) for row, numbers in of_row.items()}
+
+        until(lambda: delivered() == written, "all that HBase has")
+    except AssertionError as error:
+        raise AssertionError(words_of(processes)) from error
+    kept = installed.kept()
+    assert_order_kept(kept)
+    times = Counter((each.row, each.n) for each in kept)
+    again = {event for event, count in times.items() if count > 1}
+    assert max(times.values()) <= 2
+    by_killed = [each for each in kept if each.pid == killed]
+    for row in {row for row, _ in again}:
+        of_row = [(each.row, each.n) for each in by_killed if each.row == row]
+        cut_off = [event for event in of_row if event in again]
+        assert len(cut_off) == sum(event[0] == row for event in again), "only what the killed one had begun"
+        assert cut_off == of_row[len(of_row) - len(cut_off) :], "of a row, only what was not noted yet"
+    for process in (processes[0], processes[2]):
         assert process.stop() == 0

@@ -61,6 +61,16 @@ def test_an_edit_that_stands_twice_in_a_batch_is_a_duplicate_the_second_time() -
     assert DeliveredEdits().split(batch).duplicate.tolist() == [False] * 4 + [True] * 4 + [False] * 2
 
 
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 6), max_size=12))
+def test_edits_in_any_order_are_duplicates_at_each_place_but_their_first(ids: list[int]) -> None:
+    """Edits have one row, or two, each of them once."""
+    keys = [(at, row) for at in ids for row in (b"x", b"y")[: 1 + at % 2]]
+    batch = batch_of([Event("a", sequence_id, row) for sequence_id, row in keys])
+    expected = [key in keys[:place] for place, key in enumerate(keys)]
+    assert DeliveredEdits().split(batch).duplicate.tolist() == expected
+
+
 def test_an_id_that_is_used_again_after_a_restored_snapshot_is_no_duplicate() -> None:
     memory = DeliveredEdits()
     deliver(memory, [Event("a", at, b"r", write_time_ms=at) for at in range(1, 100)])

@@ -14,13 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+import sqlalchemy as sa
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions, TwoPhaseAnswer
+from rtolap.stored.metastore import schema
 
 from tests.support.loader.loader_runs import FaultySink
 from tests.support.stored.transaction_runs import FaultyLedger
 
 T = TypeVar("T")
 
+TAKES = "take the lease "
+OWNED_TWICE = "a lease has two owners"
 # the beginning of a write's purpose → its step
 WRITES = {
     "record batch": "record batch",
@@ -31,7 +35,7 @@ WRITES = {
     "assign the shares": "assign",
     "want processes": "want",
     "join job": "join",
-    "take the lease": "take a lease",
+    TAKES: "take a lease",
     "renew the lease": "renew a lease",
     "release the lease": "release a lease",
 }
@@ -55,7 +59,11 @@ def points_of(steps: Iterable[str]) -> list[str]:
 
 
 class PointedLedger(FaultyLedger):
-    """`point` is called before and after each write, with the name of the point."""
+    """`point` is called before and after each write, with the name of the point.
+
+    Each write that takes a lease is judged by the rows of the lease before and after it, which are read here
+    and not by the code that is tested: a running lease has one owner.
+    """
 
     point: Callable[[str], None] = staticmethod(lambda name: None)
 
@@ -64,9 +72,35 @@ class PointedLedger(FaultyLedger):
         if step is None:
             return super().write(purpose, kind, work, key=key)
         self.point(f"before {step}")
-        result = super().write(purpose, kind, work, key=key)
+        judged = _judged(purpose.removeprefix(TAKES), self, work) if step == "take a lease" else work
+        result = super().write(purpose, kind, judged, key=key)
         self.point(f"after {step}")
         return result
+
+
+def _judged(name: str, ledger: PointedLedger, work: Callable[..., T]) -> Callable[..., T]:
+    """Return the work, which fails where it takes a lease that runs for another owner."""
+
+    def judged(connection: sa.Connection) -> T:
+        before, now_ms = _owners(connection, name), ledger.now_ms(connection)
+        result = work(connection)
+        for (owner, until_ms), (taker, _) in zip(before, _owners(connection, name), strict=False):
+            assert taker == owner or until_ms <= now_ms, (
+                f"{OWNED_TWICE}: {taker} has taken {name} while it was {owner}'s for {until_ms - now_ms} ms"
+            )
+        return result
+
+    return judged
+
+
+def _owners(connection: sa.Connection, name: str) -> list[tuple[str, int]]:
+    """Return owner and end of the lease of that name, of whichever table has it."""
+    found = []
+    for table in (schema.load_job, schema.load_share, schema.load_process):
+        key = next(iter(table.primary_key.columns))
+        rows = connection.execute(sa.select(table.c.owner, table.c.lease_until_ms).where(key == name))
+        found += [(row.owner, row.lease_until_ms) for row in rows]
+    return found
 
 
 class PointedSink(FaultySink):

@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import msgspec
 from rtolap.base.closeable import Closeable
+from rtolap.base.errors import Unavailable
 from rtolap.model.loader import LoaderTarget
 from rtolap.protocols.stream_load.client import StreamLoadClient
-from rtolap.protocols.stream_load.messages import SendOptions
+from rtolap.protocols.stream_load.messages import SendOptions, TwoPhaseAnswer
 from rtolap.protocols.stream_load.starrocks import StarRocksClient
 from rtolap.stored.loader.job import JobConfig, write_config
 from rtolap.stored.loader.sink import Sink
@@ -28,6 +30,7 @@ from tests.support.foreign.cluster import ForeignCluster
 from tests.support.foreign.servers import PASSWORD, USER, Cut, ForeignServers, Kind, foreign_servers
 from tests.support.loader.loader_runs import FaultySink, Run, World, table_schema
 from tests.support.seeds import replay
+from tests.support.stored.transaction_runs import Crash
 from tests.support.twins.loader_sink import Row
 
 STEPS = 80
@@ -97,6 +100,7 @@ class ForeignRun(Run, Closeable):
             self.cluster.begin_transaction(db, table, label, options.timeout_s)
 
     def _stray(self, label: str, txn_id: int, rows: list[Row]) -> list[Row]:
+        """Return rows of the earlier attempt, which come behind those of a `load` of this transaction."""
         earlier, self.sent[label] = self.sent.get(label), (txn_id, list(rows))
         if earlier is None or earlier[0] == txn_id or self.random.random() < 0.3:
             return []
@@ -141,6 +145,87 @@ class JoiningRun(ForeignRun):
                 self.counts["prepared, and nobody knows"] += 1
                 return "after"
         return super()._cut(server, path)
+
+
+@dataclass(frozen=True)
+class LateCommit:
+    """A second phase that is under way."""
+
+    cluster: ForeignCluster
+    db: str
+    label: str
+
+    def __call__(self) -> object:
+        return self.cluster.commit_label(self.db, self.label)
+
+
+class LateCommitRun(ForeignRun):
+    """Two phases into StarRocks: what earlier attempts have sent comes behind their rollback.
+
+    A load joins a later transaction of its label, and a commit comes while that transaction is open, or when
+    it is prepared.
+    Nobody else uses labels up: a sink that has dropped a label takes a late request for a new one, and no
+    loader can help that.
+    """
+
+    kinds = ("starrocks",)
+    two_phase_share = 1.0
+
+    def __init__(self, world: World, seed: int, steps: int = STEPS) -> None:
+        super().__init__(world, seed, steps)
+        self.faulty = self.random.choice((0.04, 0.08))  # of all else: batches are to get as far as a commit
+
+    def restart_sink(self) -> None:
+        super().restart_sink()
+        self.sink.down = self.sink.down and self.random.random() < 0.3
+
+    def acts(self) -> tuple[tuple[Callable[[], object], int], ...]:
+        return tuple((act, weight) for act, weight in super().acts() if act != self.others_load)
+
+    def open_sink(self) -> Sink:
+        return LateCommitSink(self, self.client)
+
+    def _stray(self, label: str, txn_id: int, rows: list[Row]) -> list[Row]:
+        stray = super()._stray(label, txn_id, rows) if self.random.random() < 0.6 else []
+        self.joined = label if stray else ""
+        return stray
+
+    def _cut(self, server: str, path: str) -> Cut | None:
+        if server == "be" and path.endswith(("/prepare", "/rollback")):
+            self._commits_come(self.servers.seen[-1].headers["label"])
+        return super()._cut(server, path)
+
+    def _commits_come(self, label: str) -> None:
+        for entry in [each for each in self.late if isinstance(each[1], LateCommit)]:
+            if entry[1] == LateCommit(self.cluster, self.db, label) and self.random.random() < 0.7:
+                self.late.remove(entry)
+                self.deliver(entry[1])
+                self.counts["late commit"] += 1
+                self.counts["late load and late commit"] += label == self.joined
+
+
+class LateCommitSink(FaultySink):
+    """Its second phases are often sent by a process that dies, or that gets no answer."""
+
+    def __init__(self, run: LateCommitRun, server: Sink) -> None:
+        super().__init__(run, server)
+        self._late_run = run
+
+    def commit_label(self, db: str, label: str) -> TwoPhaseAnswer:
+        run = self._late_run
+        match run.chance("commit of a dead process", "commit without an answer", often=8.0):
+            case "commit of a dead process":
+                run.later(LateCommit(run.cluster, db, label))
+                raise Crash
+            case "commit without an answer":
+                run.later(LateCommit(run.cluster, db, label))
+                raise Unavailable("no answer")
+        return super().commit_label(db, label)
+
+
+def run_late_commit_seed(seed: int) -> Counter[str]:
+    with LateCommitRun(World(), seed) as run:
+        return run.run()
 
 
 def run_joining_seed(seed: int) -> Counter[str]:

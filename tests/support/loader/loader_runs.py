@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -183,6 +183,8 @@ class Process:
 
 
 class Run:
+    models: Sequence[str] = MODELS
+
     def __init__(
         self,
         world: World,
@@ -194,7 +196,7 @@ class Run:
         self.random = random.Random(seed)
         self.seed, self.world, self.steps = seed, world, steps
         self.counts: Counter[str] = Counter()
-        self.model = self.random.choice(MODELS)
+        self.model = self.random.choice(self.models)
         self.faulty = self.random.choice((0.0, 0.1, 0.25))
         self.faults_on = False
         self.db, self.topic, self.job = "d", f"t{seed}", f"job{seed}"
@@ -396,10 +398,14 @@ class Run:
 
     def settle(self) -> None:
         def one(process: Process) -> None:
-            outcome = process.work.settle_once(process.settlers[0], 0.0, self.random.choice)
+            outcome = process.work.settle_once(process.settlers[0], 0.0, self.choose)
             self.counts[f"settle {outcome}"] += 1
 
         self.of_any(one)
+
+    def choose(self, sequences: list[int]) -> int:
+        """Choose which of the batches that are due is settled next."""
+        return self.random.choice(sequences)
 
     def commit(self) -> None:
         self.of_any(lambda process: process.work.committer.run_once(self.world.clock.now_ms()))
@@ -598,10 +604,55 @@ class Run:
 
 
 class ForgetfulRun(Run):
-    """The sink forgets labels by time and by number, and others load into its database."""
+    """The sink forgets labels by time and by number, and others load into its database.
+
+    Several batches are under way at once, answers are lost more often than elsewhere, and others often use
+    up just so many labels that one of a batch is dropped whose outcome the loader does not know yet: what
+    finished after it, perhaps in the millisecond of its first request, is remembered.
+    """
+
+    # most of them show rows that are in it twice, and take several batches at once
+    models = (*MODELS, *("duplicate", "aggregate") * 4)
+
+    def __init__(self, world: World, seed: int, steps: int = 2 * STEPS) -> None:
+        super().__init__(world, seed, steps)
+        self.faulty = self.random.choice((0.1, 0.25))
+        parallel = self.random.choice((1, 2, 4, 4))
+        batch = LoaderBatch(rows=self.random.choice((3, 8)), interval_ms=2_000)
+        self.loader = msgspec.structs.replace(self.loader, parallel=parallel, batch=batch)
+        self.jobs.reconfigure(self.job, write_config(JobConfig(self.loader)))
 
     def create_table(self, *, keeps_labels: bool) -> None:
         super().create_table(keeps_labels=False)
+
+    def acts(self) -> tuple[tuple[Callable[[], object], int], ...]:
+        """Return the actions of every run, of which more bring batches under way and end them."""
+        weights = {"produce": 10, "consume": 24, "settle": 30, "pass_time": 2, "others_load": 24}
+        return tuple((act, weights.get(act.__name__, weight)) for act, weight in super().acts())
+
+    def chance(self, *kinds: str, often: float = 1.0) -> str | None:
+        if "answer lost" in kinds:
+            return super().chance(*kinds, *("answer lost",) * 5, often=often)
+        return super().chance(*kinds, often=often / 3)
+
+    def choose(self, sequences: list[int]) -> int:
+        return max(sequences) if self.random.random() < 0.7 else super().choose(sequences)
+
+    def restart_sink(self) -> None:
+        if self.sink.down or self.random.random() < 0.3:
+            super().restart_sink()
+
+    def others_load(self) -> None:
+        unknown = {each.label for each in self.records.all(self.job) if each.attempts and not each.loaded}
+        just_enough = self.sink.labels_before_dropped(self.db, unknown)
+        if not just_enough or self.random.random() < 0.1:
+            if self.random.random() < 0.1:
+                super().others_load()
+            return
+        number = self.random.choice(just_enough)
+        self.sink.use_labels(self.db, number)
+        self.counts["others' labels"] += number
+        self.counts["dropped while its outcome is unknown"] += 1
 
 
 def main() -> None:

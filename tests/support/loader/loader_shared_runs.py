@@ -47,6 +47,7 @@ ROUNDS_MAX = 400
 DEPTH_MAX = 2  # processes that stand still at once
 LONG_MS = TIMEOUT_MS + CLOCKS_APART_MS_MAX + 4 * LEASE_MS  # labels are given back meanwhile
 TRIES_MAX = 3  # of standing still at a point until the share is lost meanwhile
+BEFORE_A_REQUEST = ("after state", "before note a request")
 CHANCE_PLANNED, CHANCE_OTHER, CHANCE_RIPE = 0.35, 0.01, 0.6
 
 
@@ -131,6 +132,7 @@ class SharedRun(Run):
         self.shares = LoadShares(world.ledger)
         self.share_records = OffsetsRecords(world.ledger, of_shares=True)
         self.members: list[SharedProcess | None] = [None] * PROCESSES
+        self.wanted = low  # processes, as whoever starts them has read it last
         self.is_shared = False
         self.begins_undivided = self.random.random() < 0.4
 
@@ -189,6 +191,9 @@ class SharedRun(Run):
                 self.of_member(place, self._end_shares)
 
     def rounds(self) -> None:
+        sharing = self.loader.sharing
+        assert sharing is not None
+        self.wanted = self.jobs.get(self.job).processes or sharing.min
         for place in self.random.sample(range(PROCESSES), PROCESSES):
             self.of_member(place, self._round)
 
@@ -293,7 +298,9 @@ class SharedRun(Run):
         before = None if work is None else work.ownership.lease
         left = self.planned_stands.pop(name, 0) - 1
         short_ms = LEASE_MS + 10_000 if left >= 0 else LEASE_MS // 2
-        for_ms = self.random.choice((short_ms, 2 * LEASE_MS, LONG_MS))
+        # the owner's next write is that it sends: by then a successor may have given the label back
+        long = (LONG_MS, LONG_MS) if name in BEFORE_A_REQUEST else ()
+        for_ms = self.random.choice((short_ms, 2 * LEASE_MS, LONG_MS, *long))
         self.counts[f"stood still {name}"] += 1
         with self._others_act(process, None if work is None else work.portion.number):
             self._act_for(for_ms)
@@ -448,9 +455,7 @@ class SharedRun(Run):
             self.acting, self.faults_on = saved
 
     def _started(self, place: int) -> SharedProcess | None:
-        sharing = self.loader.sharing
-        assert sharing is not None
-        if place >= (self.jobs.get(self.job).processes or sharing.min):
+        if place >= self.wanted:
             return None
         self.starts += 1
         process = self.members[place] = SharedProcess(self, place, f"p{self.starts}")

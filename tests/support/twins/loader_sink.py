@@ -10,7 +10,7 @@ import json
 import math
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -258,6 +258,18 @@ class MemorySink:
                 self._labels[db, other.label] = other
                 self._note_finished(other)
             self._drop_labels()
+
+    def labels_before_dropped(self, db: str, labels: Container[str]) -> list[int]:
+        """Return, for each visible one of `labels` after which another load has finished, how many of others
+        drop it, and none after it."""
+        with self._lock:
+            assert self._labels_max is not None
+            finished = self._finished[db]
+            free = self._labels_max - len(finished)
+            visible = [
+                at for at, each in enumerate(finished) if each.rows and each.state is LoadState.VISIBLE
+            ]
+            return [free + at + 1 for at in visible[:-1] if finished[at].label in labels]
 
     def publish(self) -> None:
         with self._lock:

@@ -20,7 +20,12 @@ from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailab
 from rtolap.base.settings import Settings
 from rtolap.model.subscription import HBaseSource, Subscription
 from rtolap.sep.hbase.peers import DEFAULT_PARENT, ClusterKey
-from rtolap.sep.operations import create_subscription, drop_subscription
+from rtolap.sep.operations import (
+    SubscriptionConsumers,
+    create_subscription,
+    drop_subscription,
+    subscription_consumers,
+)
 from rtolap.sep.status.collect import collect
 from rtolap.sep.status.model import NOTHING, ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
@@ -149,12 +154,20 @@ class HBaseReplication(Closeable):
 
         Raises NotFound.
         """
-        if subscription is None:
-            cluster = self._hook.cluster
-            source = HBaseSource(cluster.zookeeper, cluster.parent)
-        else:
-            source = subscription.at(self._hbase).source
-        drop_subscription(name, source, Settings(), log.warning)
+        drop_subscription(name, self._source_of(subscription), Settings(), log.warning)
+
+    def consumers(self, name: str, subscription: Subscription | None) -> SubscriptionConsumers:
+        """Return the consumers of a subscription on the cluster in its definition, else on the connection's.
+
+        Raises NotFound.
+        """
+        return subscription_consumers(name, self._source_of(subscription))
+
+    def _source_of(self, subscription: Subscription | None) -> HBaseSource:
+        if subscription is not None:
+            return subscription.at(self._hbase).source
+        cluster = self._hook.cluster
+        return HBaseSource(cluster.zookeeper, cluster.parent)
 
     def _connected(self) -> ReplicationSources:
         if self._sources is None:

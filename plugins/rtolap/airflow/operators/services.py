@@ -8,9 +8,17 @@ from datetime import timedelta
 from typing import Any
 
 import pendulum
-from airflow.sdk import DAG, PokeReturnValue, Variable, XComArg, task
+from airflow.sdk import DAG, BaseOperatorLink, PokeReturnValue, Variable, XComArg, task
 
-from rtolap.airflow.declared import Completeness, RunningLoader, ServiceKind, loader_labels, receiver_labels
+from rtolap.airflow.declared import (
+    Completeness,
+    RunningLoader,
+    ServiceKind,
+    consumer_key,
+    loader_labels,
+    receiver_labels,
+)
+from rtolap.airflow.links import ConsumersLink, LoaderProcessesLink, ProcessLogLink
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.base.decoding import convert
 from rtolap.base.settings import Settings
@@ -67,6 +75,8 @@ class LoaderOperator(ManagedProcessOperator):
     it again.
     """
 
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), LoaderProcessesLink())
+
     def __init__(
         self, *, loader: str, port: int, complete: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> None:
@@ -94,6 +104,8 @@ class SubscriptionOperator(ManagedProcessOperator):
     `consumers` are active, the others take over.
     """
 
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), ConsumersLink())
+
     def __init__(
         self, *, subscription: str, host: str = "", ports: Sequence[int] = (), **kwargs: Any
     ) -> None:
@@ -102,7 +114,7 @@ class SubscriptionOperator(ManagedProcessOperator):
             argv += ["--host", host]
         for port in ports:
             argv += ["--port", str(port)]
-        super().__init__(argv=argv, process_key=f"sep.{subscription}", **kwargs)
+        super().__init__(argv=argv, process_key=consumer_key(subscription), **kwargs)
         self.subscription = subscription
         self.host = host
         self.ports = ports

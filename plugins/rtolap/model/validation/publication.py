@@ -72,3 +72,18 @@ def _catalog_problems(catalog: IcebergCatalog) -> Iterable[Problem]:
         yield Problem(("catalog", "user"), "a client's secret needs the client's id")
     if catalog.token_file is not None and (catalog.kind != "rest" or catalog.password_file is not None):
         yield Problem(("catalog", "token_file"), "a token is for a REST server, instead of a client's secret")
+    yield from _tls_problems(catalog)
+
+
+def _tls_problems(catalog: IcebergCatalog) -> Iterable[Problem]:
+    if (catalog.cert_file is None) != (catalog.key_file is None):
+        missing = "cert_file" if catalog.cert_file is None else "key_file"
+        yield Problem(("catalog", missing), "a client's certificate and its key belong together")
+    if catalog.kind == "postgres" and catalog.tls == "verify_ca" and catalog.ca_file is None:
+        yield Problem(("catalog", "ca_file"), "`verify_ca` needs the certificates that may sign")
+    if catalog.kind == "postgres" and catalog.tls == "none":
+        for field in ("ca_file", "cert_file"):
+            if getattr(catalog, field) is not None:
+                yield Problem(("catalog", field), "nothing is encrypted without TLS", expected="tls: verify")
+    if catalog.kind == "rest" and catalog.tls != "verify":
+        yield Problem(("catalog", "tls"), "a REST server's certificate is checked", expected="verify")

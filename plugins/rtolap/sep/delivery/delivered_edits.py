@@ -288,12 +288,13 @@ def _distinct(ids: I64) -> I64:
 
 
 def _may_repeat(rows: pa.BinaryArray, ids: I64) -> bool:
-    """Return False for ids that grow, as they do in a log, with each row of an edit once."""
+    """Return False for ids that have one event each, in any order, and for those of a log, which grow, with
+    each row of an edit once."""
     steps = np.diff(ids)
     if np.all(steps > 0):
         return False
     if np.any(steps < 0):
-        return True
+        return len(np.unique(ids)) < len(ids)
     # an edit that follows itself shows its first row again
     starts = np.concatenate(([0], np.flatnonzero(steps) + 1))
     first_rows = rows.take(pa.array(np.repeat(starts, np.diff(starts, append=len(ids)))))
@@ -301,13 +302,11 @@ def _may_repeat(rows: pa.BinaryArray, ids: I64) -> bool:
 
 
 def _second_places(rows: pa.BinaryArray, ids: I64) -> Mask:
-    """Return events of one region whose edit and row stood before them.
-
-    For the rare batch that is out of order.
-    """
-    seen: set[tuple[int, bytes]] = set()
+    """Return events of one region whose edit and row stood before them. Calls that come side by side are put
+    together out of order, so this is not rare."""
+    codes = rows.dictionary_encode().indices.to_numpy()
+    order = np.lexsort((codes, ids))  # stable: of equal ones the first place comes first
+    before, after = order[:-1], order[1:]
     second = np.zeros(len(ids), bool)
-    for at, key in enumerate(zip(ids.tolist(), rows.to_pylist(), strict=True)):
-        second[at] = key in seen
-        seen.add(key)
+    second[after[(ids[before] == ids[after]) & (codes[before] == codes[after])]] = True
     return second

@@ -48,7 +48,7 @@ from rtolap.stored.loader.source import BatchSource
 from rtolap.stored.loader.states import TRUNCATED_ACTION, StopCause, Stopped
 from rtolap.stored.loader.target import SinkColumns
 from rtolap.stored.loader.visible import Visible
-from rtolap.stored.loader.window import Pending, Window
+from rtolap.stored.loader.window import COMMIT_LATE_S, Pending, Window
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobs, LoadJobState
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord
 
@@ -175,9 +175,12 @@ class LoadJobRun:
 
     def _begin(self) -> BatchSource:
         records = self._still_there(self._records.all(self.ownership.lease.name)) or (self._origin(),)
+        commit_until_s = self.clock.monotonic_s() + COMMIT_LATE_S  # an owner before may have sent one
         for record in records:
             if not record.loaded:
-                self.window.add_batch(Pending(record, None, must_ask=True), recovered=True)
+                until_s = commit_until_s if record.attempts else 0.0
+                recovered = Pending(record, None, must_ask=True, commit_until_s=until_s)
+                self.window.add_batch(recovered, recovered=True)
         last = records[-1]
         consumer = self._open_consumer()
         source = BatchSource(

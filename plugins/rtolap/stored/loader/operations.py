@@ -33,8 +33,8 @@ from rtolap.protocols.loader.client import LoaderClient
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus, process_key
 from rtolap.stored.loader.job import JobConfig, read_config, write_config
 from rtolap.stored.loader.reset import given, going_on_of_all, left_labels_of_all, settle_batch
-from rtolap.stored.loader.serving import address_of
 from rtolap.stored.loader.shares.status import status_of_shared_job
+from rtolap.stored.loader.starting import address_of
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobs, Series

@@ -39,6 +39,7 @@ POLL_S = 0.5
 COMMIT_S = 2.0
 REPORT_S = 1.0
 KEEP_S = LEASE_MS / 1000 / 3
+FOLLOW_S = 1.0
 COLUMNS_CHECK_S = 10.0
 GRACE_S = 15.0
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 10.0
@@ -90,6 +91,7 @@ class LoaderProcess:
         self._lock = threading.Lock()
         self._code: int | None = None
         self._columns_due_s = work.clock.monotonic_s() + COLUMNS_CHECK_S
+        self._renew_due_s = work.clock.monotonic_s()
 
     @property
     def phase(self) -> str:
@@ -187,13 +189,19 @@ class LoaderProcess:
 
     def _keep(self) -> None:
         while True:
-            self._passing(self.work.ownership.renew)
+            if self.work.clock.monotonic_s() >= self._renew_due_s:
+                self._passing(self._renew)
             self._passing(self.follow)
             if self.work.clock.monotonic_s() >= self._columns_due_s:
                 self._columns_due_s = self.work.clock.monotonic_s() + COLUMNS_CHECK_S
                 self._look_at_columns()
-            if self._stopping.wait(min(KEEP_S, 1.0)):
+            if self._stopping.wait(FOLLOW_S):
                 return
+
+    def _renew(self) -> None:
+        """Renew the lease. That is a write, so it is not done as often as the wanted state is read."""
+        self.work.ownership.renew()
+        self._renew_due_s = self.work.clock.monotonic_s() + KEEP_S
 
     def _look_at_columns(self) -> None:
         """Refresh the columns. The code that sends batches judges whether a sink's refusal is final."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 
@@ -22,23 +21,21 @@ from rtolap.protocols.loader.messages import (
 from rtolap.servers.http_server import HttpConnections
 from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader.http import make_app
-from rtolap.stored.loader.job import LEASE_MS, JobResources, SharedResources, read_config
+from rtolap.stored.loader.job import JobResources, SharedResources, read_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.operator import operator_of
 from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
-from rtolap.stored.loader.process import LoaderProcess, retrying
-from rtolap.stored.loader.serving import bound, owner_of, served
+from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.shared_runner import run_shared
 from rtolap.stored.loader.shares.supervision import Agent
+from rtolap.stored.loader.starting import Starting, bound, owner_of, served
 from rtolap.stored.loader.states import Stopped
-from rtolap.stored.loader.status import status_of
+from rtolap.stored.loader.status import status_of, waiting_status
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
 from rtolap.watermark_client.client import WatermarkClient
 
 log = logging.getLogger(__name__)
 
-TAKE_S = 2.5 * LEASE_MS / 1000  # the lease of a process that was killed has run out by then
-_TAKE_AGAIN_S = 0.5
 _ENDED = {LoadJobState.STOPPED: EXIT_STOPPED, LoadJobState.FAILED: EXIT_FAILED}
 
 
@@ -65,7 +62,8 @@ def run(
     crash has brought the process back: a stop since then stands. A paused job stays paused. `open_watermarks`
     connects to the application that the definition names, if it names one. `partition_session` connects to
     the endpoint where its partitions are created, if they are created. `check_rights`: see `job_run.begin`.
-    `show_clients` adds the measurements of its Kafka clients to the metrics.
+    `show_clients` adds the measurements of its Kafka clients to the metrics. Its endpoint answers from the
+    beginning; while the job, the sink or the topic is waited for, the phase is `waiting`.
 
     A job whose partitions are shared, or are to be, is run as its process `number`, with the resources of
     `shared`. Process 0 has `agent` run the others, and it alone starts a job that was stopped or has failed.
@@ -106,44 +104,55 @@ def run(
     with closing(bound(host, port)) as listening:
         address = f"{host}:{listening.getsockname()[1]}"
         owner = owner_of(address)
+        starting = Starting(stopping, clock, lambda: jobs.get(job_id).state in _ENDED)
+        begun: list[LoaderProcess] = []
+
+        def status() -> LoaderStatus:
+            job = jobs.get(job_id)
+            if not begun:
+                return waiting_status(job, records.all(job_id), starting.waits_for)
+            read_ms, log_now = clock.now_ms(), begun[0].work.log()
+            return status_of(job, records.all(job_id), log_now, begun[0], read_ms)
+
+        def want(event: LoadJobEvent) -> None:
+            if begun:
+                begun[0].want(event)
+            else:  # what waits looks at the ledger between two tries
+                jobs.change_state(job_id, event, f"asked to {event.lower()}")
+
+        metrics = Metrics("loader")
+        show_clients(metrics)
+        endpoint = served(
+            make_app(job_id, token, metrics, status, want, limits),
+            HttpConnections(metrics, limits),
+            listening,
+        )
+        log.info("loader of %s; endpoint at %s", job_id, address)
+        watermarks: WatermarkClient | None = None
         try:
-            work = _taken(
-                stopping,
-                lambda: begin(job_id, owner, resources, check_rights),
-            )
+            work = starting.begun(lambda: begin(job_id, owner, resources, check_rights))
+            if work is None:
+                return EXIT_STOPPED
+            operator = None
+            if (application := work.loader.application) is not None:
+                watermarks = open_watermarks(application.name)
+                operator = operator_of(work, application, watermarks)
+            process = LoaderProcess(work, operator=operator, partitions=_partitions(work, partition_session))
+            begun.append(process)
+            measure(metrics, process, status)
+            log.info("loading %s into %s.%s", work.loader.topic, work.loader.database, work.loader.table)
+            threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()
+            code = process.run()
         except NotYet as error:
             log.error("%s", error)
             return EXIT_OWNED
         except Stopped as error:
             log.error("%s", error)
             return EXIT_FAILED
-        if work is None:
-            return EXIT_STOPPED
-        watermarks, operator = None, None
-        if (application := work.loader.application) is not None:
-            watermarks = open_watermarks(application.name)
-            operator = operator_of(work, application, watermarks)
-        process = LoaderProcess(work, operator=operator, partitions=_partitions(work, partition_session))
-
-        def status() -> LoaderStatus:
-            read_ms, log_now = clock.now_ms(), work.log()
-            return status_of(jobs.get(job_id), records.all(job_id), log_now, process, read_ms)
-
-        metrics = Metrics("loader")
-        measure(metrics, process, status)
-        show_clients(metrics)
-        endpoint = served(
-            make_app(job_id, token, metrics, status, process.want, limits),
-            HttpConnections(metrics, limits),
-            listening,
-        )
-        log.info("loading %s into %s.%s; endpoint at %s", work.loader.topic, work.loader.database,
-                 work.loader.table, address)  # fmt: skip
-        threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()
-        code = process.run()
-        endpoint.should_exit = True
-        if watermarks is not None:
-            watermarks.close()
+        finally:
+            endpoint.should_exit = True
+            if watermarks is not None:
+                watermarks.close()
         log.info("loader of %s ends with code %d", job_id, code)
         return code
 
@@ -156,21 +165,6 @@ def _partitions(
         return None
     opened = session(sink, sink.partitions)
     return PartitionRole(work.loader, sink.partitions, opened, lambda: work.columns.target, work.clock)
-
-
-def _taken(stopping: threading.Event, take: Callable[[], LoadJobRun]) -> LoadJobRun | None:
-    """Return the job, as soon as it is free and sink, topic and ledger answer; None when stopped before."""
-    deadline_s = time.monotonic() + TAKE_S
-    again = retrying(stopping)
-    while not stopping.is_set():
-        try:
-            work: LoadJobRun | None = again(take)
-            return work
-        except NotYet:
-            if time.monotonic() > deadline_s:
-                raise
-            stopping.wait(_TAKE_AGAIN_S)
-    return None
 
 
 def _stop_on(stopping: threading.Event, process: LoaderProcess) -> None:

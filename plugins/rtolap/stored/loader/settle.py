@@ -8,6 +8,9 @@
 6. commit the second phase, if there is one
 7. note that it is loaded                crash: recovery does 1, and notes it then
 
+In a sink whose requests may join, the next transaction of an aborted label is begun only once no commit of
+an earlier attempt can come any more (`Pending.commit_until_s`).
+
 In a sink that forgets labels, a marker may come before 4 (see `label_retention`), and 7 waits until the batch
 is visible: labels are dropped in the order in which that happens, and a witness has to be one that has
 finished.
@@ -33,7 +36,7 @@ from rtolap.stored.loader.records.encode import encode, format_headers
 from rtolap.stored.loader.states import Action, Sent, StopCause, Stopped, Verdict, action_for, verdict
 from rtolap.stored.loader.target import SinkColumns
 from rtolap.stored.loader.visible import Visible
-from rtolap.stored.loader.window import SILENT_S, BatchRetryBudget, Pending, SinkError
+from rtolap.stored.loader.window import COMMIT_LATE_S, SILENT_S, BatchRetryBudget, Pending, SinkError
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord
 
 T = TypeVar("T")
@@ -113,6 +116,8 @@ class Settler:
             pending.waiting_since_s = None
         match action:
             case Action.SEND:
+                if state is LoadState.ABORTED and self._waits_for_commits(pending):
+                    return AttemptOutcome.AGAIN
                 return self._send(pending)
             case Action.LOADED:
                 pending.is_durable = True
@@ -247,8 +252,23 @@ class Settler:
             headers=format_headers(sink.target, sink.format) | declared_headers(sink),
         )
 
+    def _waits_for_commits(self, pending: Pending) -> bool:
+        """Return True while a second phase of an earlier attempt may come, in a sink where it would commit
+        the next transaction of the label, before anybody has counted its rows."""
+        if not (self._sink.requests_may_join and self._loader.sink.two_phase):
+            return False
+        left_s = pending.commit_until_s - self._clock.monotonic_s()
+        if left_s > 0:
+            self._progress.error(
+                f"batch {pending.sequence} waits for {left_s:.0f} s: a commit of an earlier attempt may come"
+            )
+        return left_s > 0
+
     def _second_phase(self, pending: Pending, loaded: Loaded) -> AttemptOutcome:
         label = pending.record.label
+        if self._sink.requests_may_join:
+            self._ownership.renew()  # who stood still, and lost the job, would commit what another one loads
+            pending.commit_until_s = self._clock.monotonic_s() + COMMIT_LATE_S
         answer = self._of_sink(lambda: self._sink.commit_label(self._loader.database, label))
         if answer.status != "Success":  # it may be committed already: its state tells
             self._progress.error(answer.msg)

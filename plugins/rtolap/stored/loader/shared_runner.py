@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 
@@ -14,23 +13,19 @@ from rtolap.protocols.loader.messages import EXIT_OWNED, EXIT_STOPPED, LoaderSta
 from rtolap.servers.http_server import HttpConnections
 from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader.http import make_app
-from rtolap.stored.loader.job import LEASE_MS, SharedResources, read_config
+from rtolap.stored.loader.job import SharedResources, read_config
 from rtolap.stored.loader.operator import Operator, problem_of
 from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
-from rtolap.stored.loader.process import retrying
-from rtolap.stored.loader.serving import bound, owner_of, served
 from rtolap.stored.loader.shares.leader import TopicView
 from rtolap.stored.loader.shares.process import SharedLoaderProcess, SideRole
 from rtolap.stored.loader.shares.status import ask_processes, series_of, status_of_shared_job
 from rtolap.stored.loader.shares.supervision import Agent, Supervision
 from rtolap.stored.loader.shares.visible import VisibleOfShares
-from rtolap.stored.loader.target import SinkColumns
+from rtolap.stored.loader.starting import Starting, bound, owner_of, served
+from rtolap.stored.loader.target import SinkColumns, Target
 from rtolap.watermark_client.client import WatermarkClient
 
 log = logging.getLogger(__name__)
-
-TAKE_S = 2.5 * LEASE_MS / 1000
-_TAKE_AGAIN_S = 0.5
 
 
 def run_shared(
@@ -68,17 +63,19 @@ def run_shared(
             partitions = None
             if partition_session is not None and loader.sink.partitions is not None:
                 columns = SinkColumns(resources.job.sink, loader)
-                columns.refresh()
                 partitions = PartitionRole(
-                    loader, loader.sink.partitions, partition_session(), lambda: columns.target,
+                    loader,
+                    loader.sink.partitions,
+                    partition_session(),
+                    lambda: _refreshed(columns),  # its status says where the sink does not answer
                     resources.job.clock,
-                )  # fmt: skip
+                )
             return SharedLoaderProcess(
                 job_id, number, owner, resources, topic.log, partitions=partitions, side_roles=tuple(roles)
             )
 
         try:
-            process = _taken(stopping, take)
+            process = Starting(stopping, resources.job.clock).begun(take)
         except NotYet as error:
             log.error("%s", error)
             return EXIT_OWNED
@@ -159,19 +156,9 @@ def _supervise(job_id: str, agent: Agent, resources: SharedResources) -> SideRol
     return lambda process: supervision.round()
 
 
-def _taken(stopping: threading.Event, take: Callable[[], SharedLoaderProcess]) -> SharedLoaderProcess | None:
-    """Return the process, as soon as its number is free and the ledger answers; None when stopped before."""
-    deadline_s = time.monotonic() + TAKE_S
-    again = retrying(stopping)
-    while not stopping.is_set():
-        try:
-            process: SharedLoaderProcess | None = again(take)
-            return process
-        except NotYet:
-            if time.monotonic() > deadline_s:
-                raise
-            stopping.wait(_TAKE_AGAIN_S)
-    return None
+def _refreshed(columns: SinkColumns) -> Target:
+    columns.refresh()
+    return columns.target
 
 
 def _stop_on(stopping: threading.Event, process: SharedLoaderProcess) -> None:

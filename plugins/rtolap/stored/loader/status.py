@@ -9,6 +9,7 @@ from rtolap.model.offsets import Offsets
 from rtolap.protocols.loader.messages import LoaderStatus
 from rtolap.stored.loader.job import read_config
 from rtolap.stored.loader.process import LoaderProcess
+from rtolap.stored.loader.starting import WAITING
 from rtolap.stored.loader.states import StopCause
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobState, Series
 
@@ -43,6 +44,12 @@ def status_of(
         last_error=shown.last_error,
         partitions=None if process.partitions is None else process.partitions.status,
     )
+
+
+def waiting_status(job: LoadJob, records: Series, waits_for: str) -> LoaderStatus:
+    """Return the status of an undivided job whose process has not begun to load, and what it waits for."""
+    words = f"waits for: {waits_for}" if waits_for else ""
+    return status_of_job(job, (records,), None, alive=True, phase=WAITING, last_error=words)
 
 
 def status_of_job(

@@ -16,6 +16,7 @@ from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord
 FAILS_MAX = 8  # of one batch, and for so long: without its nodes a front end answers at once, and says no
 FAILING_S = 120.0
 SILENT_S = 1_800.0
+COMMIT_LATE_S = 60.0  # a second phase, which has no body, reaches the sink by then or never
 _STUCK_FACTOR = 3
 _FILTERED = "too many filtered rows"
 
@@ -37,6 +38,8 @@ class Pending:
         said: the sink's answer when it accepted the rows; None before.
         is_durable: True once the sink has said that the rows are committed.
         log_tries: how often the sink did not return the rows that it refused.
+        commit_until_s: until when a second phase of an earlier attempt may reach the sink; 0 where there is
+            none.
     """
 
     record: OffsetsRecord
@@ -53,6 +56,7 @@ class Pending:
     said: Loaded | None = None
     is_durable: bool = False
     log_tries: int = 0
+    commit_until_s: float = 0.0
 
     @property
     def sequence(self) -> int:

@@ -144,9 +144,7 @@ class LoadJobs:
         """Take back one that was made and never run. Refused where it is not as it was made any more."""
 
         def work(connection: sa.Connection) -> None:
-            present_job = _record(
-                connection.execute(_of(job.job_id).with_for_update()).one_or_none(), job.job_id
-            )
+            present_job = _record(connection.execute(_LOCK, {"of_job": job.job_id}).one_or_none(), job.job_id)
             if present_job != job or records_of(connection, job.job_id):  # a divided job has another row
                 raise Refused(
                     f"job {job.job_id} has been changed or run since", found=present_job.state.value
@@ -192,7 +190,7 @@ class LoadJobs:
 
         def work(connection: sa.Connection) -> None:
             fence(connection)
-            row = connection.execute(_of(job_id).with_for_update()).one_or_none()
+            row = connection.execute(_LOCK, {"of_job": job_id}).one_or_none()
             present = _record(row, job_id)  # locked: of several owners that fail, one is the first
             after = transition(job_id, present.state, LoadJobEvent.FAIL, reason=present.reason)
             if after is not present.state:
@@ -204,7 +202,7 @@ class LoadJobs:
         """Change the configuration of what is loaded from now on. Refused while its lease runs."""
 
         def work(connection: sa.Connection) -> LoadJob:
-            job = _record(connection.execute(_of(job_id).with_for_update()).one_or_none(), job_id)
+            job = _record(connection.execute(_LOCK, {"of_job": job_id}).one_or_none(), job_id)
             self._check_unowned(connection, job, "configured now")
             connection.execute(sa.update(_j).where(_j.c.job_id == job_id).values(config=config))
             return _get(connection, job_id)
@@ -223,7 +221,7 @@ class LoadJobs:
         """
 
         def work(connection: sa.Connection) -> LoadJob:
-            job = _record(connection.execute(_of(job_id).with_for_update()).one_or_none(), job_id)
+            job = _record(connection.execute(_LOCK, {"of_job": job_id}).one_or_none(), job_id)
             self._check_unowned(connection, job, "redefined")
             names = _names(connection, job)
             series = tuple(records_of(connection, name) for name in names)
@@ -306,12 +304,13 @@ def _names(connection: sa.Connection, job: LoadJob) -> list[str]:
     return list(connection.scalars(shares))
 
 
-def _of(job_id: str) -> sa.Select[tuple[object, ...]]:
-    return sa.select(_j).where(_j.c.job_id == job_id)
+# Every round of a process reads it: to put it together each time takes longer than to send it.
+_FIND: sa.Select[tuple[object, ...]] = sa.select(_j).where(_j.c.job_id == sa.bindparam("of_job"))
+_LOCK = _FIND.with_for_update()
 
 
 def _get(connection: sa.Connection, job_id: str) -> LoadJob:
-    return _record(connection.execute(_of(job_id)).one_or_none(), job_id)
+    return _record(connection.execute(_FIND, {"of_job": job_id}).one_or_none(), job_id)
 
 
 def _record(row: sa.Row[tuple[object, ...]] | None, job_id: str = "") -> LoadJob:

@@ -38,6 +38,14 @@ from rtolap.stored.metastore.schema import load_process as _p
 from rtolap.stored.metastore.schema import load_share as _s
 from rtolap.stored.metastore.schema import offsets_record as _o
 
+# Every round of a process reads them: to put them together each time takes longer than to send them.
+_FIND_SHARES = sa.select(_s).where(_s.c.job_id == sa.bindparam("of_job")).order_by(_s.c.number)
+_FIND_LIVING = (
+    sa.select(_p)
+    .where(_p.c.job_id == sa.bindparam("of_job"), _p.c.lease_until_ms > sa.bindparam("at_ms"))
+    .order_by(_p.c.number)
+)
+
 
 class LoadShare(msgspec.Struct, frozen=True):
     """A share of a job.
@@ -136,17 +144,14 @@ class LoadShares:
 
         def work(connection: sa.Connection) -> Division:
             now_ms = self._ledger.now_ms(connection)
-            shares = connection.execute(sa.select(_s).where(_s.c.job_id == job_id).order_by(_s.c.number))
-            living = sa.select(_p).where(_p.c.job_id == job_id, _p.c.lease_until_ms > now_ms)
+            shares = connection.execute(_FIND_SHARES, {"of_job": job_id})
+            living = connection.execute(_FIND_LIVING, {"of_job": job_id, "at_ms": now_ms})
             return Division(
                 tuple(
                     convert({**schema.values(row._mapping), "owned": row.lease_until_ms > now_ms}, LoadShare)
                     for row in shares
                 ),
-                tuple(
-                    convert(schema.values(row._mapping), LoadProcess)
-                    for row in connection.execute(living.order_by(_p.c.number))
-                ),
+                tuple(convert(schema.values(row._mapping), LoadProcess) for row in living),
             )
 
         return self._ledger.read(f"read the shares of {job_id}", work)

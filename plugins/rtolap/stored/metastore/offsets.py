@@ -107,7 +107,7 @@ class OffsetsRecords:
 
         def work(connection: sa.Connection) -> OffsetsRecord:
             self._leases.fence(connection, lease)
-            before = _records(connection, _of(lease.name).order_by(_o.c.sequence_id.desc()).limit(1))
+            before = _records(connection, _LAST, of_job=lease.name)
             if before and before[0].sequence_id >= sequence_id:
                 raise CommitConflict(f"batch {sequence_id} of {lease.name} is recorded already")
             if before:
@@ -240,7 +240,7 @@ def insert_record(connection: sa.Connection, record: OffsetsRecord) -> None:
 
 def records_of(connection: sa.Connection, job_id: str) -> tuple[OffsetsRecord, ...]:
     """Return the records in ascending order."""
-    return _records(connection, _of(job_id).order_by(_o.c.sequence_id))
+    return _records(connection, _ALL, of_job=job_id)
 
 
 def _check_ranges(label: str, start: Mapping[int, int], end: Mapping[int, int]) -> None:
@@ -267,22 +267,25 @@ def _check_follows(before: OffsetsRecord, record: OffsetsRecord) -> None:
         )
 
 
-def _of(job_id: str) -> sa.Select[tuple[object, ...]]:
-    return sa.select(_o).where(_o.c.job_id == job_id)
+# Every write of an owner sends one of them: to put them together each time takes longer than to send them.
+_OF_JOB: sa.Select[tuple[object, ...]] = sa.select(_o).where(_o.c.job_id == sa.bindparam("of_job"))
+_ALL = _OF_JOB.order_by(_o.c.sequence_id)
+_LAST = _OF_JOB.order_by(_o.c.sequence_id.desc()).limit(1)
+_ONE = _OF_JOB.where(_o.c.sequence_id == sa.bindparam("of_batch"))
 
 
 def _get(connection: sa.Connection, job_id: str, sequence_id: int) -> OffsetsRecord:
-    records = _records(connection, _of(job_id).where(_o.c.sequence_id == sequence_id))
+    records = _records(connection, _ONE, of_job=job_id, of_batch=sequence_id)
     if not records:
         raise NotFound(f"there is no record of batch {sequence_id} of {job_id}")
     return records[0]
 
 
 def _records(
-    connection: sa.Connection, statement: sa.Select[tuple[object, ...]]
+    connection: sa.Connection, statement: sa.Select[tuple[object, ...]], **values_of: str | int
 ) -> tuple[OffsetsRecord, ...]:
     records = []
-    for row in connection.execute(statement):
+    for row in connection.execute(statement, values_of):
         values = schema.values(row._mapping)
         for name in ("start_offsets", "end_offsets"):
             values[name] = decode_json(values[name], dict[int, int])

@@ -90,9 +90,10 @@ class Leader:
         job = self._resources.job.jobs.get(self._job_id)
         if job.state in (LoadJobState.STOPPED, LoadJobState.FAILED):
             return
-        if job.shares is None and not self._divide(job, self.ownership):
-            return
-        job = self._resources.job.jobs.get(self._job_id)
+        if job.shares is None:
+            if not self._divide(job, self.ownership):
+                return
+            job = self._resources.job.jobs.get(self._job_id)
         sharing = read_config(job).loader.sharing or LoaderProcesses()
         division = self._resources.shares.division(self._job_id)
         wanted = self._wanted(job, sharing, division, now_ms)

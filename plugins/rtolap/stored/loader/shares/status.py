@@ -12,8 +12,8 @@ from rtolap.protocols.loader.client import LoaderClient
 from rtolap.protocols.loader.messages import LoaderProcessStatus, LoaderStatus, ShareStatus
 from rtolap.stored.loader.job import Portion, SharedResources
 from rtolap.stored.loader.partition_role import PartitionRole
-from rtolap.stored.loader.serving import address_of
 from rtolap.stored.loader.shares.share_run import ShareRun
+from rtolap.stored.loader.starting import address_of
 from rtolap.stored.loader.status import status_of_job, unloaded
 from rtolap.stored.metastore.load_jobs import LoadJob, Series
 from rtolap.stored.metastore.load_shares import Division, LoadProcess
