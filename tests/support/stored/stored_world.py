@@ -57,7 +57,8 @@ class LocalNodes:
         self._check(node)
         for tablet_id in _ids(table_id, partition, buckets):
             if (node, tablet_id) not in self.tablets:
-                root = self._folder / node / f"{table_id}-{partition.name}-{tablet_id.bucket}"
+                place = f"{table_id}-{partition.name}-{tablet_id.bucket}-{partition.incarnation}"
+                root = self._folder / node / place
                 root.parent.mkdir(exist_ok=True)
                 self.tablets[node, tablet_id] = Tablet.create(root, schema, self.settings)
 
@@ -223,7 +224,9 @@ class StoredWorld(Closeable):
             table = self.catalogue.ensure_partitions(name.db, name.name, instants_ms)
         self._txn += 1
         parts = Routing(table.definition, table.schema, table.partitions).split(batch).parts
-        written = {Partition(name.db, name.name, part.partition) for part in parts}
+        names = {part.partition for part in parts}
+        live = self.ledger.read("r", lambda it: partition_rows.of_table(it, name.db, name.name))
+        written = {part for part in live if part.name in names}
 
         def versions(connection: Connection) -> dict[str, int]:
             return {each.name: partition_rows.assign(connection, each) for each in sorted(written)}
@@ -251,4 +254,5 @@ class StoredWorld(Closeable):
 
 
 def _ids(table_id: int, partition: Partition, buckets: Collection[int]) -> list[TabletId]:
-    return [TabletId(table_id, partition.db, partition.table, partition.name, bucket) for bucket in buckets]
+    names = (partition.db, partition.table, partition.name)
+    return [TabletId(table_id, *names, bucket, partition.incarnation) for bucket in buckets]

@@ -27,7 +27,8 @@ COPY_NAME, COPY_DATA = "name", "data"
 class TabletId(msgspec.Struct, frozen=True, order=True):
     """The identity of a tablet, which is a bucket of a partition.
 
-    Of two tables with the same name, the later one has the larger `table_id`.
+    Of two tables with the same name, the later one has the larger `table_id`. Of two partitions of a table
+    with the same name, the later one has the larger `incarnation`.
     """
 
     table_id: int
@@ -35,9 +36,16 @@ class TabletId(msgspec.Struct, frozen=True, order=True):
     table: str
     partition: str
     bucket: int
+    incarnation: int = 0
 
     def __str__(self) -> str:
-        return f"{self.db}.{self.table}/{self.partition}/{self.bucket} (table {self.table_id})"
+        of = f"table {self.table_id}, incarnation {self.incarnation}"
+        return f"{self.db}.{self.table}/{self.partition}/{self.bucket} ({of})"
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """The order of tablets that have the same names: the later one has the larger age."""
+        return self.table_id, self.incarnation
 
 
 class PutHead(msgspec.Struct, frozen=True):
@@ -118,8 +126,8 @@ def read_ticket(data: bytes) -> Ticket:
 
 
 class CreateTablets(msgspec.Struct, frozen=True):
-    """Tablets of a partition, empty at version 0. A tablet that exists stays as it is; one of an earlier
-    table is dropped first; one of a later table makes the call harmless."""
+    """Tablets of a partition, empty at version 0. A tablet that exists stays as it is. One of an earlier
+    table or incarnation is dropped first; one of a later makes the call harmless."""
 
     tablets: tuple[TabletId, ...]
     schema: StoredSchema
@@ -128,7 +136,7 @@ class CreateTablets(msgspec.Struct, frozen=True):
 class DropTablets(msgspec.Struct, frozen=True):
     """A request to drop tablets.
 
-    It leaves tablets of later tables alone, and ignores tablets that are gone.
+    It leaves tablets of later tables and incarnations alone, and ignores tablets that are gone.
     """
 
     tablets: tuple[TabletId, ...]

@@ -285,7 +285,8 @@ def _column_id(schema: StoredSchema, name: str) -> int:
 
 
 def _tablet_id(table: TableView, partition: PartitionView, tablet: TabletView) -> TabletId:
-    return TabletId(table.table_id, table.db, table.name, partition.range.name, tablet.bucket)
+    name, incarnation = partition.range.name, partition.incarnation
+    return TabletId(table.table_id, table.db, table.name, name, tablet.bucket, incarnation)
 
 
 def _preferred(tablet: TabletView, addresses: Mapping[str, str], key: str) -> tuple[QueryPeer, ...]:
