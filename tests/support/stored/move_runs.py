@@ -165,7 +165,7 @@ class MoveRun(Run):
         steps = (
             self.whole_load,
             self.load_in_flight,
-            self.load_in_flight,
+            self.long_away,
             self.move,
             self.move,
             self.move,
@@ -190,7 +190,7 @@ class MoveRun(Run):
     def load_in_flight(self) -> None:
         """Begin a load before a switch, decide it when its move has come to some state, and go on moving
         before it is published."""
-        if not self.draining:
+        if not self.draining and self.random.random() < 0.5:
             self.drain()
         self.move_until(MoveState.COPYING)
         load = self.received_load()
@@ -276,13 +276,17 @@ class MoveRun(Run):
         self.counts["stray dropped"] += dropped
 
     def drain(self) -> None:
-        node = self.random.choice(NAMES)
+        holders = tuple(sorted({each.node for each in self.replicas()})) or NAMES
+        node = self.random.choice(holders if self.random.random() < 0.8 else NAMES)
         draining = node not in self.draining and not self.draining
         (self.draining.add if draining else self.draining.discard)(node)
         self.world.ledger.write("w", bool, lambda it: node_rows.set_draining(it, node, draining))
 
     def long_away(self) -> None:
-        """Let time pass until nodes that are down are lost; those that are up go on to send heartbeats."""
+        """Let time pass until nodes that are down are lost, one at least; those that are up go on to send
+        heartbeats."""
+        if all(node.up for node in self.nodes.nodes.values()):
+            self.nodes.stop(self.random.choice(NAMES))
         for _ in range(4):
             self.world.clock.advance_ms(LOST_AFTER_MS // 3)
             self.beat()

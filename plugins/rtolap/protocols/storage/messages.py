@@ -87,9 +87,11 @@ class PutAnswer(msgspec.Struct, frozen=True):
 class ScanRequest(msgspec.Struct, frozen=True, tag="scan"):
     """The rows of a version as `schema` names them. No columns: all of them.
 
-    NotYet: the node has not got the version. StaleSnapshot: compaction has passed it.
+    NotYet: the node has not got the version. StaleSnapshot: compaction has passed it. PinExpired: the time of
+    its pin is over.
 
     Attributes:
+        pin: the pin that keeps the version; empty: the version is pinned as long as this scan runs.
         partials: partial aggregates of the rows are sent in their place; None: rows.
         top: rows that do not belong to the first in an order need not be sent; None: all rows.
     """
@@ -101,6 +103,7 @@ class ScanRequest(msgspec.Struct, frozen=True, tag="scan"):
     filter: Predicate | None = None
     partials: Partials | None = None
     top: TopRows | None = None
+    pin: str = ""
 
 
 class CopyRequest(msgspec.Struct, frozen=True, tag="copy"):
@@ -192,6 +195,26 @@ class Reached(msgspec.Struct, frozen=True):
     version: int
 
 
+class Pin(msgspec.Struct, frozen=True):
+    """Versions that stay readable until `Unpin`, at most for so long. Answered by those that are: compaction
+    may have passed the others, or the node has too many pins.
+
+    Attributes:
+        pin_id: of the statement, which it chooses itself.
+        keep_s: the node may keep them for less, and says PinExpired then.
+    """
+
+    pin_id: str
+    keep_s: float
+    versions: tuple[tuple[TabletId, int], ...]
+
+
+class Unpin(msgspec.Struct, frozen=True):
+    """The statement has ended. Harmless for a pin that is gone."""
+
+    pin_id: str
+
+
 class Abort(msgspec.Struct, frozen=True):
     txn_id: int
 
@@ -242,6 +265,8 @@ ACTIONS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     "prepare": (Prepare, TabletsDone),
     "publish": (Publish, TabletsDone),
     "catch_up": (CatchUp, Reached),
+    "pin": (Pin, TabletsDone),
+    "unpin": (Unpin, Done),
     "abort": (Abort, Done),
     "status": (AskStatus, NodeStatus),
 }

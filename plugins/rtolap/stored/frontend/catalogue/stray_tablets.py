@@ -102,7 +102,7 @@ class StrayTablets:
                 log.info(
                     "node %s is to drop what it has of %s.%s/%s", task.node, task.db, task.tbl, task.part
                 )
-            return len(owed)
+            return sum(len(task.buckets) for task in owed)
 
         return self._ledger.write("note which tablets nodes are to drop", int, work)
 
@@ -153,7 +153,7 @@ def _unplaced(connection: Connection, found: Found) -> tuple[PendingTabletTask, 
     }
     table_ids = {(table.db, table.name): table.table_id for table in rows.all_tables(connection)}
     pending = {(task.table_id, task.part, task.node) for task in tasks.all_tasks(connection)}
-    owed: dict[tuple[str, TabletId], PendingTabletTask] = {}
+    buckets: dict[tuple[str, int, Partition], list[int]] = defaultdict(list)
     for node, tablets in found.items():
         for each in sorted(tablets):
             tablet = Tablet(_partition(each), each.bucket)
@@ -163,11 +163,13 @@ def _unplaced(connection: Connection, found: Found) -> tuple[PendingTabletTask, 
                 and (each.table_id, each.partition, node) not in pending
                 and is_unplaced(each, node, found, replicas.get(tablet, ()))
             ):
-                names = (each.db, each.table, each.partition)
-                owed[node, each] = PendingTabletTask(
-                    each.table_id, *names, node, "drop", (each.bucket,), each.incarnation
-                )
-    return tuple(owed.values())
+                buckets[node, each.table_id, tablet.partition].append(each.bucket)
+    return tuple(
+        PendingTabletTask(
+            table_id, part.db, part.table, part.name, node, "drop", tuple(numbers), part.incarnation
+        )
+        for (node, table_id, part), numbers in buckets.items()
+    )
 
 
 def _partition(tablet: TabletId) -> Partition:
