@@ -165,6 +165,7 @@ class MoveRun(Run):
         steps = (
             self.whole_load,
             self.load_in_flight,
+            self.load_in_flight,
             self.long_away,
             self.move,
             self.move,
@@ -190,15 +191,19 @@ class MoveRun(Run):
     def load_in_flight(self) -> None:
         """Begin a load before a switch, decide it when its move has come to some state, and go on moving
         before it is published."""
-        if not self.draining and self.random.random() < 0.5:
-            self.drain()
+        if self.random.random() < 0.7:
+            for node in NAMES:
+                self.nodes.start(node)
+        self.beat()
+        if not self.world.ledger.read("r", replica_moves.all_moves):
+            (self.long_away if self.random.random() < 0.2 else self.drain_a_holder)()
         self.move_until(MoveState.COPYING)
         load = self.received_load()
         if load is None:
             return
         self.move_until(self.random.choice(tuple(MoveState)))
         self.commit_load(load)
-        for _ in range(self.random.randrange(4)):
+        for _ in range(self.random.randrange(5)):
             self.move()
         if self.random.random() < 0.5:
             self.ask(lambda it: it.upkeep.run_once())
@@ -276,9 +281,16 @@ class MoveRun(Run):
         self.counts["stray dropped"] += dropped
 
     def drain(self) -> None:
-        holders = tuple(sorted({each.node for each in self.replicas()})) or NAMES
-        node = self.random.choice(holders if self.random.random() < 0.8 else NAMES)
-        draining = node not in self.draining and not self.draining
+        node = self.random.choice(NAMES)
+        self.set_draining(node, node not in self.draining and not self.draining)
+
+    def drain_a_holder(self) -> None:
+        """Drain a node that has replicas, and no other one."""
+        for node in sorted(self.draining):
+            self.set_draining(node, False)
+        self.set_draining(self.random.choice(sorted({each.node for each in self.replicas()} or NAMES)), True)
+
+    def set_draining(self, node: str, draining: bool) -> None:
         (self.draining.add if draining else self.draining.discard)(node)
         self.world.ledger.write("w", bool, lambda it: node_rows.set_draining(it, node, draining))
 
@@ -286,7 +298,7 @@ class MoveRun(Run):
         """Let time pass until nodes that are down are lost, one at least; those that are up go on to send
         heartbeats."""
         if all(node.up for node in self.nodes.nodes.values()):
-            self.nodes.stop(self.random.choice(NAMES))
+            self.nodes.stop(self.random.choice(sorted({each.node for each in self.replicas()} or NAMES)))
         for _ in range(4):
             self.world.clock.advance_ms(LOST_AFTER_MS // 3)
             self.beat()

@@ -245,9 +245,9 @@ class StoredWorld(Closeable):
             table = self.catalogue.ensure_partitions(name.db, name.name, instants_ms)
         self._txn += 1
         parts = Routing(table.definition, table.schema, table.partitions).split(batch).parts
-        names = {part.partition for part in parts}
+        written_names = {part.partition for part in parts}
         live = self.ledger.read("r", lambda it: partition_rows.of_table(it, name.db, name.name))
-        written = {part for part in live if part.name in names}
+        written = {part for part in live if part.name in written_names}
 
         def versions(connection: Connection) -> dict[str, int]:
             return {each.name: partition_rows.assign(connection, each) for each in sorted(written)}
