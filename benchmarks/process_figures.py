@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import psutil
 from rtolap.cubes.format.fragment import SUFFIX as FRAGMENT_SUFFIX
+from rtolap.stack.process import ManagedProcess
 
 CPU_NOTED_S = 0.25
 
@@ -80,3 +82,18 @@ def written_since(folder: Path, started_ns: int) -> dict[str, float]:
         uploaded += path.is_relative_to(folder / "store")
         fragments += path.suffix == FRAGMENT_SUFFIX
     return {"fragments_written": fragments, "files_uploaded": uploaded}
+
+
+class ClusterWatch:
+    """The processor seconds of processes, `cpu_s`, while it is entered."""
+
+    def __init__(self, processes: Iterable[ManagedProcess]) -> None:
+        self._processes = [psutil.Process(process.pid()) for process in processes]
+        self.cpu_s = 0.0
+
+    def __enter__(self) -> ClusterWatch:
+        self._began_s = sum(map(cpu_s, self._processes))
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.cpu_s = sum(map(cpu_s, self._processes)) - self._began_s

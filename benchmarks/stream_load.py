@@ -1,13 +1,14 @@
 """Loads over HTTP until they are visible: a frontend and a storage node as processes, rows per second of a
 core.
 
-    python -m benchmarks.stream_load [--rows 1000000] [--rounds 2] [--body-gb 4] [--json]
+    python -m benchmarks.stream_load [--rows 1000000] [--rounds 2] [--body-gb 4] [--doors 1,2] [--json]
 
 Ten columns, about 100 bytes a row in CSV; one load of all the rows at a time, into a duplicate and into an
 aggregate table. `rows_per_s` is by the clock, from the first byte to the answer `Success`; `rows_per_core_s`
 by the processor time that frontend and node have used. Beside it, in the same run, DuckDB copies the same
 bytes into a table on disk, with one thread. With `--body-gb` one more CSV body of that size is sent, and the
-most memory of the two is stated: what is their own, and beside it what a node has mapped of its files.
+most memory of the two is stated: what is their own, and beside it what a node has mapped of its files. With
+`--doors` nothing but `benchmarks.load_doors` is measured, over so many doors each.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import SendOptions
 
 from benchmarks import bodies
+from benchmarks.load_doors import measure_doors
 from tests.support.stored.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
 
 _CHUNK_BYTES = 1 << 20
@@ -139,10 +141,22 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--body-gb", type=float, default=0.0)
+    parser.add_argument("--doors", type=_numbers, help="numbers of doors, such as 1,2")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     made = bodies.rows(arguments.rows, seed=1)
     names = tuple(made.schema.names)
+    if arguments.doors:
+        with tempfile.TemporaryDirectory() as name:
+            body = bodies.csv_bytes(made)
+            lines = measure_doors(
+                Path(name) / "cluster", arguments.doors, tables()[0], body, arguments.rows, arguments.rounds
+            )
+        for line in lines:
+            _tell(line, as_json=arguments.json)
+        if arguments.json:
+            print(json.dumps(lines, indent=2))
+        return
     results: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -200,6 +214,10 @@ def main() -> None:
                 _tell(huge, as_json=arguments.json)
     if arguments.json:
         print(json.dumps(results, indent=2))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
 
 
 def _tell(result: dict[str, object], *, as_json: bool) -> None:

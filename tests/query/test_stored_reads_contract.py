@@ -12,7 +12,9 @@ from decimal import Decimal
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from rtolap.base.errors import RtolapError
 from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable, TableModel
@@ -31,7 +33,7 @@ from tests.support.query.random_stored_statements import (
     same,
     statement,
 )
-from tests.support.seeds import so_many
+from tests.support.seeds import notices, so_many
 from tests.support.stored.stored_world import StoredWorld
 from tests.support.stored.tablet_run import small_settings
 
@@ -128,12 +130,52 @@ def random_rows(rng: random.Random, model: TableModel) -> list[Row]:
 def test_nodes_rows_and_a_recount_answer_alike(
     asked: QueryService, stored: StoredWorld, model: TableModel, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    _compare(asked, stored, model, seed, monkeypatch)
+
+
+def test_the_comparison_notices_nan_with_a_sign_that_is_the_smallest(
+    asked: QueryService, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (group_rows, top_rows):
+        monkeypatch.setattr(module, "ordered_doubles", _ordered_by_bits)
+    assert notices(
+        lambda seed: _compare(asked, stored, "duplicate", seed, monkeypatch), 0, "number", seeds=40
+    )
+
+
+def test_the_comparison_notices_nan_that_is_left_out(
+    asked: QueryService, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordered = group_rows.ordered_doubles
+
+    def without_nan(column: pa.Array) -> pa.Array:
+        return ordered(pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column))
+
+    for module in (group_rows, top_rows):
+        monkeypatch.setattr(module, "ordered_doubles", without_nan)
+    assert notices(
+        lambda seed: _compare(asked, stored, "duplicate", seed, monkeypatch), 0, "number", seeds=40
+    )
+
+
+def _ordered_by_bits(column: pa.Array) -> pa.Array:
+    """Return what `ordered_doubles` would without a look at NaN."""
+    doubles = np.array(column.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
+    bits = doubles.view(np.int64)
+    numbers = bits ^ ((bits >> np.int64(63)) & np.int64(0x7FFF_FFFF_FFFF_FFFF))
+    return pa.array(numbers, mask=column.is_null().to_numpy(zero_copy_only=False))
+
+
+def _compare(
+    asked: QueryService, stored: StoredWorld, model: TableModel, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Load, delete, compact and ask, by the seed. Raises AssertionError with the statement that differs."""
     rng = random.Random(f"{model} {seed}")
     if seed % 2:  # groups that do not fit, and sums that are sent early
         for module in (group_rows, top_rows):
             monkeypatch.setattr(module, "BATCH_ROWS", rng.choice((1, 7, 40)))
         monkeypatch.setattr(group_rows, "GROUPS_MAX", rng.choice((1, 5, 50)))
-    name = TableName("shop", f"{model}_{seed}")
+    name = TableName("shop", f"{model}_{seed}_{len(stored.source.scanned)}")
     info = stored.catalogue.create_table(table_of(model, name.name))
     held = Held(model)
     for _ in range(ROUNDS):

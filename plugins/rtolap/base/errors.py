@@ -277,6 +277,12 @@ class StaleSnapshot(RtolapError):
     http_status = 409
 
 
+class PinExpired(StaleSnapshot):
+    """A version was pinned for a statement, and the time for which it was is over."""
+
+    code = "pin_expired"
+
+
 class Corrupted(RtolapError):
     code = "corrupted"
 

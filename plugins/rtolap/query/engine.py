@@ -35,6 +35,7 @@ from rtolap.query.engine_session import BATCH_ROWS, EngineSession, EngineSession
 from rtolap.query.exact_variance import exact_variance
 from rtolap.query.macros import registry as macros
 from rtolap.query.plan import Planned
+from rtolap.query.relation_rows import RelationRows, RowsInMemory
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
 from rtolap.query.sql.planner import SqlPlanner
 from rtolap.query.sql.statement import SqlStatement
@@ -147,6 +148,9 @@ class EmbeddedSession(EngineSession):
         self._relations.add(name)
         with self._working, _translated_errors():  # an interrupt may fall here too
             self._cursor.register(name, table)
+
+    def rows_of(self, name: str, schema: pa.Schema) -> RelationRows:
+        return RowsInMemory(schema, functools.partial(self.register, name))
 
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
         approved = self._approved(sql)

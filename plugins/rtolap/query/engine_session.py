@@ -15,6 +15,7 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.coalescing import Once
 from rtolap.query.plan import Planned
+from rtolap.query.relation_rows import RelationRows
 from rtolap.query.sql.statement import SqlStatement
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
@@ -62,6 +63,10 @@ class EngineSession(Closeable):
 
     @abstractmethod
     def register(self, name: str, table: pa.Table) -> None: ...
+
+    @abstractmethod
+    def rows_of(self, name: str, schema: pa.Schema) -> RelationRows:
+        """Return what takes the rows of a relation, for one that is too large to be in this process twice."""
 
     @abstractmethod
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
@@ -131,6 +136,9 @@ class LazyEngineSession(EngineSession):
 
     def register(self, name: str, table: pa.Table) -> None:
         self._opened().register(name, table)
+
+    def rows_of(self, name: str, schema: pa.Schema) -> RelationRows:
+        return self._opened().rows_of(name, schema)
 
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
         return self._opened().value(sql, parameters)

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.base.users import password_hash
+from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.protocols.stored_tables.client import StoredTablesClient
+from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import SendOptions
 from rtolap.stack.ports import free_port
@@ -21,8 +23,10 @@ from rtolap.stack.spec import ProcessSpec
 
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.stored.stored_cluster import StoredCluster
-from tests.support.stored.stream_load_cluster import PASSWORD, TOKEN, USER
-from tests.support.waiting import patience_s
+from tests.support.stored.stream_load_cluster import PASSWORD, TOKEN, USER, StreamLoadCluster
+from tests.support.waiting import patience_s, until
+
+_CURL_UNTRUSTED = 60  # curl's status for a certificate that it does not trust
 
 
 @pytest.fixture
@@ -127,6 +131,49 @@ def test_a_cluster_whose_endpoints_speak_tls_takes_loads_and_answers_sql(
             tables.tables()
         cluster.ask("drop table web.hits")
         assert cluster.tables.tables() == ()
+
+
+def test_a_load_is_redirected_to_a_storage_node_that_speaks_tls(
+    owned: None, server_folder: Path, certificates: Certificates
+) -> None:
+    """The client checks the certificate of the front end and that of the node's port for bodies."""
+    folder = server_folder / "tls-node"
+    table = StoredTable(
+        database="web", name="hits", columns=(StoredColumn("id", "int", nullable=False),), keys=("id",)
+    )
+    options = SendOptions(format="csv", timeout_s=30)
+    ledger = f"sqlite:///{folder / 'ledger.db'}"
+    with StreamLoadCluster(folder, ledger, certificates=certificates, redirect="nodes") as cluster:
+        cluster.start(endpoints=1, nodes=1, nodes_take_bodies=True)
+        cluster.tables.create(table)
+        (door,) = cluster.node_body_urls
+        assert door.startswith("https://")
+        path = f"{cluster.urls[0]}/api/web/hits/_stream_load"
+        words = ["curl", "-sv", "-u", f"{USER}:{PASSWORD}", "-H", "Expect: 100-continue", "-T", "-"]
+        trusting = [*words, "--cacert", str(certificates.authority)]
+
+        def put(command: list[str], url: str) -> subprocess.CompletedProcess[bytes]:
+            return subprocess.run(
+                [*command, url], input=b"1\n", capture_output=True, timeout=patience_s(30), check=False
+            )
+
+        # A node is known by its heartbeat; until then the front end redirects to its own port.
+        until(lambda: f"< location: {door}/api/web/hits/_stream_load" in put(trusting, path).stderr.decode(),
+              "the front end redirects to the node")  # fmt: skip
+        with StreamLoadClient([cluster.urls[0]], USER, PASSWORD, ca_file=certificates.authority) as client:
+            assert client.load("web", "hits", "by-redirect", b"1\n2\n", options).status == "Success"
+        with StreamLoadClient([door], USER, PASSWORD, ca_file=certificates.authority) as client:
+            assert client.load("web", "hits", "at-the-node", b"3\n", options).status == "Success"
+        assert [row["id"] for row in cluster.rows(TableName("web", "hits"))] == [1, 2, 3]
+        with (
+            StreamLoadClient([door], USER, PASSWORD) as client,
+            pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"),
+        ):
+            client.load("web", "hits", "untrusted", b"4\n", options)
+        assert put(words, f"{door}/api/web/hits/_stream_load").returncode == _CURL_UNTRUSTED
+        plain = put(words, f"{door.replace('https', 'http')}/api/web/hits/_stream_load")
+        assert b"Success" not in plain.stdout
+        assert len(cluster.rows(TableName("web", "hits"))) == 3
 
 
 def test_a_certificate_without_its_key_is_refused(environment: dict[str, str], tmp_path: Path) -> None:

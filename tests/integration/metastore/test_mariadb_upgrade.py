@@ -17,6 +17,7 @@ from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.upgrade import HEAD, present_revision
 
 from tests.support.stored.ledger_contract import schema_differences
+from tests.support.stored.ledger_of_before import check_incarnations_after_upgrade
 from tests.support.waiting import patience_s, until
 
 from .conftest import PASSWORD, MariaDatabases
@@ -140,3 +141,12 @@ def test_a_user_who_may_not_define_anything_opens_a_ledger_that_is_up_to_date(
     )
     with maria.open() as ledger:
         assert ledger.write("w", int, lambda it: 1) == 1
+
+
+def test_partitions_of_the_revision_before_are_found_and_made_again_with_incarnations(
+    maria: MariaDatabases,
+) -> None:
+    url = sa.make_url(maria.address).set(drivername="mysql+pymysql", password=PASSWORD)
+    check_incarnations_after_upgrade(sa.create_engine(url, poolclass=sa.NullPool), maria.open)
+    with maria.open() as ledger:
+        assert ledger.read("r", lambda it: schema_differences(it, schema.metadata)) == []

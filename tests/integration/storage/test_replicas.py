@@ -78,7 +78,9 @@ def kept_by(cluster: StreamLoadCluster, node: str, name: TableName) -> Rows | No
     with StorageClient(cluster.processes[node].address, TOKEN) as client:
         for part in view.partitions:
             for tablet in part.tablets:
-                tablet_id = TabletId(view.table_id, name.db, name.name, part.range.name, tablet.bucket)
+                tablet_id = TabletId(
+                    view.table_id, name.db, name.name, part.range.name, tablet.bucket, part.incarnation
+                )
                 try:
                     for batch in client.scan(ScanRequest(tablet_id, view.schema, part.version)):
                         found.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))

@@ -242,7 +242,7 @@ def test_a_table_without_partitions_takes_and_gives_none(world: World) -> None:
 
 def test_a_partition_that_a_load_runs_into_outlives_its_retention(world: World) -> None:
     world.catalogue.create_table(by_day(ahead=0, retention_ms=DAY_MS))
-    partition = Partition("d", "t", "p20231114")
+    partition = Partition("d", "t", "p20231114", 1)
 
     def begin(connection: Connection) -> int:
         made = transaction_rows.insert(
@@ -471,7 +471,7 @@ def test_only_the_master_changes_anything(world: World) -> None:
 
 def test_a_read_view_is_of_one_moment(world: World) -> None:
     world.catalogue.create_table(by_day(ahead=0))
-    partition = Partition("d", "t", "p20231114")
+    partition = Partition("d", "t", "p20231114", 1)
     holder = world.catalogue.table("d", "t").replicas[0]
 
     def publish(connection: Connection) -> None:

@@ -68,7 +68,7 @@ def found(world: ReplicatedTable, version: int) -> list[dict[str, int]]:
     table = world.catalogue.table("shop", "g")
     rows: list[dict[str, int]] = []
     for bucket in range(table.definition.buckets.count):
-        tablet = TabletId(table.table_id, "shop", "g", "all", bucket)
+        tablet = TabletId(table.table_id, "shop", "g", "all", bucket, 1)
         for batch in world.nodes.at("a").scan(ScanRequest(tablet, table.schema, version)):
             rows += batch.to_pylist()
     return rows

@@ -223,7 +223,7 @@ def test_a_request_to_rebalance_that_is_sent_again_is_made_once(world: World) ->
     world.load(1)
     world.catalogue.create_table(msgspec.structs.replace(PEOPLE, name="others"))
     world.join("d")
-    tablets = (TABLET, Tablet(Partition("shop", "others", "all"), 0))
+    tablets = (TABLET, Tablet(Partition("shop", "others", "all", 1), 0))
     sizes = dict.fromkeys(tablets, 10)
     mover = Mover(
         world.ledger, world.mastership, world.participants, world.hosts, lambda node: sizes, replication=3

@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.upgrade import HEAD, SHIPPED
+
+from tests.support.stored.ledger_of_before import check_incarnations_after_upgrade
 
 _PROJECT = Path(__file__).resolve().parents[3]
 
@@ -76,3 +79,10 @@ def test_alembic_is_loaded_only_where_the_schema_has_to_change(tmp_path: Path, i
         timeout=120,
     )
     assert result.stdout.strip() == str(is_new)
+
+
+def test_a_ledger_of_the_revision_before_keeps_its_partitions_and_gives_incarnations_from_then_on(
+    tmp_path: Path,
+) -> None:
+    address = f"sqlite:///{tmp_path / 'ledger.db'}"
+    check_incarnations_after_upgrade(sa.create_engine(address), lambda: Ledger.open(address))

@@ -23,13 +23,14 @@ TYPES = {
     "sold": "timestamp",
     "wide": "decimal(30,4)",
 }
+NANS = (math.nan, math.copysign(math.nan, -1.0))  # a division may give either: both are the largest
 VALUES: dict[str, list[Any]] = {
     "id": list(range(30)),
     "day": [date(2024, 2, 27) + timedelta(days=at) for at in range(4)],
     "big": [None, 0, -1, 2**62, -(2**63), 2**63 - 1, 7],
     "text": [None, "", "a", "A", "ab", "ä", "zz", "50%", "a_b"],
     "flag": [None, True, False],
-    "number": [None, 0.0, -0.0, 1.5, -2.25, float("inf"), float("-inf"), float("nan"), 1e300],
+    "number": [None, 0.0, -0.0, 1.5, -2.25, float("inf"), float("-inf"), *NANS, 1e300],
     "price": [None, Decimal("0.00"), Decimal("-1.50"), Decimal("9999999.99"), Decimal("0.01")],
     "sold": [
         None,
@@ -105,6 +106,8 @@ def statement(rng: random.Random) -> StoredStatement:
     where = f" where {condition(rng)}" if rng.random() < 0.7 else ""
     if where and rng.random() < 0.3:  # which nodes cannot judge
         where += " and coalesce(text, '') <> 'zz'"
+    if rng.random() < 0.25:
+        return _doubles(rng, where)
     pick = rng.random()
     if pick < 0.6:
         return _grouped(rng, where)
@@ -128,6 +131,24 @@ def _grouped(rng: random.Random, where: str) -> StoredStatement:
     return _written(text, recount, len(keys), is_ordered=False)
 
 
+def _doubles(rng: random.Random, where: str) -> StoredStatement:
+    """Return a statement in which the order of doubles counts, or which of them are one group."""
+    pick = rng.random()
+    if pick < 0.3:
+        return _ordered(rng, where, ["number", *rng.sample(("id", "text"), 1)])
+    if pick < 0.5:
+        return _grouped_by(where, ["number"], ["count(*)", "min(id)", "max(number)"])
+    key = rng.choice(("id", "day", "id % 3", "text", "number"))
+    return _grouped_by(where, [key], ["min(number)", "max(number)", "count(distinct number)"])
+
+
+def _grouped_by(where: str, keys: list[str], calls: list[str]) -> StoredStatement:
+    shown = ", ".join([*(f"{key} k{at}" for at, key in enumerate(keys)), *_named(calls)])
+    rest = f"{where} group by {', '.join(keys)}"
+    text, recount = f"select {shown} from {{t}}{rest}", f"select {shown} from held{rest}"
+    return _written(text, recount, len(keys), is_ordered=False)
+
+
 def _distinct(rng: random.Random, where: str) -> StoredStatement:
     columns = rng.sample(list(TYPES), rng.randint(1, 3))
     text = f"select distinct {', '.join(columns)} from {{t}}{where}"
@@ -135,7 +156,10 @@ def _distinct(rng: random.Random, where: str) -> StoredStatement:
 
 
 def _first(rng: random.Random, where: str) -> StoredStatement:
-    columns = rng.sample(list(TYPES), rng.randint(1, 4))
+    return _ordered(rng, where, rng.sample(list(TYPES), rng.randint(1, 4)))
+
+
+def _ordered(rng: random.Random, where: str, columns: list[str]) -> StoredStatement:
     order = [(name, rng.random() < 0.5) for name in columns]
     ordered = ", ".join(f"{name}{' desc' if down else ''}" for name, down in order)
     explicit = ", ".join(f"{name} {'desc nulls last' if down else 'asc nulls first'}" for name, down in order)

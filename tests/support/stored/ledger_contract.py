@@ -799,13 +799,13 @@ class LedgerContract:
         def fill(connection: sa.Connection) -> None:
             for part in parts:
                 tables.add_partition(connection, table, part, {0: ("a", "b"), 1: ("b",)})
-            where = tables.partition(table, parts[0])
+            where = tables.partition(connection, table, parts[0])
             assert partitions.assign(connection, where) == 1
             assert partitions.make_visible(connection, where, 1)
 
         write(ledger, fill, type(None))
         found = read(ledger, lambda it: tables.visible(it, [("d", "daily"), ("d", "nope")]))
-        assert found == {("d", "daily"): (table, {parts[1]: 0, parts[2]: 0, parts[0]: 1})}
+        assert found == {("d", "daily"): (table, {parts[1]: (0, 2), parts[2]: (0, 3), parts[0]: (1, 1)})}
         assert list(found["d", "daily"][1]) == sorted(parts)
         assert read(ledger, lambda it: tables.ranges(it, table)) == tuple(sorted(parts))
         assert len(read(ledger, lambda it: partitions.replicas_of(it, "d", "daily"))) == 9
@@ -815,6 +815,40 @@ class LedgerContract:
         assert set(read(ledger, lambda it: tables.visible(it, [("d", "daily")]))["d", "daily"][1]) == {
             *parts[1:]
         }
+
+    def test_a_partition_that_is_made_again_is_another_one(self, ledger: Ledger) -> None:
+        table = write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 5), DefinedTable)
+        part, other = (partition_of(day * 24 * HOUR_MS, "day") for day in (1, 2))
+        add = partial(tables.add_partition, table=table, nodes={0: ("a",)})
+        first = write(ledger, partial(add, part=part), Partition)
+        assert write(ledger, partial(add, part=other), Partition).incarnation == 2
+        write(ledger, lambda it: partitions.assign(it, first), int)
+        write(ledger, lambda it: partitions.reached(it, "a", first, (0,), 1), type(None))
+        write(ledger, lambda it: tables.delete_partition(it, table, part), type(None))
+        again = write(ledger, partial(add, part=part), Partition)
+        assert (first.incarnation, again.incarnation) == (1, 3)
+        assert read(ledger, lambda it: tables.last_incarnation(it, table.table_id)) == 3
+        assert read(ledger, lambda it: partitions.named(it, "d", "daily", part.name)) == again
+        # What belongs to the one that was dropped finds nothing, and changes nothing.
+        assert read(ledger, lambda it: partitions.versions(it, first)) is None
+        assert read(ledger, lambda it: partitions.replicas(it, (first,))) == ()
+        with pytest.raises(NotFound):
+            write(ledger, lambda it: partitions.assign(it, first), int)
+        write(ledger, lambda it: partitions.reached(it, "a", first, (0,), 7), type(None))
+        (replica,) = read(ledger, lambda it: partitions.replicas(it, (again,)))
+        assert (replica.tablet.partition, replica.version) == (again, 0)
+
+    def test_a_task_that_comes_twice_is_of_the_later_incarnation(self, ledger: Ledger) -> None:
+        first = PendingTabletTask(2, "d", "t", "q", "n", "drop", (3,), 1)
+        later = PendingTabletTask(2, "d", "t", "q", "n", "drop", (4,), 2)
+        for task in (first, later, first):
+            write(ledger, lambda it, task=task: pending_tablet_tasks.add_tasks(it, (task,)), type(None))  # type: ignore[misc]
+        both = PendingTabletTask(2, "d", "t", "q", "n", "drop", (3, 4), 2)
+        assert read(ledger, pending_tablet_tasks.all_tasks) == (both,)
+        write(ledger, lambda it: pending_tablet_tasks.complete(it, first), type(None))
+        assert read(ledger, pending_tablet_tasks.all_tasks) == (both,)
+        write(ledger, lambda it: pending_tablet_tasks.complete(it, both), type(None))
+        assert read(ledger, pending_tablet_tasks.all_tasks) == ()
 
     def test_a_change_is_noted_with_its_answer_until_that_is_forgotten(self, ledger: Ledger) -> None:
         def note(connection: sa.Connection, request_id: str, at_ms: int) -> None:

@@ -2,9 +2,11 @@
 
     python -m tests.support.stored.move_runs --seed N
 
-Five nodes, of which three keep each tablet at first. Nodes go down for longer than the deadline and come
-back; they are drained, and no longer drained; masters die at every write and at every call. In the end each
-tablet has three replicas with equal histories, and no node has anything else.
+Five nodes, of which one or three keep each tablet at first. Nodes go down for longer than the deadline and
+come back; they are drained, and no longer drained; masters die at every write and at every call. Partitions
+are dropped and made again at any time. Loads are in flight while replicas move: they have begun before a
+switch, and are decided and published after it. In the end each tablet has its replicas with equal histories,
+and no node has anything else.
 """
 
 from __future__ import annotations
@@ -15,9 +17,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from rtolap.base.errors import NotYet, RtolapError
 from rtolap.model.stored.partitions import PartitionRange
 from rtolap.model.stored.schema import StoredSchema, initial_schema
 from rtolap.model.stored.table import StoredColumn, StoredTable
+from rtolap.protocols.storage.messages import TabletId
+from rtolap.stored.frontend.catalogue.stray_tablets import StrayTablets
+from rtolap.stored.frontend.catalogue.table_writes import end_partition
 from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher
 from rtolap.stored.frontend.moves.mover import Mover, MoverSettings
 from rtolap.stored.metastore import nodes as node_rows
@@ -25,17 +31,18 @@ from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import replica_moves
 from rtolap.stored.metastore import tables as table_rows
+from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection
-from rtolap.stored.metastore.records import Partition, Replica, StorageNode, Tablet, Transaction
+from rtolap.stored.metastore.records import MoveState, Partition, Replica, StorageNode, Tablet, Transaction
 
 from tests.support.stored.transaction_runs import BUCKETS, TIMEOUT_MS, Load, Master, Run, World
-from tests.support.twins.storage_nodes import MemoryNode, MemoryNodes
+from tests.support.twins.storage_nodes import MemoryNodes
 
 NAMES = ("n1", "n2", "n3", "n4", "n5")
-REPLICATION = 3
 NODE_LEASE_MS = 4_000
 LOST_AFTER_MS = 12_000
 STEPS = 60
+_ANY = 1 << 40  # a transaction's id that none has yet
 
 
 class MovingNodes(MemoryNodes):
@@ -44,21 +51,10 @@ class MovingNodes(MemoryNodes):
     def create(
         self, node: str, table_id: int, partition: Partition, buckets: Collection[int], schema: StoredSchema
     ) -> None:
-        def work(here: MemoryNode) -> None:
-            for bucket in buckets:
-                here.versions.setdefault(Tablet(partition, bucket), [])
-
-        self._call(node, work)
+        self.create_tablets(node, [Tablet(partition, bucket) for bucket in buckets])
 
     def drop(self, node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
-        def work(here: MemoryNode) -> None:
-            for bucket in buckets:
-                tablet = Tablet(partition, bucket)
-                here.versions.pop(tablet, None)
-                for rows in (*here.prepared.values(), *here.received.values()):
-                    rows.pop(tablet, None)
-
-        self._call(node, work)
+        self.drop_tablets(node, [Tablet(partition, bucket) for bucket in buckets])
 
     def change_schema(self, node: str, table_id: int, db: str, table: str, schema: StoredSchema) -> None:
         self._call(node, lambda here: None)
@@ -66,11 +62,19 @@ class MovingNodes(MemoryNodes):
     def sizes(self, node: str) -> Mapping[Tablet, int]:
         return self._call(node, lambda here: {tablet: len(rows) for tablet, rows in here.versions.items()})
 
+    def tablets(self, node: str, table_id: int) -> dict[TabletId, int]:
+        return {
+            TabletId(table_id, part.db, part.table, part.name, bucket, part.incarnation): version
+            for tablet, version in self.sizes(node).items()
+            for part, bucket in ((tablet.partition, tablet.bucket),)
+        }
+
 
 @dataclass
 class MovingMaster(Master):
     mover: Mover
     dispatcher: TaskDispatcher
+    strays: StrayTablets
 
 
 class MoveRun(Run):
@@ -79,6 +83,7 @@ class MoveRun(Run):
     def make_nodes(self) -> MovingNodes:
         nodes = MovingNodes(NAMES)
         self.draining: set[str] = set()
+        self.replication = self.random.choice((1, 3))
 
         def forget(it: Connection) -> None:
             for node in NAMES:
@@ -98,18 +103,40 @@ class MoveRun(Run):
     def replicas(self) -> tuple[Replica, ...]:
         return self.world.ledger.read("r", lambda it: partition_rows.replicas_of(it, self.db, "t"))
 
-    def _create(self, part: Partition) -> None:
-        placed = dict.fromkeys(BUCKETS, NAMES[:REPLICATION])
-        at = self.parts.index(part)
+    def _create(self, name: str) -> Partition:
+        self.lives[name] += 1
+        placed = dict.fromkeys(BUCKETS, NAMES[: self.replication])
 
-        def work(it: Connection) -> None:
+        def work(it: Connection) -> Partition:
             table = table_rows.find(it, self.db, "t")
             if table is None:
                 schema = initial_schema(self.definition)
                 table = table_rows.insert(it, self.definition, schema, 0)
-            table_rows.add_partition(it, table, PartitionRange(at, at + 1, part.name), placed)
+            return table_rows.add_partition(it, table, _range(name), placed)
 
-        self.world.ledger.write("w", type(None), work)
+        return self.world.ledger.write("w", Partition, work)
+
+    def _drop(self, part: Partition) -> bool:
+        def work(it: Connection) -> None:
+            end_partition(it, table_rows.get(it, self.db, "t"), _range(part.name))
+
+        try:
+            self.world.ledger.write("w", type(None), work)
+        except NotYet:
+            return False
+        return True
+
+    def _tell_drops(self) -> None:
+        """Send all tasks, unless another is master by now: they stay pending."""
+        for master in getattr(self, "masters", ())[:1]:
+            try:
+                TaskDispatcher(self.world.ledger, master.mastership, self.nodes).everything()
+            except RtolapError:
+                self.counts["drops wait"] += 1
+
+    def _may_create(self, name: str) -> bool:
+        pending = self.world.ledger.read("r", tasks.all_tasks)
+        return not [task for task in pending if (task.db, task.part, task.kind) == (self.db, name, "drop")]
 
     def _master(self, owner: str) -> MovingMaster:
         one = super()._master(owner)
@@ -120,20 +147,31 @@ class MoveRun(Run):
             self.nodes,
             self.nodes,
             self.nodes.sizes,
-            replication=REPLICATION,
+            replication=self.replication,
             settings=MoverSettings(lost_after_ms=LOST_AFTER_MS, grace_ms=NODE_LEASE_MS, replan_ms=1),
         )
         dispatcher = TaskDispatcher(ledger, one.mastership, self.nodes)
-        return MovingMaster(one.mastership, one.manager, one.upkeep, mover, dispatcher)
+        strays = StrayTablets(ledger, one.mastership, self.nodes, self._tablets, self._living)
+        return MovingMaster(one.mastership, one.manager, one.upkeep, mover, dispatcher, strays)
+
+    def _tablets(self, node: str) -> dict[TabletId, int]:
+        table = self.world.ledger.read("r", lambda it: table_rows.get(it, self.db, "t"))
+        return self.nodes.tablets(node, table.table_id)
+
+    def _living(self, connection: Connection) -> list[str]:
+        return [name for name, node in self.nodes.nodes.items() if node.up]
 
     def step(self) -> None:
         steps = (
             self.whole_load,
-            self.whole_load,
+            self.load_in_flight,
+            self.load_in_flight,
+            self.long_away,
             self.move,
             self.move,
             self.move,
             self.dispatch,
+            self.sweep,
             self.drain,
             self.long_away,
             self.beat,
@@ -145,26 +183,75 @@ class MoveRun(Run):
 
     def whole_load(self) -> None:
         """Load under a label of its own, commit, publish: versions go on while replicas move."""
+        load = self.received_load()
+        if load is not None:
+            self.commit_load(load)
+            self.ask(lambda it: it.upkeep.run_once())
+
+    def load_in_flight(self) -> None:
+        """Begin a load before a switch, decide it when its move has come to some state, and go on moving
+        before it is published."""
+        if self.random.random() < 0.7:
+            for node in NAMES:
+                self.nodes.start(node)
+        self.beat()
+        if not self.world.ledger.read("r", replica_moves.all_moves):
+            (self.long_away if self.random.random() < 0.2 else self.drain_a_holder)()
+        self.move_until(MoveState.COPYING)
+        load = self.received_load()
+        if load is None:
+            return
+        self.move_until(self.random.choice(tuple(MoveState)))
+        self.commit_load(load)
+        for _ in range(self.random.randrange(5)):
+            self.move()
+        if self.random.random() < 0.5:
+            self.ask(lambda it: it.upkeep.run_once())
+
+    def move_until(self, state: MoveState) -> None:
+        """Move until some replica's move is in this state; for four rounds at most."""
+        for _ in range(4):
+            if any(move.state is state for move in self.world.ledger.read("r", replica_moves.all_moves)):
+                return
+            self.move()
+
+    def received_load(self) -> Load | None:
         label = f"whole{len(self.loads)}"
         begun = self.ask(lambda it: it.manager.begin(self.db, ("t",), label, label, timeout_ms=TIMEOUT_MS))
         if not isinstance(begun, Transaction):
-            return
-        load = Load(begun, tuple(self.random.sample(self.parts, self.random.choice((1, 2)))))
-        self.loads.append(load)
+            return None
+        load = self.begun(begun, self.some_parts())
         self.receive(load, self.random.choice((None, *self.nodes.nodes)))
-        self._told(load, self.ask(lambda it: it.manager.commit(self.db, begun.txn_id, load.parts)))
-        self.ask(lambda it: it.upkeep.run_once())
+        return load
+
+    def commit_load(self, load: Load) -> None:
+        txn_id = load.transaction.txn_id
+        self._told(load, self.ask(lambda it: it.manager.commit(self.db, txn_id, load.parts)))
 
     def move(self) -> None:
+        self.count_fences()
         before = self.healthy()
         states = {node: self.nodes.nodes[node].up for node in NAMES}
         self.ask(lambda master: master.mover.run_once())  # type: ignore[attr-defined]
         assert states == {node: self.nodes.nodes[node].up for node in NAMES}
         after = self.healthy()
-        for tablet, count in before.items():
-            assert after[tablet] >= count, (tablet, count, after[tablet])
+        for tablet in before.keys() & after.keys():  # others were dropped meanwhile
+            assert after[tablet] >= before[tablet], (tablet, before[tablet], after[tablet])
         found = self.world.ledger.read("r", replica_moves.all_moves)
         self.counts.update(f"{each.reason} {each.state}" for each in found)
+
+    def count_fences(self) -> None:
+        """Count moves that have to wait for loads in flight: the old replica may have the only vote."""
+
+        def work(it: Connection) -> list[str]:
+            return [
+                "fence waits" if move.state is MoveState.RETIRING else "switched over a load"
+                for move in replica_moves.all_moves(it)
+                if move.state is not MoveState.COPYING
+                and transaction_rows.is_running(it, move.tablet.partition, move.fence_txn_id or _ANY)
+            ]
+
+        self.counts.update(self.world.ledger.read("r", work))
 
     def healthy(self) -> dict[Tablet, int]:
         """Count the replicas of each tablet that have what is visible, on nodes with a lease: of the set
@@ -187,14 +274,31 @@ class MoveRun(Run):
     def dispatch(self) -> None:
         self.ask(lambda master: master.dispatcher.everything())  # type: ignore[attr-defined]
 
+    def sweep(self) -> None:
+        self.ask(lambda master: self._count_strays(master.strays.run_once()))  # type: ignore[attr-defined]
+
+    def _count_strays(self, dropped: int) -> None:
+        self.counts["stray dropped"] += dropped
+
     def drain(self) -> None:
         node = self.random.choice(NAMES)
-        draining = node not in self.draining and not self.draining
+        self.set_draining(node, node not in self.draining and not self.draining)
+
+    def drain_a_holder(self) -> None:
+        """Drain a node that has replicas, and no other one."""
+        for node in sorted(self.draining):
+            self.set_draining(node, False)
+        self.set_draining(self.random.choice(sorted({each.node for each in self.replicas()} or NAMES)), True)
+
+    def set_draining(self, node: str, draining: bool) -> None:
         (self.draining.add if draining else self.draining.discard)(node)
         self.world.ledger.write("w", bool, lambda it: node_rows.set_draining(it, node, draining))
 
     def long_away(self) -> None:
-        """Let time pass until nodes that are down are lost; those that are up go on to send heartbeats."""
+        """Let time pass until nodes that are down are lost, one at least; those that are up go on to send
+        heartbeats."""
+        if all(node.up for node in self.nodes.nodes.values()):
+            self.nodes.stop(self.random.choice(sorted({each.node for each in self.replicas()} or NAMES)))
         for _ in range(4):
             self.world.clock.advance_ms(LOST_AFTER_MS // 3)
             self.beat()
@@ -222,6 +326,7 @@ class MoveRun(Run):
             assert last.upkeep.run_once()
             last.mover.run_once()
             last.dispatcher.everything()
+            self._count_strays(last.strays.run_once())
             self.world.clock.advance_ms(1_000)
             if not self.world.ledger.read(
                 "r", lambda it: (*replica_moves.all_moves(it), *tasks.all_tasks(it))
@@ -236,7 +341,8 @@ class MoveRun(Run):
         for replica in replicas:
             assert not replica.role, replica
             kept[replica.tablet] += 1
-        assert set(kept.values()) == {REPLICATION}, kept
+        assert len(kept) == len(self.parts) * len(BUCKETS), kept
+        assert set(kept.values()) <= {self.replication}, kept
         where = {(each.tablet, each.node) for each in replicas}
         found = {
             (tablet, name)
@@ -245,6 +351,11 @@ class MoveRun(Run):
             if had
         }
         assert found <= where, f"left behind: {found - where}"
+
+
+def _range(name: str) -> PartitionRange:
+    at = ("p", "q").index(name)
+    return PartitionRange(at, at + 1, name)
 
 
 def run_seed(seed: int, steps: int = STEPS, world: World | None = None) -> Counter[str]:

@@ -27,7 +27,7 @@ NAMES = ("a", "b", "c")
 PEOPLE = StoredTable(
     database="shop", name="people", columns=(StoredColumn("id", "int"),), keys=("id",), model="unique"
 )
-TABLET = Tablet(Partition("shop", "people", "all"), 0)
+TABLET = Tablet(Partition("shop", "people", "all", 1), 0)
 
 
 class ReplicatedTable(Closeable):
@@ -92,7 +92,7 @@ class ReplicatedTable(Closeable):
 
     def ids(self, name: str, version: int) -> list[int]:
         table = self.catalogue.table("shop", "people")
-        tablet = TabletId(table.table_id, "shop", "people", "all", 0)
+        tablet = TabletId(table.table_id, "shop", "people", "all", 0, 1)
         stream = self.nodes.at(name).scan(ScanRequest(tablet, table.schema, version, ("id",)))
         return [value for batch in stream for value in batch.column("id").to_pylist()]
 

@@ -60,7 +60,9 @@ class InProcessNodes:
 def replicas_of(tablets: Collection[wire.TabletId], nodes: Collection[str]) -> tuple[Replica, ...]:
     """Return every tablet on every node, as the ledger says it."""
     return tuple(
-        Replica(Tablet(Partition(each.db, each.table, each.partition), each.bucket), node, 0)
+        Replica(
+            Tablet(Partition(each.db, each.table, each.partition, each.incarnation), each.bucket), node, 0
+        )
         for each in tablets
         for node in nodes
     )

@@ -257,13 +257,15 @@ class InProcessEndpoint:
         )
         clock = cluster.clock
         self._nodes = StorageNodes(self.ledger, self, now_s=clock.monotonic_s)
+        participants = FaultyParticipants(self.ledger, self._nodes, cluster.chance)
         storage = Storage(
-            FaultyParticipants(self.ledger, self._nodes, cluster.chance),
+            participants,
             RemoteTabletHosts(self._nodes),
             self._open_writer,
             self._nodes.open,
             lambda connection: {name: name for name in self._nodes.alive(connection)},
             self._nodes.lately,
+            tablets=participants.tablets,
         )
         options = FrontendOptions(loads_max=4, publish_timeout_s=0.0, node_calls_max=1, election_wait_s=0.0)
         self.assembly = Assembly(
@@ -504,7 +506,9 @@ class InProcessCluster(Closeable):
         found: dict[wire.TabletId, list[Row]] = {}
         for replica in entry.replicas:
             part = replica.tablet.partition
-            tablet = wire.TabletId(entry.table_id, db, table, part.name, replica.tablet.bucket)
+            tablet = wire.TabletId(
+                entry.table_id, db, table, part.name, replica.tablet.bucket, part.incarnation
+            )
             request = wire.ScanRequest(tablet, entry.schema, versions[part.name].visible)
             stream = self.nodes.at(replica.node).scan(request)
             rows = sorted(pa.Table.from_batches(list(stream), stream.schema).to_pylist(), key=repr)

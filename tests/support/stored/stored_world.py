@@ -6,6 +6,7 @@ ledger at once.
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,7 +18,7 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.stored.table import StoredTable
-from rtolap.protocols.storage.messages import ScanRequest, TabletId
+from rtolap.protocols.storage.messages import Pin, ScanRequest, TabletId, Unpin
 from rtolap.protocols.stored_tables import messages as wire
 from rtolap.query.catalogue import arrow_schema
 from rtolap.stored.engine.routing import Routing
@@ -31,6 +32,7 @@ from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition
+from rtolap.stored.node.pins import Pins
 from rtolap.stored.node.scans import ScanStream
 
 from tests.support.in_memory import IN_MEMORY
@@ -49,6 +51,7 @@ class LocalNodes:
         self.settings = settings
         self.tablets: dict[tuple[str, TabletId], Tablet] = {}
         self.away: set[str] = set()
+        self.pins = {node: Pins(functools.partial(self.tablet, node)) for node in NODES}
         self._folder = folder
 
     def create(
@@ -57,7 +60,8 @@ class LocalNodes:
         self._check(node)
         for tablet_id in _ids(table_id, partition, buckets):
             if (node, tablet_id) not in self.tablets:
-                root = self._folder / node / f"{table_id}-{partition.name}-{tablet_id.bucket}"
+                place = f"{table_id}-{partition.name}-{tablet_id.bucket}-{partition.incarnation}"
+                root = self._folder / node / place
                 root.parent.mkdir(exist_ok=True)
                 self.tablets[node, tablet_id] = Tablet.create(root, schema, self.settings)
 
@@ -79,7 +83,15 @@ class LocalNodes:
         tablet = self.tablets.get((node, request.tablet))
         if tablet is None:
             raise NotFound(f"{node} has no tablet {request.tablet}")
+        if request.pin:
+            return ScanStream(self.pins[node].snapshot(request.pin, request.tablet), request).read_all()
         return ScanStream(tablet.pin(request.version), request).read_all()
+
+    def tablet(self, node: str, tablet_id: TabletId) -> Tablet:
+        self._check(node)
+        if (node, tablet_id) not in self.tablets:
+            raise NotFound(f"{node} has no tablet {tablet_id}")
+        return self.tablets[node, tablet_id]
 
     def close(self) -> None:
         for tablet in self.tablets.values():
@@ -115,6 +127,7 @@ class LocalSource:
         self.scanned: list[tuple[str, ScanRequest]] = []
         self.stopped: set[str] = set()  # do not answer pings
         self.before_scan: Callable[[str, ScanRequest], None] = lambda node, request: None
+        self.before_pin: Callable[[str, Pin], None] = lambda node, request: None
 
     def tables(self) -> tuple[wire.TableInfo, ...]:
         return self._catalogue.tables()
@@ -135,6 +148,15 @@ class LocalSource:
         self.scanned.append((address, request))
         self.before_scan(address, request)
         return Batches(self._nodes.scan(address, request))
+
+    def pin(self, address: str, request: Pin) -> frozenset[TabletId]:
+        self.before_pin(address, request)
+        self._nodes._check(address)
+        return frozenset(self._nodes.pins[address].pin(request).tablets)
+
+    def unpin(self, address: str, request: Unpin) -> None:
+        self._nodes._check(address)
+        self._nodes.pins[address].unpin(request)
 
     def ping(self, address: str, within_s: float) -> None:
         if address in self.stopped:
@@ -223,7 +245,9 @@ class StoredWorld(Closeable):
             table = self.catalogue.ensure_partitions(name.db, name.name, instants_ms)
         self._txn += 1
         parts = Routing(table.definition, table.schema, table.partitions).split(batch).parts
-        written = {Partition(name.db, name.name, part.partition) for part in parts}
+        written_names = {part.partition for part in parts}
+        live = self.ledger.read("r", lambda it: partition_rows.of_table(it, name.db, name.name))
+        written = {part for part in live if part.name in written_names}
 
         def versions(connection: Connection) -> dict[str, int]:
             return {each.name: partition_rows.assign(connection, each) for each in sorted(written)}
@@ -251,4 +275,5 @@ class StoredWorld(Closeable):
 
 
 def _ids(table_id: int, partition: Partition, buckets: Collection[int]) -> list[TabletId]:
-    return [TabletId(table_id, partition.db, partition.table, partition.name, bucket) for bucket in buckets]
+    names = (partition.db, partition.table, partition.name)
+    return [TabletId(table_id, *names, bucket, partition.incarnation) for bucket in buckets]

@@ -142,7 +142,9 @@ class StreamLoadCluster(Closeable):
                 addresses = [view.nodes[node] for node in tablet.nodes if node in view.nodes]
                 if not addresses:
                     raise Unavailable(f"nobody has {part.range.name}/{tablet.bucket}")
-                tablet_id = TabletId(table.table_id, name.db, name.name, part.range.name, tablet.bucket)
+                tablet_id = TabletId(
+                    table.table_id, name.db, name.name, part.range.name, tablet.bucket, part.incarnation
+                )
                 request = ScanRequest(tablet_id, table.schema, part.version, columns)
                 batches += self._storage.at(addresses[0]).scan(request)
         rows = [row for batch in batches for row in batch.to_pylist()]

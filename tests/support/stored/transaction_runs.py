@@ -6,7 +6,8 @@ The model is what clients know: who got COMMITTED or VISIBLE finds each of his r
 in the order of versions; who got ABORTED finds none; who got no response finds all or none; under a label
 that is closed nothing is loaded any more. Two masters take turns. A master dies at a write of the ledger,
 before or after it is durable, or at a call to a node; an acknowledgement of a commit is lost; a request comes
-twice, or late; nodes stop and start.
+twice, or late; nodes stop and start. Partitions are dropped and made again under their names, also in the
+middle of a call to a node: nothing of the one before is found in the one after.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
-from rtolap.base.errors import RtolapError, Unauthorized, Unavailable
+from rtolap.base.errors import NotYet, RtolapError, Unauthorized, Unavailable
 from rtolap.stored.frontend.election import LEASE_MS, Mastership
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
 from rtolap.stored.frontend.transactions.publishing import Publisher
@@ -37,6 +38,8 @@ BUCKETS = (0, 1)
 TIMEOUT_MS = 5_000
 STEPS = 30
 _CALLS_FAIL_TIMES = 3  # as often as commits do, of which there are many more
+_REMADE_AT_A_CALL = 0.05
+_LATE_CALLS = 0.1
 _DONE = (TransactionState.COMMITTED, TransactionState.VISIBLE)
 
 
@@ -72,10 +75,11 @@ class Master:
 
 @dataclass
 class Load:
-    """A transaction as its client knows it."""
+    """A transaction as its client knows it. `lives` says of which life of each name its partitions were."""
 
     transaction: Transaction
     parts: tuple[Partition, ...]
+    lives: frozenset[tuple[str, int]]
     told: set[TransactionState] = field(default_factory=set)
 
 
@@ -99,10 +103,12 @@ class Run:
         self.closed: dict[str, set[TransactionState]] = {}
         self.faults_on = False
         self.faulty = self.random.choice((0.0, 0.05, 0.15))
-        self.parts = tuple(Partition(self.db, "t", name) for name in ("p", "q"))
         world.ledger.fault = lambda: None
-        for part in self.parts:
-            self._create(part)
+        self.lives: Counter[str] = Counter()  # of each name, counted beside the ledger
+        self.missing: tuple[str, ...] = ()  # dropped, and not made again yet
+        self.pending_drops: list[tuple[str, Tablet]] = []
+        self.late_calls: list[Callable[[], object]] = []
+        self.parts = tuple(self._create(name) for name in ("p", "q"))
         self.nodes.around = self._around
         world.ledger.fault = self._fault
         self.masters = [self._master("one"), self._master("two")]
@@ -117,9 +123,76 @@ class Run:
         """Return the nodes that are to have a tablet."""
         return NODES
 
-    def _create(self, part: Partition) -> None:
+    def _create(self, name: str) -> Partition:
+        """Create a partition, under a name that may have been another's."""
+        self.lives[name] += 1
+        part = Partition(self.db, "t", name, self.next_incarnation())
         placed = dict.fromkeys(BUCKETS, NODES)
         self.world.ledger.write("w", type(None), lambda it: partitions.create(it, part, placed))
+        return part
+
+    def _drop(self, part: Partition) -> bool:
+        """Drop a partition with what nodes that are up have of it. Return False where a load still writes to
+        it."""
+        try:
+            self.world.ledger.write("w", type(None), lambda it: partitions.delete(it, part))
+        except NotYet:
+            return False
+        self.pending_drops += [
+            (node, Tablet(part, bucket)) for node in self.nodes.nodes for bucket in BUCKETS
+        ]
+        return True
+
+    def _send_drops(self, *, some: bool = False) -> None:
+        """Send nodes their pending drops, which come before anything that is made later. `some`: those to
+        other nodes take longer."""
+        later = [
+            node for node in self.nodes.nodes.values() if some and node.up and self.random.random() < 0.5
+        ]
+        for node in later:
+            node.up = False
+        self._tell_drops()
+        for node in later:
+            node.up = True
+
+    def _tell_drops(self) -> None:
+        for node, tablet in self.pending_drops:
+            if self.nodes.nodes[node].up:
+                self.nodes.drop_tablets(node, (tablet,))
+        self.pending_drops = [each for each in self.pending_drops if not self.nodes.nodes[each[0]].up]
+
+    def next_incarnation(self) -> int:
+        return self.lives.total()
+
+    def _may_create(self, name: str) -> bool:
+        """Return True unless a node has still to drop what had the name before."""
+        return name not in {tablet.partition.name for _, tablet in self.pending_drops}
+
+    def drop_and_remake(self) -> None:
+        """Drop a partition and make it again, as a request of its own does, whatever else goes on."""
+        faults, self.faults_on = self.faults_on, False
+        try:
+            self._send_drops()
+            part = self.random.choice((*self.parts, None))
+            if part is not None and self._drop(part):
+                self._send_drops(some=True)
+                self.parts = tuple(each for each in self.parts if each != part)
+                self.missing += (part.name,)
+                self.counts["dropped at a call" if faults else "dropped"] += 1
+            for name in [name for name in self.missing if self._may_create(name)]:
+                self.parts += (self._create(name),)
+                self.missing = tuple(each for each in self.missing if each != name)
+                self.counts["remade at a call" if faults else "remade"] += 1
+        finally:
+            self.faults_on = faults
+
+    def some_parts(self) -> tuple[Partition, ...]:
+        return tuple(self.random.sample(self.parts, min(self.random.choice((1, 2)), len(self.parts))))
+
+    def begun(self, transaction: Transaction, parts: tuple[Partition, ...]) -> Load:
+        load = Load(transaction, parts, frozenset((part.name, self.lives[part.name]) for part in parts))
+        self.loads.append(load)
+        return load
 
     def _master(self, owner: str) -> Master:
         ledger = self.world.ledger
@@ -142,6 +215,10 @@ class Run:
             kind_of = self.random.choice((Unavailable, Unavailable, Unauthorized, RtolapError))
             self.counts["call lost"] += 1
             raise kind_of("lost")
+        if self.faults_on and self.random.random() < _REMADE_AT_A_CALL:
+            self.drop_and_remake()
+        if self.faults_on and self.random.random() < _LATE_CALLS:
+            self.late_calls.append(call)
         call()
         if kind < 0.6:
             self.counts["answer lost"] += 1
@@ -159,7 +236,7 @@ class Run:
     def step(self) -> None:
         steps = (self.load, self.load, self.load, self.precommit, self.commit, self.commit, self.commit,
                  self.abort, self.close_label, self.upkeep, self.stop_or_start, self.pass_time,
-                 self.other_master, self.come_late)  # fmt: skip
+                 self.other_master, self.come_late, self.call_comes_late, self.drop_and_remake)  # fmt: skip
         self.random.choice(steps)()
 
     def ask(self, request: Callable[[Master], object]) -> object:
@@ -196,11 +273,10 @@ class Run:
         )
         if not isinstance(begun, Transaction):
             return
-        parts = tuple(self.random.sample(self.parts, self.random.choice((1, 2))))
-        if any(load.transaction.txn_id == begun.txn_id for load in self.loads):
+        parts = self.some_parts()
+        if not parts or any(load.transaction.txn_id == begun.txn_id for load in self.loads):
             return
-        load = Load(begun, parts)
-        self.loads.append(load)
+        load = self.begun(begun, parts)
         self.receive(load, self.random.choice((None, None, *self.nodes.nodes)))
 
     def receive(self, load: Load, lost: str | None) -> None:
@@ -247,6 +323,16 @@ class Run:
         self.ask(lambda master: master.upkeep.run_once())
         self.check_prefixes()
 
+    def call_comes_late(self) -> None:
+        """Have a call reach its node once more, whatever has become of what it was for."""
+        if self.late_calls:
+            call = self.late_calls.pop(self.random.randrange(len(self.late_calls)))
+            try:
+                call()
+                self.counts["call comes late"] += 1
+            except RtolapError:
+                self.counts["late call refused"] += 1
+
     def come_late(self) -> None:
         if self.late:
             self._ask(0, self.late.pop(self.random.randrange(len(self.late))))
@@ -254,6 +340,7 @@ class Run:
     def stop_or_start(self) -> None:
         node = self.random.choice(tuple(self.nodes.nodes))
         (self.nodes.stop if self.nodes.nodes[node].up else self.nodes.start)(node)
+        self._send_drops()
 
     def pass_time(self) -> None:
         self.world.clock.advance_ms(self.random.choice((100, TIMEOUT_MS)))
@@ -275,6 +362,7 @@ class Run:
         """Finish when all is well again: a new master needs no more than its rounds."""
         for node in self.nodes.nodes:
             self.nodes.start(node)
+        self._send_drops()
         self.world.clock.advance_ms(LEASE_MS + 5 * TIMEOUT_MS)
         last = self._master("last")
         self.settle(last)
@@ -296,7 +384,8 @@ class Run:
             assert states == {TransactionState.ABORTED} or states <= set(_DONE), (label, states)
             assert labels[label] == (states != {TransactionState.ABORTED}), (label, states)
         for part in self.parts:
-            wanted = {load.transaction.txn_id for load in self.loads if part in load.parts} & visible
+            life = (part.name, self.lives[part.name])
+            wanted = {load.transaction.txn_id for load in self.loads if life in load.lives} & visible
             known = ledger.read("r", lambda it, part=part: partitions.versions(it, part))  # type: ignore[misc]
             assert known is not None
             assert known.committed == known.visible == len(wanted), (part, known, wanted)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rtolap.base.errors import Refused, Unavailable
+from rtolap.base.errors import NotFound, Refused, Unavailable
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.frontend.transactions.participants import MissedVersion
 from rtolap.stored.metastore.records import Partition, Tablet
@@ -81,6 +81,7 @@ class MemoryNodes:
         self, node: str, tablet: Tablet, missed: Collection[MissedVersion], sources: Collection[str]
     ) -> int:
         def work(here: MemoryNode) -> int:
+            self._make_room(here, tablet)
             before = range(len(here.versions.get(tablet, ())) + 1, min(missed).version)
             for version in (*(MissedVersion(lost, None) for lost in before), *missed):
                 self._advance(here, tablet, version, sources)
@@ -122,6 +123,53 @@ class MemoryNodes:
                 here.received.get(txn_id, {}).pop(tablet, None)
                 here.prepared.get(txn_id, {}).pop(tablet, None)
                 return
+
+    def create_tablets(self, node: str, tablets: Collection[Tablet]) -> None:
+        """Have the node keep these, empty; what it has of earlier incarnations goes. Harmless where it has
+        them, or later ones."""
+
+        def work(here: MemoryNode) -> None:
+            for tablet in tablets:
+                try:
+                    self._make_room(here, tablet)
+                except NotFound:
+                    continue
+                here.versions.setdefault(tablet, [])
+
+        self._call(node, work)
+
+    def drop_tablets(self, node: str, tablets: Collection[Tablet]) -> None:
+        """Have the node drop these, and earlier incarnations of them."""
+
+        def work(here: MemoryNode) -> None:
+            for tablet in tablets:
+                for known in self._of_name(here, tablet):
+                    if known.partition.incarnation <= tablet.partition.incarnation:
+                        self._drop(here, known)
+
+        self._call(node, work)
+
+    def _make_room(self, here: MemoryNode, tablet: Tablet) -> None:
+        """Drop earlier incarnations of a tablet. Raises NotFound where a later one is here."""
+        for known in self._of_name(here, tablet):
+            if known.partition.incarnation > tablet.partition.incarnation:
+                raise NotFound(f"tablet {tablet} is not here", found="a later one of its name")
+            if known != tablet:
+                self._drop(here, known)
+
+    def _of_name(self, here: MemoryNode, tablet: Tablet) -> list[Tablet]:
+        named = (tablet.partition.db, tablet.partition.table, tablet.partition.name, tablet.bucket)
+        known = {*here.versions}.union(*here.prepared.values(), *here.received.values())
+        return [
+            each
+            for each in sorted(known)
+            if (each.partition.db, each.partition.table, each.partition.name, each.bucket) == named
+        ]
+
+    def _drop(self, here: MemoryNode, tablet: Tablet) -> None:
+        here.versions.pop(tablet, None)
+        for rows in (*here.prepared.values(), *here.received.values()):
+            rows.pop(tablet, None)
 
     def _up(self, node: str) -> MemoryNode:
         here = self.nodes[node]

@@ -63,6 +63,10 @@ class StorageNode(Protocol):
 
     def scan(self, request: wire.ScanRequest) -> BatchStream: ...
 
+    def pin(self, request: wire.Pin) -> wire.TabletsDone: ...
+
+    def unpin(self, request: wire.Unpin) -> None: ...
+
     def copy(self, request: wire.CopyRequest) -> BatchStream: ...
 
     def create(self, request: wire.CreateTablets) -> None: ...
@@ -112,6 +116,12 @@ class StorageClient(Closeable):
     def scan(self, request: wire.ScanRequest, timeout_s: float | None = None) -> BatchStream:
         """Scan a tablet. `timeout_s` is for all of its rows."""
         return self._get("scan", request, timeout_s)
+
+    def pin(self, request: wire.Pin) -> wire.TabletsDone:
+        return self._act("pin", request, wire.TabletsDone)
+
+    def unpin(self, request: wire.Unpin) -> None:
+        self._act("unpin", request, wire.Done)
 
     def copy(self, request: wire.CopyRequest) -> BatchStream:
         return self._get("copy", request, None)

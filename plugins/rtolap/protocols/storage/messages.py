@@ -27,7 +27,8 @@ COPY_NAME, COPY_DATA = "name", "data"
 class TabletId(msgspec.Struct, frozen=True, order=True):
     """The identity of a tablet, which is a bucket of a partition.
 
-    Of two tables with the same name, the later one has the larger `table_id`.
+    Of two tables with the same name, the later one has the larger `table_id`. Of two partitions of a table
+    with the same name, the later one has the larger `incarnation`.
     """
 
     table_id: int
@@ -35,9 +36,16 @@ class TabletId(msgspec.Struct, frozen=True, order=True):
     table: str
     partition: str
     bucket: int
+    incarnation: int = 0
 
     def __str__(self) -> str:
-        return f"{self.db}.{self.table}/{self.partition}/{self.bucket} (table {self.table_id})"
+        of = f"table {self.table_id}, incarnation {self.incarnation}"
+        return f"{self.db}.{self.table}/{self.partition}/{self.bucket} ({of})"
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """The order of tablets that have the same names: the later one has the larger age."""
+        return self.table_id, self.incarnation
 
 
 class PutHead(msgspec.Struct, frozen=True):
@@ -79,9 +87,11 @@ class PutAnswer(msgspec.Struct, frozen=True):
 class ScanRequest(msgspec.Struct, frozen=True, tag="scan"):
     """The rows of a version as `schema` names them. No columns: all of them.
 
-    NotYet: the node has not got the version. StaleSnapshot: compaction has passed it.
+    NotYet: the node has not got the version. StaleSnapshot: compaction has passed it. PinExpired: the time of
+    its pin is over.
 
     Attributes:
+        pin: the pin that keeps the version; empty: the version is pinned as long as this scan runs.
         partials: partial aggregates of the rows are sent in their place; None: rows.
         top: rows that do not belong to the first in an order need not be sent; None: all rows.
     """
@@ -93,6 +103,7 @@ class ScanRequest(msgspec.Struct, frozen=True, tag="scan"):
     filter: Predicate | None = None
     partials: Partials | None = None
     top: TopRows | None = None
+    pin: str = ""
 
 
 class CopyRequest(msgspec.Struct, frozen=True, tag="copy"):
@@ -118,8 +129,8 @@ def read_ticket(data: bytes) -> Ticket:
 
 
 class CreateTablets(msgspec.Struct, frozen=True):
-    """Tablets of a partition, empty at version 0. A tablet that exists stays as it is; one of an earlier
-    table is dropped first; one of a later table makes the call harmless."""
+    """Tablets of a partition, empty at version 0. A tablet that exists stays as it is. One of an earlier
+    table or incarnation is dropped first; one of a later makes the call harmless."""
 
     tablets: tuple[TabletId, ...]
     schema: StoredSchema
@@ -128,7 +139,7 @@ class CreateTablets(msgspec.Struct, frozen=True):
 class DropTablets(msgspec.Struct, frozen=True):
     """A request to drop tablets.
 
-    It leaves tablets of later tables alone, and ignores tablets that are gone.
+    It leaves tablets of later tables and incarnations alone, and ignores tablets that are gone.
     """
 
     tablets: tuple[TabletId, ...]
@@ -184,6 +195,26 @@ class Reached(msgspec.Struct, frozen=True):
     version: int
 
 
+class Pin(msgspec.Struct, frozen=True):
+    """Versions that stay readable until `Unpin`, at most for so long. Answered by those that are: compaction
+    may have passed the others, or the node has too many pins.
+
+    Attributes:
+        pin_id: of the statement, which it chooses itself.
+        keep_s: the node may keep them for less, and says PinExpired then.
+    """
+
+    pin_id: str
+    keep_s: float
+    versions: tuple[tuple[TabletId, int], ...]
+
+
+class Unpin(msgspec.Struct, frozen=True):
+    """The statement has ended. Harmless for a pin that is gone."""
+
+    pin_id: str
+
+
 class Abort(msgspec.Struct, frozen=True):
     txn_id: int
 
@@ -234,6 +265,8 @@ ACTIONS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     "prepare": (Prepare, TabletsDone),
     "publish": (Publish, TabletsDone),
     "catch_up": (CatchUp, Reached),
+    "pin": (Pin, TabletsDone),
+    "unpin": (Unpin, Done),
     "abort": (Abort, Done),
     "status": (AskStatus, NodeStatus),
 }

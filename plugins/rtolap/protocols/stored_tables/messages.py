@@ -140,6 +140,7 @@ class PartitionView(msgspec.Struct, frozen=True):
     range: PartitionRange
     version: int
     tablets: tuple[TabletView, ...]
+    incarnation: int = 0
 
 
 class TableView(msgspec.Struct, frozen=True):

@@ -1,19 +1,23 @@
 """The rows of all stored tables of one statement, as of one moment.
 
-One read view names the visible version of every partition; each tablet is then read at it, one replica
-after the other. Where none has it (compaction has passed the version, or they are gone) a new view is taken,
-and everything is read again: a view is never mixed with another one.
+One read view names the visible version of every partition. Nodes pin these versions, so that compaction keeps
+them until the statement has read them all; each tablet is then read at its version, one replica after the
+other. Where none has it (compaction was faster than the pin, or they are gone) a new view is taken once, and
+everything is read again: a view is never mixed with another one.
+
+Rows go on to the engine as soon as their tablet is read to its end: a replica that breaks off leaves none.
 """
 
 from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import (
@@ -33,10 +37,12 @@ from rtolap.protocols.stored_tables.messages import PartitionView, ReadView, Tab
 from rtolap.query.cancel import Cancellation
 from rtolap.query.peers import Attempt, PeersFailed, QueryPeer, QueryPeers
 from rtolap.query.plan import TableRead, TableStats
+from rtolap.query.relation_rows import RelationRows
+from rtolap.query.stored.pinning import StatementPins
 from rtolap.query.stored.source import StoredSource
 
-VIEWS_MAX = 8  # a version goes stale once a compaction: more in a row is a fault, not traffic
-RETRY_WAIT_S = 0.05  # before each further view, times the attempt
+VIEWS_MAX = 2  # versions are pinned: they go stale between the view and the pin only
+RETRY_WAIT_S = 0.05  # before the second view
 GRACE_S = 1.0  # the statement's own end makes a better error than a broken call
 SCANS_AT_ONCE = 8
 CALLS_MAX = 64  # of storage nodes: those that were given up end by themselves, with their statement's time
@@ -74,11 +80,17 @@ class StoredReader:
         self._nodes.close()
 
     def read(
-        self, reads: Sequence[TableRead], ending: Cancellation, *, as_planned: bool = False
-    ) -> tuple[dict[str, pa.Table], list[TableStats]]:
-        """Return relation → rows, and the statistics.
+        self,
+        reads: Sequence[TableRead],
+        ending: Cancellation,
+        open_sink: Callable[[TableRead], RelationRows],
+        *,
+        as_planned: bool = False,
+    ) -> list[TableStats]:
+        """Write the rows of each read into a sink of its own, and return the statistics.
 
         Args:
+            open_sink: opens a sink for the rows of a read. Those of a view that was given up are discarded.
             as_planned: raise DefinitionChanged for a table that is gone, or has another definition than the
                 statement was planned for. Else columns are followed through renames, as far as they exist.
 
@@ -86,7 +98,7 @@ class StoredReader:
         a statement may read.
         """
         if not reads:
-            return {}, []
+            return []
         pause = threading.Event()
         ending.on_cancel(pause.set)
         names = list(dict.fromkeys(_name(read) for read in reads))
@@ -96,7 +108,7 @@ class StoredReader:
                 ending.check()
             view = self._view(names, reads, as_planned=as_planned)
             try:
-                tables, stats = self._read(view, reads, ending)
+                stats = self._read(view, reads, ending, open_sink)
             except (StaleSnapshot, Unavailable):
                 ending.check()
                 if attempt == VIEWS_MAX - 1:
@@ -104,7 +116,7 @@ class StoredReader:
                 continue
             for done in stats:
                 done.views = attempt + 1
-            return tables, stats
+            return stats
         raise AssertionError("the loop returns or raises")
 
     def _view(self, names: Sequence[TableName], reads: Sequence[TableRead], *, as_planned: bool) -> ReadView:
@@ -123,8 +135,12 @@ class StoredReader:
         return view
 
     def _read(
-        self, view: ReadView, reads: Sequence[TableRead], ending: Cancellation
-    ) -> tuple[dict[str, pa.Table], list[TableStats]]:
+        self,
+        view: ReadView,
+        reads: Sequence[TableRead],
+        ending: Cancellation,
+        open_sink: Callable[[TableRead], RelationRows],
+    ) -> list[TableStats]:
         budget = _Budget(self._bytes_max)
         scans: list[_Scan] = []
         stats: dict[str, TableStats] = {}
@@ -133,31 +149,65 @@ class StoredReader:
             table = tables[_name(read)]
             stats[read.relation] = TableStats(read.table.qualified_name)
             scans += _scans(read, table, view.nodes, stats[read.relation])
-        running = [self._pool.submit(self._scan, scan, budget, ending) for scan in scans]
-        ended, left = wait(running, return_when=FIRST_EXCEPTION)
-        failed = [error for work in ended if (error := work.exception()) is not None]
-        if failed:
-            budget.give_up()
-            for work in left:
-                work.cancel()
-            wait(left)
-            raise failed[0]
-        batches: dict[str, list[pa.RecordBatch]] = {read.relation: [] for read in reads}
-        for scan, work in zip(scans, running, strict=True):
-            node, read_tables = work.result()
-            batches[scan.relation] += read_tables
-            done = stats[scan.relation]
-            done.nodes[node] = done.nodes.get(node, 0) + 1
-            done.rows_read += sum(batch.num_rows for batch in read_tables)
-        rows = {read.relation: _named_as_read(read, batches[read.relation]) for read in reads}
-        return rows, list(stats.values())
+        pins = StatementPins(self._source, self._nodes, self._pool, ending)
+        sinks = {read.relation: open_sink(read) for read in reads}
+        try:
+            if len(scans) > 1:
+                pins.pin([(scan.request, scan.nodes) for scan in scans])
+            self._write(scans, {read.relation: read for read in reads}, sinks, stats, budget, pins, ending)
+            for sink in sinks.values():
+                sink.finish()
+        except BaseException:
+            for sink in sinks.values():
+                sink.discard()
+            raise
+        finally:
+            pins.release()
+        return list(stats.values())
 
-    def _scan(self, scan: _Scan, budget: _Budget, ending: Cancellation) -> tuple[str, list[pa.RecordBatch]]:
+    def _write(
+        self,
+        scans: Sequence[_Scan],
+        reads: Mapping[str, TableRead],
+        sinks: Mapping[str, RelationRows],
+        stats: Mapping[str, TableStats],
+        budget: _Budget,
+        pins: StatementPins,
+        ending: Cancellation,
+    ) -> None:
+        """Write the rows of each scan into the sink of its relation when it has ended, and let them go."""
+        running = {self._pool.submit(self._scan, scan, budget, pins, ending): scan for scan in scans}
+        try:
+            while running:
+                ended, _ = wait(running, return_when=FIRST_COMPLETED)
+                for work in ended:
+                    scan = running.pop(work)
+                    node, batches = work.result()
+                    done = stats[scan.relation]
+                    done.nodes[node] = done.nodes.get(node, 0) + 1
+                    del work
+                    batches.reverse()
+                    while batches:
+                        batch = _named_as_read(reads[scan.relation], batches.pop())
+                        done.rows_read += batch.num_rows
+                        sinks[scan.relation].write(batch)
+                ended.clear()
+        except BaseException:
+            budget.give_up()
+            for left in running:
+                left.cancel()
+            wait(running)
+            raise
+
+    def _scan(
+        self, scan: _Scan, budget: _Budget, pins: StatementPins, ending: Cancellation
+    ) -> tuple[str, list[pa.RecordBatch]]:
         def read(node: QueryPeer, attempt: Attempt) -> list[pa.RecordBatch]:
             taken = 0
             try:
                 timeout_s = ending.remaining_ms() / 1000 + GRACE_S
-                stream = self._source.scan(node.address, scan.request, timeout_s)
+                pinned = replace(scan.request, pin=pins.pin_of(node, scan.request.tablet))
+                stream = self._source.scan(node.address, pinned, timeout_s)
                 attempt.on_give_up(stream.cancel)
                 batches: list[pa.RecordBatch] = []
                 for batch in stream:
@@ -285,7 +335,8 @@ def _column_id(schema: StoredSchema, name: str) -> int:
 
 
 def _tablet_id(table: TableView, partition: PartitionView, tablet: TabletView) -> TabletId:
-    return TabletId(table.table_id, table.db, table.name, partition.range.name, tablet.bucket)
+    name, incarnation = partition.range.name, partition.incarnation
+    return TabletId(table.table_id, table.db, table.name, name, tablet.bucket, incarnation)
 
 
 def _preferred(tablet: TabletView, addresses: Mapping[str, str], key: str) -> tuple[QueryPeer, ...]:
@@ -298,12 +349,10 @@ def _preferred(tablet: TabletView, addresses: Mapping[str, str], key: str) -> tu
     return tuple(QueryPeer(node, addresses[node]) for node in living[first:] + living[:first])
 
 
-def _named_as_read(read: TableRead, batches: list[pa.RecordBatch]) -> pa.Table:
+def _named_as_read(read: TableRead, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows under the column names that the statement knows.
 
     The columns may have been renamed since.
     """
     schema = read.relation_schema
-    if not batches:
-        return schema.empty_table()
-    return pa.Table.from_batches(batches).rename_columns(schema.names).cast(schema)
+    return batch.rename_columns(schema.names).cast(schema)

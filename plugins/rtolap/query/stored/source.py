@@ -9,7 +9,7 @@ from typing import Protocol
 from rtolap.base.errors import Unavailable
 from rtolap.model.stored.table import StoredTable
 from rtolap.protocols.storage.client import BatchStream, StorageClients
-from rtolap.protocols.storage.messages import ScanRequest
+from rtolap.protocols.storage.messages import Pin, ScanRequest, TabletId, Unpin
 from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.protocols.stored_tables.messages import (
     AddPartition,
@@ -47,6 +47,14 @@ class StoredSource(Protocol):
         Corrupted."""
         ...
 
+    def pin(self, address: str, request: Pin) -> frozenset[TabletId]:
+        """Pin versions at a node for a statement; return the tablets that are pinned."""
+        ...
+
+    def unpin(self, address: str, request: Unpin) -> None:
+        """Unpin what a statement has pinned at a node."""
+        ...
+
     def ping(self, address: str, within_s: float) -> None:
         """Raise Unavailable when the node does not answer even this in time."""
         ...
@@ -82,6 +90,12 @@ class RemoteSource(StoredTablesClient):
     def scan(self, address: str, request: ScanRequest, timeout_s: float) -> BatchStream:
         return self._nodes.at(address).scan(request, timeout_s)
 
+    def pin(self, address: str, request: Pin) -> frozenset[TabletId]:
+        return frozenset(self._nodes.at(address).pin(request).tablets)
+
+    def unpin(self, address: str, request: Unpin) -> None:
+        self._nodes.at(address).unpin(request)
+
     def ping(self, address: str, within_s: float) -> None:
         self._nodes.at(address).ping(within_s)
 
@@ -109,6 +123,12 @@ class NoSource:
         raise _unconfigured()
 
     def scan(self, address: str, request: ScanRequest, timeout_s: float) -> BatchStream:
+        raise _unconfigured()
+
+    def pin(self, address: str, request: Pin) -> frozenset[TabletId]:
+        raise _unconfigured()
+
+    def unpin(self, address: str, request: Unpin) -> None:
         raise _unconfigured()
 
     def ping(self, address: str, within_s: float) -> None:

@@ -13,6 +13,7 @@ import mmap
 import os
 import socket
 import struct
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -286,21 +287,49 @@ def table_bytes(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
     return sink.getvalue()
 
 
+class RelationMemory:
+    """Memory that a worker maps: an Arrow stream, which is written batch by batch and then sealed. Close it.
+
+    Attributes:
+        descriptor: of the memory, which is the closer's.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.descriptor = os.memfd_create("relation", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self._closing = ExitStack()
+        self._closing.callback(os.close, self.descriptor)
+        try:
+            self._streams = ExitStack()
+            self._closing.push(self._streams)
+            file = self._streams.enter_context(os.fdopen(self.descriptor, "wb", closefd=False))
+            sink = self._streams.enter_context(pa.PythonFile(file, mode="w"))
+            self._writer = self._streams.enter_context(pa.ipc.new_stream(sink, schema))
+        except BaseException:
+            self._closing.close()
+            raise
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        self._writer.write(rows)
+
+    def seal(self) -> int:
+        """End the stream, and return its size in bytes."""
+        self._streams.close()
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        return os.fstat(self.descriptor).st_size
+
+    def close(self) -> None:
+        """Harmless when it is closed."""
+        self._closing.close()
+
+
 def table_memory(table: pa.Table) -> tuple[int, int]:
     """Return a descriptor of sealed memory, an Arrow stream, and its size. Close it."""
-    descriptor = os.memfd_create("relation", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    memory = RelationMemory(table.schema)
     try:
-        with (
-            open(descriptor, "wb", closefd=False) as file,
-            pa.PythonFile(file, mode="w") as sink,
-            pa.ipc.new_stream(sink, table.schema) as writer,
-        ):
-            writer.write(table)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-        return descriptor, os.fstat(descriptor).st_size
-    except BaseException:
-        os.close(descriptor)
-        raise
+        memory.write(table)
+        return os.dup(memory.descriptor), memory.seal()
+    finally:
+        memory.close()
 
 
 def mapped_table(descriptor: int, size: int) -> pa.Table:

@@ -18,6 +18,7 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine_session import EngineSession
 from rtolap.query.plan import Planned
+from rtolap.query.relation_rows import RelationRows
 from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.workers import messages, packing
 from rtolap.query.workers.messages import (
@@ -55,6 +56,41 @@ ResultPiece = tuple[
 ]  # rows, and whether they are the last; None: there are no more
 
 DEAF, LEFT, MEMORY, SUM, DISK, DOUBTFUL, DIED = "deaf", "left", "memory", "sum", "disk", "doubtful", "died"
+
+
+class _RowsOfWorker(RelationRows):
+    """Rows that are written into the worker's memory as they come; the first of them wait in this process, as
+    most relations are small."""
+
+    def __init__(self, session: WorkerSession, name: str, schema: pa.Schema) -> None:
+        self._session, self._name, self._schema = session, name, schema
+        self._first: list[pa.RecordBatch] = []
+        self._memory: messages.RelationMemory | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._memory is not None:
+            self._memory.write(batch)
+            return
+        self._first.append(batch)
+        if sum(each.nbytes for each in self._first) > messages.INLINE_BYTES_MAX:
+            self._memory = messages.RelationMemory(self._schema)
+            for each in self._first:
+                self._memory.write(each)
+            self._first.clear()
+
+    def finish(self) -> None:
+        if self._memory is None:
+            self._session.register(self._name, pa.Table.from_batches(self._first, self._schema))
+            return
+        try:
+            self._session.register_memory(self._name, self._memory)
+        finally:
+            self._memory.close()
+
+    def discard(self) -> None:
+        self._first.clear()
+        if self._memory is not None:
+            self._memory.close()
 
 
 class WorkerSession(EngineSession):
@@ -103,6 +139,14 @@ class WorkerSession(EngineSession):
             self._ask(lambda: self._worker.send(Register(name, size), descriptor=descriptor))
         finally:
             os.close(descriptor)
+
+    def rows_of(self, name: str, schema: pa.Schema) -> RelationRows:
+        return _RowsOfWorker(self, name, schema)
+
+    def register_memory(self, name: str, memory: messages.RelationMemory) -> None:
+        """Register what was written into memory that the worker maps."""
+        size = memory.seal()
+        self._ask(lambda: self._worker.send(Register(name, size), descriptor=memory.descriptor))
 
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
         answer, _ = self._answer(ReadValue(sql, packing.packed_values(parameters)))

@@ -187,10 +187,11 @@ class TabletSnapshot(Closeable):
         rowsets: Sequence[Rowset],
         views: Sequence[View],
         settings: TabletSettings,
+        repin: Callable[[], None],
         unpin: Callable[[], None],
     ) -> None:
         self.version, self.schema, self.rowsets = version, schema, tuple(rowsets)
-        self._views, self._settings, self._unpin = tuple(views), settings, unpin
+        self._views, self._settings, self._repin, self._unpin = tuple(views), settings, repin, unpin
         self._open = True
 
     def by_rowset(self) -> Iterator[tuple[Rowset, tuple[View, ...]]]:
@@ -214,6 +215,16 @@ class TabletSnapshot(Closeable):
         if not self._open:
             raise Refused(f"version {self.version} is no longer pinned", action="pin it again")
         return scan(self._views, schema or self.schema, columns, predicate, self._settings)
+
+    def share(self) -> TabletSnapshot:
+        """Return the same version, pinned once more. Not beside a `close` of this one."""
+        if not self._open:
+            raise Refused(f"version {self.version} is no longer pinned", action="pin it again")
+        self._repin()
+        return TabletSnapshot(
+            *(self.version, self.schema, self.rowsets, self._views),
+            *(self._settings, self._repin, self._unpin),
+        )
 
     def close(self) -> None:
         if self._open:

@@ -183,8 +183,9 @@ class Tablet:
             ]
             names = [rowset.id for rowset in seen]
             self._core.files.pin(names)
+        repin = functools.partial(self._core.files.pin, names)
         unpin = functools.partial(self._core.files.unpin, names)
-        return TabletSnapshot(wanted, state.schema, seen, views, self._core.settings, unpin)
+        return TabletSnapshot(wanted, state.schema, seen, views, self._core.settings, repin, unpin)
 
     def read(
         self,

@@ -14,9 +14,11 @@ import msgspec
 from fastapi import APIRouter, FastAPI
 
 from rtolap.base.metrics import Metrics
+from rtolap.protocols.storage.messages import TabletId
 from rtolap.servers.limits import HttpLimits
 from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
+from rtolap.stored.frontend.catalogue.stray_tablets import StrayTablets
 from rtolap.stored.frontend.catalogue.table_writes import REPLICATION
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.decisions import ElectedDecisions, MasterDecisions
@@ -56,6 +58,7 @@ _PARTITIONS_S = 10.0
 _REBUILDING_S = 10.0  # each node lists its tablets for it
 _MOVES_S = 1.0
 _SWEEP_S = 60.0
+_STRAYS_S = 60.0  # each node lists its tablets for it
 NODE_LOST_AFTER_S = 1800.0
 _NODE_CALLS_MAX = 16
 
@@ -94,8 +97,8 @@ class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Storage:
     """The interface to the storage nodes. `names` (those that may get new tablets), `addresses` (those of
     live nodes), `lately` (those with a recent heartbeat) and `living` (those with a lease; None: `names`) are
-    read with the given connection. `sizes` asks a node for the bytes of its tablets. `body_urls` returns
-    where living nodes take bodies.
+    read with the given connection. `sizes` asks a node for the bytes of its tablets, `tablets` for the
+    versions of all of them. `body_urls` returns where living nodes take bodies.
     """
 
     participants: Participants
@@ -107,6 +110,7 @@ class Storage:
     living: Callable[[Connection], Collection[str]] | None = None
     sizes: Sizes = lambda node: {}
     body_urls: Callable[[], tuple[str, ...]] = tuple
+    tablets: Callable[[str], Mapping[TabletId, int]] = lambda node: {}
 
 
 class Assembly:
@@ -210,7 +214,9 @@ class Assembly:
             limits=options.http,
         )
         partitions = PartitionUpkeep(self.catalogue)
-        rebuilding = Rebuilding(ledger, storage.participants, storage.living or storage.names)
+        living = storage.living or storage.names
+        rebuilding = Rebuilding(ledger, storage.participants, living)
+        strays = StrayTablets(ledger, mastership, storage.hosts, storage.tablets, living)
         election, visibility, sweep = self.election, self.visibility, self.error_files.sweep
         publishing = PeriodicTask("publishing", _PUBLISH_S, _if_leading(election, visibility.publish), broken)
         self.visibility.wake = publishing.wake
@@ -220,6 +226,7 @@ class Assembly:
             PeriodicTask("upkeep", _UPKEEP_S, upkeep.run_once, broken),
             PeriodicTask("rebuilding", _REBUILDING_S, _if_leading(election, rebuilding.run_once), broken),
             PeriodicTask("partitions", _PARTITIONS_S, _if_leading(election, partitions.run_once), broken),
+            PeriodicTask("stray tablets", _STRAYS_S, _if_leading(election, strays.run_once), broken),
             PeriodicTask("moves", _MOVES_S, _if_leading(election, self.mover.run_once), broken),
             PeriodicTask("error files", _SWEEP_S, sweep, broken),
         )

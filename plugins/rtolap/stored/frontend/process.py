@@ -116,6 +116,7 @@ def _storage(ledger: Ledger, nodes: StorageNodes) -> Storage:
         nodes.alive,
         participants.sizes,
         body_urls,
+        participants.tablets,
     )
 
 

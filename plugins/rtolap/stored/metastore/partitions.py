@@ -26,7 +26,7 @@ def create(connection: sa.Connection, partition: Partition, nodes: Mapping[int, 
         ("partition", partition.name),
     ):
         checked_name(field, name)
-    key = {"db": partition.db, "tbl": partition.table, "part": partition.name}
+    key = _key(partition)
     connection.execute(sa.insert(_p).values(**key, committed_version=0, visible_version=0))
     rows = [
         {**key, "bucket": bucket, "node": checked_name("node", node), "version": 0}
@@ -48,7 +48,20 @@ def delete(connection: sa.Connection, partition: Partition) -> None:
     connection.execute(sa.delete(_p).where(_is(_p, partition)))
 
 
+def named(connection: sa.Connection, db: str, table: str, name: str) -> Partition | None:
+    """Return the partition that has this name now."""
+    here = (_p.c.db == db) & (_p.c.tbl == table) & (_p.c.part == name)
+    row = connection.execute(sa.select(_p).where(here)).one_or_none()
+    return None if row is None else _partition(row)
+
+
+def of_table(connection: sa.Connection, db: str, table: str) -> frozenset[Partition]:
+    rows = connection.execute(sa.select(_p).where(_p.c.db == db, _p.c.tbl == table))
+    return frozenset(_partition(row) for row in rows)
+
+
 def versions(connection: sa.Connection, partition: Partition) -> PartitionVersions | None:
+    """Return the versions of a partition; None where it was dropped, whatever has its name now."""
     columns = sa.select(_p.c.committed_version, _p.c.visible_version)
     row = connection.execute(columns.where(_is(_p, partition))).one_or_none()
     return None if row is None else PartitionVersions(row.committed_version, row.visible_version)
@@ -119,8 +132,7 @@ def reached(
 
 def join(connection: sa.Connection, tablet: Tablet, node: str, version: int) -> None:
     """Add a replica that joins the others."""
-    part = tablet.partition
-    row = {"db": part.db, "tbl": part.table, "part": part.name, "bucket": tablet.bucket}
+    row = {**_key(tablet.partition), "bucket": tablet.bucket}
     name = checked_name("node", node)
     connection.execute(sa.insert(_r).values(**row, node=name, version=version, role="joining"))
 
@@ -142,7 +154,7 @@ def all_replicas(connection: sa.Connection) -> tuple[Replica, ...]:
 def all_versions(connection: sa.Connection) -> dict[Partition, PartitionVersions]:
     """Return the versions of all partitions of all tables."""
     return {
-        Partition(row.db, row.tbl, row.part): PartitionVersions(row.committed_version, row.visible_version)
+        _partition(row): PartitionVersions(row.committed_version, row.visible_version)
         for row in connection.execute(sa.select(_p))
     }
 
@@ -151,6 +163,7 @@ def lagging(connection: sa.Connection) -> tuple[tuple[Replica, int], ...]:
     """Return (replica, its partition's visible version) where the replica is behind; the nodes by turns, so
     that one with very many does not hide those of others."""
     same = (_r.c.db == _p.c.db) & (_r.c.tbl == _p.c.tbl) & (_r.c.part == _p.c.part)
+    same &= _r.c.incarnation == _p.c.incarnation
     order = (_r.c.db, _r.c.tbl, _r.c.part, _r.c.bucket)
     turn = sa.func.row_number().over(partition_by=_r.c.node, order_by=order)
     behind = sa.select(_r, _p.c.visible_version).join(_p, same).where(_r.c.version < _p.c.visible_version)
@@ -159,12 +172,27 @@ def lagging(connection: sa.Connection) -> tuple[tuple[Replica, int], ...]:
 
 
 def _is(table: sa.Table, partition: Partition) -> sa.ColumnElement[bool]:
+    """Return the condition for rows of this very partition, not of another one that has its name."""
     columns = table.c
-    return (columns.db == partition.db) & (columns.tbl == partition.table) & (columns.part == partition.name)
+    named = (columns.db == partition.db) & (columns.tbl == partition.table) & (columns.part == partition.name)
+    return named & (columns.incarnation == partition.incarnation)
+
+
+def _key(partition: Partition) -> dict[str, object]:
+    return {
+        "db": partition.db,
+        "tbl": partition.table,
+        "part": partition.name,
+        "incarnation": partition.incarnation,
+    }
+
+
+def _partition(row: sa.Row[tuple[object, ...]]) -> Partition:
+    return Partition(row.db, row.tbl, row.part, row.incarnation)
 
 
 def _replica(row: sa.Row[tuple[object, ...]]) -> Replica:
-    tablet = Tablet(Partition(row.db, row.tbl, row.part), row.bucket)
+    tablet = Tablet(_partition(row), row.bucket)
     return Replica(tablet, row.node, row.version, row.role or "")
 
 

@@ -19,14 +19,22 @@ _AT_ONCE = 10_000
 
 
 def add_tasks(connection: sa.Connection, tasks: Collection[PendingTabletTask]) -> None:
-    """Add tasks. A task that is there already stays, for the buckets of both: it will be completed by the
-    state that it finds then."""
+    """Add tasks. A task that is there already stays, for the buckets of both and the later incarnation: it
+    will be completed by the state that it finds then, and what is dropped of a later incarnation is dropped
+    of those before it."""
     known = {_key(task): task for task in _of(connection, {task.table_id for task in tasks})}
     for task in tasks:
         before = known.get(_key(task))
-        if before is not None and not set(task.buckets) <= set(before.buckets):
-            both = msgspec.structs.replace(before, buckets=tuple(sorted({*before.buckets, *task.buckets})))
-            connection.execute(sa.update(_d).where(_is(task)).values(buckets=_values(both)["buckets"]))
+        if before is None:
+            continue
+        both = msgspec.structs.replace(
+            before,
+            buckets=tuple(sorted({*before.buckets, *task.buckets})),
+            incarnation=max(before.incarnation, task.incarnation),
+        )
+        if both != before:
+            changed = {"buckets": _values(both)["buckets"], "incarnation": both.incarnation}
+            connection.execute(sa.update(_d).where(_is(task)).values(changed))
             known[_key(task)] = both
     rows = [_values(task) for task in tasks if _key(task) not in known]
     if rows:
@@ -50,8 +58,10 @@ def stands(connection: sa.Connection, task: PendingTabletTask) -> bool:
 
 
 def complete(connection: sa.Connection, task: PendingTabletTask) -> None:
-    """Complete the task as it was read. Harmless when it is gone; it stays where it has got more buckets."""
-    connection.execute(sa.delete(_d).where(_is(task), _d.c.buckets == _values(task)["buckets"]))
+    """Complete the task as it was read. Harmless when it is gone; it stays where it has got more buckets, or
+    a later incarnation."""
+    as_read = (_d.c.buckets == _values(task)["buckets"]) & (_d.c.incarnation == task.incarnation)
+    connection.execute(sa.delete(_d).where(_is(task), as_read))
 
 
 def cancel(connection: sa.Connection, table_id: int, part: str | None = None) -> None:
@@ -81,4 +91,6 @@ def _values(task: PendingTabletTask) -> dict[str, object]:
 
 def _task(row: sa.Row[tuple[object, ...]]) -> PendingTabletTask:
     buckets = decode_json(row.buckets, tuple[int, ...])
-    return PendingTabletTask(row.table_id, row.db, row.tbl, row.part, row.node, row.kind, buckets)
+    return PendingTabletTask(
+        row.table_id, row.db, row.tbl, row.part, row.node, row.kind, buckets, row.incarnation
+    )

@@ -53,9 +53,17 @@ class Transaction(msgspec.Struct, frozen=True):
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):
+    """A partition of a table.
+
+    Attributes:
+        incarnation: distinguishes it from those that were dropped under its name; a table gives each number
+            once. 0: it was made by a version that gave none.
+    """
+
     db: str
     table: str
     name: str
+    incarnation: int = 0
 
     def __str__(self) -> str:
         return f"{self.db}.{self.table}/{self.name}"
@@ -132,7 +140,7 @@ class PartitionVersions(msgspec.Struct, frozen=True):
 
 class PendingTabletTask(msgspec.Struct, frozen=True):
     """A pending task of a node: to create or drop buckets of a partition, or, where `part` and `buckets` are
-    empty, to take the table's present schema.
+    empty, to take the table's present schema. `incarnation` is that of the partition.
     """
 
     table_id: int
@@ -142,6 +150,7 @@ class PendingTabletTask(msgspec.Struct, frozen=True):
     node: str
     kind: Literal["create", "drop", "schema"]
     buckets: tuple[int, ...] = ()
+    incarnation: int = 0
 
 
 class StorageNode(msgspec.Struct, frozen=True):

@@ -60,12 +60,13 @@ def _values(move: ReplicaMove) -> dict[str, object]:
         "reason": move.reason.value,
         "state": move.state.value,
         "fence_txn_id": move.fence_txn_id,
+        "incarnation": partition.incarnation,
     }
 
 
 def _move(row: sa.Row[tuple[object, ...]]) -> ReplicaMove:
     return ReplicaMove(
-        Tablet(Partition(row.db, row.tbl, row.part), row.bucket),
+        Tablet(Partition(row.db, row.tbl, row.part, row.incarnation), row.bucket),
         row.table_id,
         row.old_node,
         row.node,

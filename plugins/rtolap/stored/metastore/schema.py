@@ -4,7 +4,8 @@ applied_write         writes that stand, by key
 lease                 who owns what, in which epoch
 load_transaction      one row per transaction; `live` is 1 while it holds its label, NULL once aborted,
                       so that (db, label, live) can be unique
-load_partition        a partition's last assigned and last visible version
+load_partition        a partition's last assigned and last visible version, and its incarnation, which all
+                      rows that name the partition have too
 load_replica          which node keeps which bucket of a partition, up to which version it has it, and
                       whether a move makes it join or leave
 transaction_partition which version of which partition a committed transaction is
@@ -12,7 +13,8 @@ load_job              a loader's job, with its owner
 load_share            a part of a job's partitions, with its owner
 load_process          a process of a job whose partitions are divided, while its lease runs
 offsets_record        what a job has sent: a label, tied to the offsets of all partitions
-stored_table          a table's definition, and its columns as they are now
+stored_table          a table's definition, its columns as they are now, and the last incarnation that one
+                      of its partitions got
 stored_partition      which time a partition of a table stands for
 pending_tablet_task   a task of a node for a table that it has not done yet
 storage_node          where a storage node answers, and until when it is believed to
@@ -49,6 +51,11 @@ def _name(name: str, *, key: bool = False, nullable: bool = False) -> sa.Column[
 
 def _whole(name: str, *, key: bool = False, nullable: bool = False) -> sa.Column[int]:
     return sa.Column(name, sa.BigInteger, primary_key=key, nullable=nullable, autoincrement=False)
+
+
+def _incarnation(name: str = "incarnation") -> sa.Column[int]:
+    """Return the number of a partition among those of its table. Rows of before have 0."""
+    return sa.Column(name, sa.BigInteger, nullable=False, server_default="0", autoincrement=False)
 
 
 def _text(name: str, *, nullable: bool = False) -> sa.Column[str]:
@@ -108,6 +115,7 @@ load_partition = sa.Table(
     _name("part", key=True),
     _whole("committed_version"),
     _whole("visible_version"),
+    _incarnation(),
 )
 
 load_replica = sa.Table(
@@ -120,6 +128,7 @@ load_replica = sa.Table(
     _name("node", key=True),
     _whole("version"),
     _name("role", nullable=True),
+    _incarnation(),
 )
 
 transaction_partition = sa.Table(
@@ -130,6 +139,7 @@ transaction_partition = sa.Table(
     _name("tbl", key=True),
     _name("part", key=True),
     _whole("version", nullable=True),
+    _incarnation(),
     sa.Index("transaction_partition_version", "db", "tbl", "part", "version", unique=True),
 )
 
@@ -209,6 +219,7 @@ stored_table = sa.Table(
     _text("definition"),
     _text("columns"),
     _whole("created_at_ms"),
+    _incarnation("last_incarnation"),
     sa.Index("stored_table_name", "db", "tbl", unique=True),
 )
 
@@ -231,6 +242,7 @@ pending_tablet_task = sa.Table(
     _name("node", key=True),
     _name("kind", key=True),
     _text("buckets"),
+    _incarnation(),
 )
 
 storage_node = sa.Table(
@@ -258,6 +270,7 @@ replica_move = sa.Table(
     _name("reason"),
     _name("state"),
     _whole("fence_txn_id"),
+    _incarnation(),
 )
 
 stored_database = sa.Table("stored_database", metadata, _name("db", key=True), _whole("created_at_ms"))

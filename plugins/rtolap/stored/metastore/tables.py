@@ -1,12 +1,14 @@
 """Stored tables and the ranges of their partitions: statements, each within a read or a write of its caller.
 
 A table's id is never used twice; dropping a table and recreating it gives another one, by which nodes know
-that what they hold is of the old. A partition has its row here and in `partitions`, which has its versions.
+that what they hold is of the old. Within a table, partitions have incarnations for the same purpose. A
+partition has its row here and in `partitions`, which has its versions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -95,20 +97,23 @@ def add_partition(
     table: DefinedTable,
     part: PartitionRange,
     nodes: Mapping[int, Collection[str]],
-) -> None:
-    """Add a partition at version 0, empty. `nodes`: bucket -> those that keep a replica of it. A partition
-    that exists already is an integrity error: CommitConflict of the write."""
-    partition_rows.create(connection, partition(table, part), nodes)
+) -> Partition:
+    """Add a partition at version 0, empty, and return it, with its incarnation. `nodes`: bucket -> those that
+    keep a replica of it. A partition that exists already is an integrity error: CommitConflict of the write.
+    """
+    made = Partition(table.db, table.name, part.name, _next_incarnation(connection, table.table_id))
+    partition_rows.create(connection, made, nodes)
     connection.execute(
         sa.insert(_p).values(
             table_id=table.table_id, part=part.name, start_ms=part.start_ms, end_ms=part.end_ms
         )
     )
+    return made
 
 
 def delete_partition(connection: sa.Connection, table: DefinedTable, part: PartitionRange) -> None:
     """Delete a partition. Raises NotYet while a transaction that runs has written to it."""
-    partition_rows.delete(connection, partition(table, part))
+    partition_rows.delete(connection, partition(connection, table, part))
     here = (_p.c.table_id == table.table_id) & (_p.c.part == part.name)
     connection.execute(sa.delete(_p).where(here))
 
@@ -127,9 +132,19 @@ def ranges_of(connection: sa.Connection, table_ids: Iterable[int]) -> dict[int, 
     return {table_id: tuple(parts) for table_id, parts in ranges.items()}
 
 
+class VisiblePartition(NamedTuple):
+    """What readers may read of a partition."""
+
+    version: int
+    incarnation: int
+
+
+VisibleTable = tuple[DefinedTable, dict[PartitionRange, VisiblePartition]]
+
+
 def visible(
     connection: sa.Connection, names: Collection[tuple[str, str]]
-) -> dict[tuple[str, str], tuple[DefinedTable, dict[PartitionRange, int]]]:
+) -> dict[tuple[str, str], VisibleTable]:
     """Return (database, name) -> the table, and its partitions' visible versions; without those that are not
     there.
 
@@ -138,19 +153,34 @@ def visible(
     wanted = sa.or_(*(((_t.c.db == db) & (_t.c.tbl == name)) for db, name in names))
     same = (_v.c.db == _t.c.db) & (_v.c.tbl == _t.c.tbl) & (_v.c.part == _p.c.part)
     joined = _t.outerjoin(_p, _p.c.table_id == _t.c.table_id).outerjoin(_v, same)
-    columns = sa.select(_t, _p.c.part, _p.c.start_ms, _p.c.end_ms, _v.c.visible_version)
-    visible_tables: dict[tuple[str, str], tuple[DefinedTable, dict[PartitionRange, int]]] = {}
+    columns = sa.select(_t, _p.c.part, _p.c.start_ms, _p.c.end_ms, _v.c.visible_version, _v.c.incarnation)
+    visible_tables: dict[tuple[str, str], VisibleTable] = {}
     for row in connection.execute(columns.select_from(joined).where(wanted).order_by(_p.c.start_ms)):
         if (row.db, row.tbl) not in visible_tables:
             visible_tables[row.db, row.tbl] = (_row(row), {})
         if row.part is not None:
             part = PartitionRange(row.start_ms, row.end_ms, row.part)
-            visible_tables[row.db, row.tbl][1][part] = row.visible_version
+            visible_tables[row.db, row.tbl][1][part] = VisiblePartition(row.visible_version, row.incarnation)
     return visible_tables
 
 
-def partition(table: DefinedTable, part: PartitionRange) -> Partition:
-    return Partition(table.definition.database, table.definition.name, part.name)
+def partition(connection: sa.Connection, table: DefinedTable, part: PartitionRange) -> Partition:
+    """Return a partition with its incarnation. Raises NotFound for one that is gone."""
+    found = partition_rows.named(connection, table.db, table.name, part.name)
+    if found is None:
+        raise NotFound(f"partition {part.name} of {table.definition.qualified_name} is not there")
+    return found
+
+
+def last_incarnation(connection: sa.Connection, table_id: int) -> int:
+    """Return the last incarnation that a partition of the table got; 0 where none got any."""
+    return connection.scalar(sa.select(_t.c.last_incarnation).where(_t.c.table_id == table_id)) or 0
+
+
+def _next_incarnation(connection: sa.Connection, table_id: int) -> int:
+    next_one = sa.update(_t).where(_t.c.table_id == table_id)
+    connection.execute(next_one.values(last_incarnation=_t.c.last_incarnation + 1))
+    return last_incarnation(connection, table_id)  # the row is ours until the commit
 
 
 def _row(row: sa.Row[tuple[object, ...]]) -> DefinedTable:

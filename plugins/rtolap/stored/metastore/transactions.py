@@ -195,7 +195,14 @@ def touch(connection: sa.Connection, txn_id: int, partitions: Collection[Partiti
     """Note which partitions it writes to, their versions still open. Harmless for those that are noted."""
     known = touched(connection, txn_id)
     rows = [
-        {"txn_id": txn_id, "db": p.db, "tbl": p.table, "part": p.name, "version": None}
+        {
+            "txn_id": txn_id,
+            "db": p.db,
+            "tbl": p.table,
+            "part": p.name,
+            "version": None,
+            "incarnation": p.incarnation,
+        }
         for p in sorted(set(partitions) - known.keys())
     ]
     if rows:
@@ -205,7 +212,7 @@ def touch(connection: sa.Connection, txn_id: int, partitions: Collection[Partiti
 def touched(connection: sa.Connection, txn_id: int) -> dict[Partition, int | None]:
     """Return the partitions it writes to, with their versions once it is committed."""
     rows = connection.execute(sa.select(_parts).where(_parts.c.txn_id == txn_id))
-    return {Partition(row.db, row.tbl, row.part): row.version for row in rows}
+    return {Partition(row.db, row.tbl, row.part, row.incarnation): row.version for row in rows}
 
 
 def set_versions(connection: sa.Connection, txn_id: int, versions: Mapping[Partition, int]) -> None:
@@ -225,6 +232,7 @@ def of_versions(connection: sa.Connection, partition: Partition, after: int, unt
             _parts.c.db == partition.db,
             _parts.c.tbl == partition.table,
             _parts.c.part == partition.name,
+            _parts.c.incarnation == partition.incarnation,
             _parts.c.version > after,
             _parts.c.version <= until,
         )

@@ -66,11 +66,11 @@ class CatchingUp:
 
     def catch_up(self, request: CatchUp) -> Reached:
         """Catch a tablet up; return how far it is now. A tablet that is gone is rebuilt. Raises NotFound
-        where a later table's tablet is here.
+        where a tablet of a later table or incarnation is here.
         """
         slot = self._slots.create(request.tablet, request.schema)
         if slot is None:
-            raise NotFound(f"tablet {request.tablet} is not here", found="that of a later table")
+            raise NotFound(f"tablet {request.tablet} is not here", found="a later one of its name")
         with self._lock:
             copy = self._copies.get(slot.id)
             if copy is None and not self._advance(request) and request.sources:

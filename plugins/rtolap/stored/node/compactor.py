@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from threading import Condition, Thread
 from time import monotonic
 
@@ -20,8 +21,16 @@ class Compactor:
     bounded by the settings of one tablet, and the delay at the node's end by one run.
     """
 
-    def __init__(self, slots: TabletReplicas, loads: Loads, every_s: float) -> None:
-        self._slots, self._loads, self._every_s = slots, loads, every_s
+    def __init__(
+        self,
+        slots: TabletReplicas,
+        loads: Loads,
+        every_s: float,
+        *,
+        looking: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`looking` is called before all tablets are looked at."""
+        self._slots, self._loads, self._every_s, self._looking = slots, loads, every_s, looking
         self._changed = Condition()
         self._due: dict[TabletReplica, None] = {}
         self._stopping = False
@@ -66,6 +75,10 @@ class Compactor:
             self._loads.give_up_silent()
         except Exception:  # tried again with the next look
             log.exception("silent loads are not given up")
+        try:
+            self._looking()
+        except Exception:
+            log.exception("pins that have expired are not given up")
         for slot in self._slots.all():
             self.notice(slot)
 

@@ -81,9 +81,10 @@ class DataFolder:
 
     def place(self, tablet: TabletId) -> Path:
         """Return the folder of a tablet, whether it exists or not. Raises DefinitionError for a name that no
-        folder can have.
+        folder can have. Tablets without an incarnation have the names that earlier versions gave them.
         """
-        name = f"{tablet.table_id}.{quote(tablet.partition, safe='')}.{tablet.bucket}"
+        of = f"{tablet.table_id}-{tablet.incarnation}" if tablet.incarnation else f"{tablet.table_id}"
+        name = f"{of}.{quote(tablet.partition, safe='')}.{tablet.bucket}"
         if len(name) > _NAME_CHARS_MAX:
             raise DefinitionError(
                 "the name of a partition is too long", expected=f"{_NAME_CHARS_MAX} bytes", found=name

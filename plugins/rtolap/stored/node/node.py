@@ -16,6 +16,7 @@ from rtolap.stored.node.catching_up import CatchingUp
 from rtolap.stored.node.compactor import Compactor
 from rtolap.stored.node.folder import DataFolder
 from rtolap.stored.node.loads import Load, Loads
+from rtolap.stored.node.pins import Pins
 from rtolap.stored.node.scans import ScanStream
 from rtolap.stored.node.settings import StorageSettings
 from rtolap.stored.node.tablet_replicas import TabletReplicas
@@ -45,7 +46,10 @@ class LocalNode(Closeable):
             self.folder.release()
             raise
         self._loads = Loads(self._slots, self.settings, self.folder.free_bytes)
-        self.compactor = Compactor(self._slots, self._loads, self.settings.compact_every_s)
+        self.pins = Pins(lambda tablet: self._slots.get(tablet).open())
+        self.compactor = Compactor(
+            self._slots, self._loads, self.settings.compact_every_s, looking=self.pins.expire
+        )
         self._voting = TransactionParticipant(self._slots, self._loads, self.compactor.notice)
         self._catching_up = CatchingUp(self._slots, self._loads, self._voting, node_at, self.compactor.notice)
 
@@ -54,6 +58,7 @@ class LocalNode(Closeable):
         self.compactor.stop()
         self._catching_up.close()
         self._loads.close()
+        self.pins.close()
         self._slots.close()
         self.folder.release()
 
@@ -69,7 +74,15 @@ class LocalNode(Closeable):
         return _Put(self.begin(head))
 
     def scan(self, request: wire.ScanRequest) -> BatchStream:
+        if request.pin:
+            return ScanStream(self.pins.snapshot(request.pin, request.tablet), request)
         return ScanStream(self._slots.get(request.tablet).open().pin(request.version), request)
+
+    def pin(self, request: wire.Pin) -> wire.TabletsDone:
+        return self.pins.pin(request)
+
+    def unpin(self, request: wire.Unpin) -> None:
+        self.pins.unpin(request)
 
     def copy(self, request: wire.CopyRequest) -> BatchStream:
         tablet = self._slots.get(request.tablet).open()

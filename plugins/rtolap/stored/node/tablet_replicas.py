@@ -1,4 +1,5 @@
-"""All tablets of a node, by the names of their tables. Table ids distinguish a table from an earlier one."""
+"""All tablets of a node, by the names of their tables and partitions. Table ids and incarnations distinguish
+a tablet from one of an earlier table or partition."""
 
 from __future__ import annotations
 
@@ -74,7 +75,9 @@ class TabletReplica:
         """Put a whole copy in the tablet's place, unless the tablet has come as far meanwhile (steps 5 to 7
         of `folder`). Return whether it was put in place. Raises Corrupted, Unavailable.
         """
-        number = generations(self.place)[-1] + 1
+        with self.changing:
+            self.open()  # raises what is to be raised for one that was dropped
+            number = generations(self.place)[-1] + 1
         half = generation(self.place, number).with_name(f"g{number}{MAKING}")
         try:
             if half.exists():
@@ -133,7 +136,7 @@ class TabletReplicas:
                 raise Unavailable(f"tablet {id} cannot be opened here", found=reason)
             known = self._slots.get(_name(id))
             raise NotFound(
-                f"tablet {id} is not here", found="nothing" if known is None else f"table {known.id.table_id}"
+                f"tablet {id} is not here", found="nothing" if known is None else f"tablet {known.id}"
             )
         return slot
 
@@ -150,12 +153,12 @@ class TabletReplicas:
                 log.warning("tablet %s cannot be opened: %s", slot.id, error)
 
     def create(self, id: TabletId, schema: StoredSchema) -> TabletReplica | None:
-        """Return the slot, new or as it was, its schema not older than this; one of an earlier table is
-        dropped. None where a later table has its name. Raises Unavailable for a disk that fails.
+        """Return the slot, new or as it was, its schema not older than this; one of an earlier table or
+        incarnation is dropped. None where a later one has its name. Raises Unavailable for a disk that fails.
         """
         with self._lock:
             known = self._slots.get(_name(id))
-            if known is not None and known.id.table_id > id.table_id:
+            if known is not None and known.id.age > id.age:
                 return None
             if known is not None and known.id == id:
                 try:
@@ -177,10 +180,10 @@ class TabletReplicas:
             return slot
 
     def drop(self, id: TabletId) -> None:
-        """Drop the tablet. Harmless when it is gone, or when a later table has its name."""
+        """Drop the tablet. Harmless when it is gone, or when a later table or incarnation has its name."""
         with self._lock:
             known = self._slots.get(_name(id))
-            if known is not None and known.id.table_id <= id.table_id:
+            if known is not None and known.id.age <= id.age:
                 try:
                     self._drop(known)
                 except OSError as error:

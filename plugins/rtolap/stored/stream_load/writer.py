@@ -250,8 +250,10 @@ class LoadWriter:
 
     def _id(self, tablet: Tablet) -> TabletId:
         partition = tablet.partition
-        return TabletId(self._table_id, partition.db, partition.table, partition.name, tablet.bucket)
+        names = (partition.db, partition.table, partition.name)
+        return TabletId(self._table_id, *names, tablet.bucket, partition.incarnation)
 
 
 def _tablet(tablet: TabletId) -> Tablet:
-    return Tablet(Partition(tablet.db, tablet.table, tablet.partition), tablet.bucket)
+    partition = Partition(tablet.db, tablet.table, tablet.partition, tablet.incarnation)
+    return Tablet(partition, tablet.bucket)

@@ -87,20 +87,25 @@ class ReadViews:
 
 
 def _view(
-    table: DefinedTable, versions: Mapping[PartitionRange, int], replicas: Sequence[Replica]
+    table: DefinedTable,
+    versions: Mapping[PartitionRange, rows.VisiblePartition],
+    replicas: Sequence[Replica],
 ) -> TableView:
+    """Return the view of a table. A partition that was made again after its version was read has no nodes."""
     holders: dict[tuple[str, int], list[str]] = {}
     visible = {part.name: version for part, version in versions.items()}
     for replica in replicas:
-        name = replica.tablet.partition.name
-        if name in visible:
-            holding = holders.setdefault((name, replica.tablet.bucket), [])
-            if replica.version >= visible[name]:
+        partition = replica.tablet.partition
+        seen = visible.get(partition.name)
+        if seen is not None and seen.incarnation == partition.incarnation:
+            holding = holders.setdefault((partition.name, replica.tablet.bucket), [])
+            if replica.version >= seen.version:
                 holding.append(replica.node)
     parts: dict[str, list[TabletView]] = {part.name: [] for part in versions}
     for (name, bucket), nodes in sorted(holders.items()):
         parts[name].append(TabletView(bucket, tuple(nodes)))
     partitions = tuple(
-        PartitionView(part, version, tuple(parts[part.name])) for part, version in sorted(versions.items())
+        PartitionView(part, seen.version, tuple(parts[part.name]), seen.incarnation)
+        for part, seen in sorted(versions.items())
     )
     return TableView(table.table_id, table.db, table.name, table.schema, partitions)

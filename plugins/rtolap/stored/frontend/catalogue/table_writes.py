@@ -73,11 +73,13 @@ def add_partitions(
     """Add partitions. `away` is as in `place`. Raises Unavailable without a node to place them on."""
     owed: list[PendingTabletTask] = []
     for part in parts:
-        partition = rows.partition(table, part)
-        placed = place(partition, table.definition.buckets.count, nodes, replication, away)
-        rows.add_partition(connection, table, part, placed)
+        by_name = Partition(table.db, table.name, part.name)
+        placed = place(by_name, table.definition.buckets.count, nodes, replication, away)
+        made = rows.add_partition(connection, table, part, placed)
         owed += [
-            PendingTabletTask(table.table_id, table.db, table.name, part.name, node, "create", buckets)
+            PendingTabletTask(
+                table.table_id, table.db, table.name, part.name, node, "create", buckets, made.incarnation
+            )
             for node, buckets in buckets_by_node(placed).items()
         ]
     tasks.add_tasks(connection, owed)
@@ -94,9 +96,10 @@ def end_table(connection: Connection, table: DefinedTable) -> None:
 def end_partition(connection: Connection, table: DefinedTable, part: PartitionRange) -> None:
     """End a partition. Raises NotYet while a load that has written to it runs."""
     placed: dict[str, list[int]] = {}
-    for replica in partition_rows.replicas(connection, (rows.partition(table, part),)):
+    partition = rows.partition(connection, table, part)
+    for replica in partition_rows.replicas(connection, (partition,)):
         placed.setdefault(replica.node, []).append(replica.tablet.bucket)
-    for move in moves.of_partition(connection, rows.partition(table, part)):
+    for move in moves.of_partition(connection, partition):
         if move.tablet.bucket not in placed.get(move.node, ()):
             placed.setdefault(move.node, []).append(move.tablet.bucket)
         moves.delete(connection, move.tablet)
@@ -104,7 +107,14 @@ def end_partition(connection: Connection, table: DefinedTable, part: PartitionRa
     tasks.cancel(connection, table.table_id, part.name)
     owed = [
         PendingTabletTask(
-            table.table_id, table.db, table.name, part.name, node, "drop", tuple(sorted(buckets))
+            table.table_id,
+            table.db,
+            table.name,
+            part.name,
+            node,
+            "drop",
+            tuple(sorted(buckets)),
+            partition.incarnation,
         )
         for node, buckets in placed.items()
     ]

@@ -87,7 +87,7 @@ class TaskDispatcher:
         return True
 
     def _ask(self, task: PendingTabletTask, schema: StoredSchema | None) -> None:
-        partition = Partition(task.db, task.tbl, task.part)
+        partition = Partition(task.db, task.tbl, task.part, task.incarnation)
         if task.kind == "drop":
             self._hosts.drop(task.node, task.table_id, partition, task.buckets)
         elif schema is not None and task.kind == "create":

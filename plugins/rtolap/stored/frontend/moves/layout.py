@@ -50,7 +50,9 @@ def read_layout(
     readable: set[Tablet] = set()
     for replica in partition_rows.all_replicas(connection):
         tablet = replica.tablet
-        known = versions[tablet.partition]
+        known = versions.get(tablet.partition)
+        if known is None:
+            continue  # made since the versions were read
         if replica.role != "leaving":
             holders[tablet].add(replica.node)
         if known.committed == 0 or (replica.node in members.alive and replica.version >= known.visible):
@@ -70,7 +72,7 @@ def read_layout(
 
 def _barred(connection: Connection) -> Collection[tuple[Partition, str]]:
     return {
-        (Partition(task.db, task.tbl, task.part), task.node)
+        (Partition(task.db, task.tbl, task.part, task.incarnation), task.node)
         for task in tasks.all_tasks(connection)
         if task.kind == "drop"
     }

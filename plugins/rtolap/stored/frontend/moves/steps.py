@@ -134,5 +134,6 @@ class MoveSteps:
             node,
             "drop",
             (move.tablet.bucket,),
+            partition.incarnation,
         )
         tasks.add_tasks(connection, (task,))

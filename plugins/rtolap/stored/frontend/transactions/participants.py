@@ -10,8 +10,9 @@ Of a transaction:
     versions   what it has
     abort      forget the transaction; whatever comes for it later is refused
 
-Table ids only grow, so that a node knows which of two tables of one name is the later. All calls raise
-Unavailable when no answer came: the node may have done it all the same.
+Table ids only grow, and so do the incarnations of a table's partitions: a node knows which of two tablets of
+one name is the later. All calls raise Unavailable when no answer came: the node may have done it all the
+same.
 """
 
 from __future__ import annotations
@@ -81,12 +82,13 @@ class TabletHosts(Protocol):
     def create(
         self, node: str, table_id: int, partition: Partition, buckets: Collection[int], schema: StoredSchema
     ) -> None:
-        """Have a node keep these tablets, empty at version 0. A tablet of this table stays; one of an earlier
-        table is dropped first; one of a later table makes the call harmless."""
+        """Have a node keep these tablets, empty at version 0. A tablet of this incarnation stays; one of an
+        earlier table or incarnation is dropped first; one of a later makes the call harmless."""
         ...
 
     def drop(self, node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
-        """Have a node drop these tablets. Those of a later table, and those that are gone, stay so."""
+        """Have a node drop these tablets. Those of a later table or incarnation stay, and those that are gone
+        stay so."""
         ...
 
     def change_schema(self, node: str, table_id: int, db: str, table: str, schema: StoredSchema) -> None:

@@ -56,6 +56,11 @@ class RemoteParticipants:
         """Return the bytes of each tablet that the node has of the existing tables."""
         return {tablet: report.bytes for tablet, report in self._reports(node).items()}
 
+    def tablets(self, node: str) -> Mapping[wire.TabletId, int]:
+        """Return the versions of all tablets that the node has, of tables that are gone too."""
+        reports = self._nodes.ask(node, lambda storage_node: storage_node.status()).tablets
+        return {report.tablet: report.version for report in reports}
+
     def _reports(self, node: str) -> dict[Tablet, wire.TabletReport]:
         reports = self._nodes.ask(node, lambda storage_node: storage_node.status()).tablets
 
@@ -63,7 +68,7 @@ class RemoteParticipants:
             names = {(report.tablet.db, report.tablet.table) for report in reports}
             tables_by_name = {name: tables.find(connection, *name) for name in names}
             return {
-                Tablet(Partition(kept.db, kept.table, kept.partition), kept.bucket): report
+                Tablet(Partition(kept.db, kept.table, kept.partition, kept.incarnation), kept.bucket): report
                 for report in reports
                 for kept in (report.tablet,)
                 if (table := tables_by_name[kept.db, kept.table]) is not None
@@ -115,7 +120,8 @@ class RemoteTabletHosts:
 
 def _id(table_id: int, tablet: Tablet) -> wire.TabletId:
     partition = tablet.partition
-    return wire.TabletId(table_id, partition.db, partition.table, partition.name, tablet.bucket)
+    names = (partition.db, partition.table, partition.name)
+    return wire.TabletId(table_id, *names, tablet.bucket, partition.incarnation)
 
 
 def _tablets_done(ids: Mapping[Tablet, wire.TabletId], answer: wire.TabletsDone) -> frozenset[Tablet]:
