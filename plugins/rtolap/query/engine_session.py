@@ -15,6 +15,7 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.coalescing import Once
 from rtolap.query.plan import Planned
+from rtolap.query.spills.tables import SpilledTable
 from rtolap.query.sql.statement import SqlStatement
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
@@ -61,7 +62,8 @@ class EngineSession(Closeable):
     """
 
     @abstractmethod
-    def register(self, name: str, table: pa.Table) -> None: ...
+    def register(self, name: str, table: pa.Table | SpilledTable) -> None:
+        """Let statements read the table by this name. One on the disk is sealed, and read where it lies."""
 
     @abstractmethod
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
@@ -129,7 +131,7 @@ class LazyEngineSession(EngineSession):
     def is_open(self) -> bool:
         return self._session is not None
 
-    def register(self, name: str, table: pa.Table) -> None:
+    def register(self, name: str, table: pa.Table | SpilledTable) -> None:
         self._opened().register(name, table)
 
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:

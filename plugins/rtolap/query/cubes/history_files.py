@@ -32,6 +32,11 @@ FILES_CACHED_MAX = 20_000  # names of files whose checksum was found right
 T = TypeVar("T")
 
 
+class CopiesFailed(Exception):
+    """Reading copies has failed when some of their rows were passed on already. Damaged copies were dropped;
+    what was read is to be forgotten, and read again from the store."""
+
+
 class HistoryFile(NamedTuple):
     """A file of history, in the store or on the local disk.
 
@@ -140,6 +145,8 @@ class HistoryFiles:
         do: Callable[[Sequence[HistoryFile]], T],
         *,
         verified: bool,
+        with_copies: bool = True,
+        is_streamed: bool = False,
     ) -> T:
         """Return the result of `do` with the cuboid's files, which stay while it runs. Count them in `stats`.
 
@@ -148,9 +155,14 @@ class HistoryFiles:
 
         Args:
             verified: True if the store's files are checked first; copies always are.
+            with_copies: False if the store's files are read, whatever is cached.
+            is_streamed: True if `do` passes rows on, so that it cannot run again: CopiesFailed is raised
+                instead.
         """
-        if self._cache is not None:
-            done = self._use_copies(self._cache, location, cuboid, stats, do, verified=verified)
+        if self._cache is not None and with_copies:
+            done = self._use_copies(
+                self._cache, location, cuboid, stats, do, verified=verified, is_streamed=is_streamed
+            )
             if done is not None:
                 return done[0]
         paths = [f"{location}/{file.name}" for file in cuboid.files]
@@ -182,9 +194,10 @@ class HistoryFiles:
         do: Callable[[Sequence[HistoryFile]], T],
         *,
         verified: bool,
+        is_streamed: bool,
     ) -> tuple[T] | None:
         """Do `do` with the copies in the cache; return None if no file has a copy, or reading copies
-        failed.
+        failed. Raises CopiesFailed instead where that is streamed.
         """
         named = {f"{location}/{file.name}": file for file in cuboid.files}
         with cache.leases(list(named)) as leased:
@@ -205,6 +218,8 @@ class HistoryFiles:
                 for each in files:
                     self.footers.discard(each)
                 cache.check_again([copy for copy in leased if copy is not None])
+                if is_streamed:
+                    raise CopiesFailed from error
                 return None
         stats.files_cached += len(copies)
         stats.files_remote += len(named) - len(copies)
