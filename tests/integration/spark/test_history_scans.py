@@ -24,6 +24,7 @@ from rtolap.query.spark.scans import SparkScans
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world
+from tests.support.query.moving_history import MovingHistory
 from tests.support.query.on_spark.drawn_reads import difference, drawn_history, drawn_read
 from tests.support.query.on_spark.spark_asking import (
     NO_RESULTS,
@@ -185,22 +186,44 @@ def test_a_killed_or_timed_out_statement_ends_its_job_in_spark(
         assert rows_of(service.execute(SQL).table()) == rows_of(local.execute(SQL).table())
 
 
-def test_versions_that_are_replaced_and_purged_in_mid_scan_leave_the_answer_exact(
-    spark: SparkServer,
+@pytest.mark.parametrize("change", ["promoted", "purged", "both"])
+def test_versions_that_are_promoted_and_purged_in_mid_scan_leave_the_answer_exact(
+    spark: SparkServer, change: str
 ) -> None:
     with closing(flights_world(11, 300)) as world, scanning(world, scans_of(world, spark)) as service:
         world.store.claim()
+        history = MovingHistory(world)
         service.execute(SQL).table()  # so that no file has to be compared any more
+        before = len(world.asked)
         with occupied(spark):
             asked = Asked(service, SQL)
             asked.waits_for_spark()
-            for segment in world.segments():
-                if segment.name in world.built["flights"]:
-                    world.build(segment, random.Random(1), version=2)
-                    world.store.delete_tree(f"history/flights/{segment.name}/v1-test")
+            if change != "purged":
+                history.promote(segments=100)
+            if change != "promoted":
+                history.purge()
+                history.purge()
         rows = asked.result()
         with closing(world.service()) as local:
             assert rows == rows_of(local.execute(SQL).table())
+        assert len(world.asked) > before + 4  # receivers too, by the new snapshot
+
+
+def test_a_horizon_that_moves_in_mid_scan_while_files_stay_leaves_one_moments_answer(
+    spark: SparkServer,
+) -> None:
+    with closing(flights_world(13, 300)) as world, scanning(world, scans_of(world, spark)) as service:
+        world.store.claim()
+        wanted = rows_of(service.execute(SQL).table())
+        with occupied(spark):
+            asked = Asked(service, SQL)
+            asked.waits_for_spark()
+            MovingHistory(world).purge(with_files=False)
+        assert asked.result() == wanted
+        with closing(world.service()) as local:
+            purged = rows_of(local.execute(SQL).table())
+        assert purged != wanted
+        assert rows_of(service.execute(SQL).table()) == purged
 
 
 def test_a_missing_and_a_damaged_file_are_named(spark: SparkServer) -> None:

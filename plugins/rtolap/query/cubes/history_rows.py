@@ -84,6 +84,7 @@ class FileColumns:
         return candidate_rows
 
     def _read(self, file: HistoryFile, schema: pa.Schema) -> pa.Table:
+        file.compare()
         metadata = self._footers.footer(file).fragment.metadata
         strings = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         with (
@@ -189,9 +190,13 @@ class HistoryRows:
         return rows is not None and rows <= SMALL_ROWS
 
     def _dataset(self, files: Sequence[HistoryFile]) -> ds.FileSystemDataset:
-        fragments = [self._footers.footer(file).fragment for file in files]
-        if self._condition is not None:
-            fragments = [each.subset(self._condition, schema=self._schema) for each in fragments]
+        fragments = []
+        for file in files:
+            fragment = self._footers.footer(file).fragment
+            if self._condition is not None:
+                fragment = fragment.subset(self._condition, schema=self._schema)
+            file.compare([group.id for group in fragment.row_groups])
+            fragments.append(fragment)
         return self._footers.dataset(fragments, self._schema)
 
     def _batches(
