@@ -34,6 +34,7 @@ from tests.support.query.on_spark.drawn_reads import difference, drawn_history, 
 from tests.support.query.on_spark.scanned_history import SCHEMA, make_history
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.sql_oracle import rows_of
+from tests.support.scrape import Scrape
 from tests.support.seeds import so_many
 from tests.support.waiting import until
 
@@ -344,7 +345,10 @@ def test_statements_over_spilled_history_and_live_events_are_answered_as_without
     ):
         for sql in statements:
             assert rows_of(service.execute(sql).table()) == rows_of(memory.execute(sql).table()), sql
+        metrics = Scrape(service.metrics.registry.render()[0].decode())
+        assert metrics("rtolap_query_history_spilled_bytes_total", cube="flights") > 0
         told = service.execute(f"explain analyze {statements[0]}").table().to_pylist()
         (spilled,) = [row["value"] for row in told if row["item"] == "history spilled"]
         assert int(spilled.removesuffix(" bytes")) > 0
     until(lambda: gc.collect() >= 0 and not spilled_files(), "the end of spilled files")
+    assert not list((tmp_path / "spill").glob("service-*"))

@@ -139,6 +139,8 @@ class EmbeddedHistory:
         if self._scans is not None:
             self._scans.close()
         self._beside.close()
+        if self._spills is not None:
+            self._spills.remove_own()
 
     def read(
         self,

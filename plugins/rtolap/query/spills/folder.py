@@ -47,7 +47,7 @@ class Spills:
         shutil.rmtree(self._of(pid), ignore_errors=True)
 
     def remove_own(self) -> None:
-        """Remove the folder of this service, which is empty."""
+        """Remove the folder of this service, which is empty: it is made again where it is needed."""
         shutil.rmtree(self._own(), ignore_errors=True)
 
     def missing_bytes(self) -> int:
