@@ -45,6 +45,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.integration
 SEED_OF_NEGATIVE_ZEROS = 50  # conditions on 0.0 over a file that has -0.0 alone
 READS = 10  # of one drawn history
+STATEMENTS = 20  # of a test: so many seeds, from its first one on
 
 
 @pytest.fixture(scope="module")
@@ -118,16 +119,16 @@ def both(store: ObjectStore, spark: SparkServer, timeouts: Timeouts) -> Iterator
 
 
 @pytest.mark.seeded
+@pytest.mark.parametrize("seed", dict.fromkeys((*range(so_many(2, 10)), SEED_OF_NEGATIVE_ZEROS)))
 def test_drawn_filters_groups_and_aggregates_give_the_same_partials_on_both_engines(
-    store: ObjectStore, both: Both
+    store: ObjectStore, both: Both, seed: int
 ) -> None:
-    for seed in dict.fromkeys((*range(so_many(2, 10)), SEED_OF_NEGATIVE_ZEROS)):
-        rng = random.Random(seed)
-        segments = drawn_history(rng, store, f"s{seed}")
-        for number in range(READS):
-            read = drawn_read(rng)
-            found = difference(read, both.spark(read, segments), both.local(read, segments))
-            assert not found, f"seed {seed}, read {number}: {found}: {read.filter}"
+    rng = random.Random(seed)
+    segments = drawn_history(rng, store, f"s{seed}")
+    for number in range(READS):
+        read = drawn_read(rng)
+        found = difference(read, both.spark(read, segments), both.local(read, segments))
+        assert not found, f"read {number}: {found}: {read.filter}"
 
 
 def explained(service: QueryService, sql: str) -> dict[str, str]:
@@ -149,11 +150,12 @@ def test_a_group_by_over_history_and_live_events_is_answered_by_spark(
 
 
 @pytest.mark.seeded
+@pytest.mark.parametrize("first", range(0, so_many(20, 100), STATEMENTS))
 def test_random_statements_are_answered_alike_by_both_engines(
-    world: QueryWorld, service: QueryService
+    world: QueryWorld, service: QueryService, first: int
 ) -> None:
     with closing(world.service(bounds=NO_RESULTS)) as local:
-        for seed in range(so_many(20, 100)):
+        for seed in range(first, first + STATEMENTS):
             sql = random_statement(random.Random(seed)).plain
             found, wanted = answered(service, sql), answered(local, sql)
             assert found == wanted, f"seed {seed}: {sql}"
