@@ -49,6 +49,7 @@ class CodedRead:
         self._row_bytes = _DIMENSION_BYTES * len(self._dictionaries) + _MEASURE_BYTES * len(read.partials)
         self._pending: list[CodedFile] = []
         self._pending_bytes = 0
+        self._pending_bytes_max = min(PENDING_BYTES_MAX, partials.bytes_max)
         self._scan: GroupScan | None = None
         self.rows_read = 0
 
@@ -89,7 +90,7 @@ class CodedRead:
         for file in files:
             self._pending.append(file)
             self._pending_bytes += file.rows * self._row_bytes
-        if self._pending_bytes > min(PENDING_BYTES_MAX, self._partials.bytes_max):
+        if self._pending_bytes > self._pending_bytes_max:
             self._look()
 
     def keep(self) -> None:
@@ -103,17 +104,19 @@ class CodedRead:
         self._flush()
 
     def _look(self) -> None:
+        if self._scan is not None and self._pending and not self._scan.is_current:
+            self._flush()
+        if self._scan is None and self._pending:
+            read = self._read
+            partials = select_partials(read.schema, read.partials)
+            self._scan = GroupScan(read.dimensions, partials, read.filter, self._dictionaries)
+        if self._scan is None:
+            return
         for file in self._pending:
-            if self._scan is not None and not self._scan.is_current:
-                self._flush()
-            if self._scan is None:
-                read = self._read
-                partials = select_partials(read.schema, read.partials)
-                self._scan = GroupScan(read.dimensions, partials, read.filter, self._dictionaries)
             self.rows_read += self._scan.add_file(file)
-            if self._scan.size_bytes > self._partials.bytes_max:
-                self._flush()
         self._pending, self._pending_bytes = [], 0
+        if self._scan.size_bytes > self._partials.bytes_max:  # at most by what was pending
+            self._flush()
 
     def _flush(self) -> None:
         if self._scan is not None:
