@@ -40,7 +40,9 @@ def _hash_values(column: pa.Array) -> NDArray[np.uint64]:
     if pa.types.is_string(kind):
         encoded = pc.fill_null(column, "").dictionary_encode()
         starts, lengths, data = string_parts(encoded.dictionary)
-        return hash_strings(data, starts, lengths)[0][encoded.indices.to_numpy()]
+        of_values = hash_strings(data, starts, lengths)[0]
+        hashes: NDArray[np.uint64] = of_values[encoded.indices.to_numpy()]
+        return hashes
     if pa.types.is_decimal(kind):
         low, high = (np.ascontiguousarray(words) for words in whole_words(column).T)
         return hash_longs(low)[0] * _PRIME + hash_longs(high)[0]
