@@ -1,6 +1,7 @@
 """Statements over READY cuboids and over half of them in real time, beside DuckDB and chDB over the raw rows.
 
     python -m benchmarks.history [--scale 1] [--rounds 5] [--clients 1 4 16] [--events 2800000] [--json]
+    python -m benchmarks.history --engine spark [--scale 1] [--rounds 5] [--master MASTER] [--json]
 
 Two worlds. The star schema benchmark's 13 statements (flat, six million rows a scale) and two that only the
 base cuboid answers, over segments of 30 days with the base cuboid and seven that the statements need. And
@@ -15,6 +16,9 @@ Each statement of ours is timed three ways: `new`, its text was never seen, so i
 answers; `base_ratio`: of those that only the base cuboid answers; `cpu_ratio`: as `ratio`, of processor time,
 which other work on the machine changes little; `chdb_ratio`: of chDB, if it is there
 (`uv pip install --group peers`).
+
+With `--engine spark` the star schema's statements are answered by this process and by a Spark Connect
+service instead; see `benchmarks.history_engines`.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -38,10 +42,12 @@ import duckdb
 import pyarrow as pa
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Unavailable
+from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl
-from rtolap.object_store.store import open_store
+from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.query.cluster.view import Cluster
-from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
+from rtolap.query.cubes.history import EmbeddedHistory, LargeScans, MemoryBounds
+from rtolap.query.engine_choice import EngineRules
 from rtolap.query.lookups import Lookups
 from rtolap.query.statement_cache import StatementCache
 from rtolap.query.statement_service import QueryLimits, QueryService
@@ -65,32 +71,39 @@ class _Nobody:
     ask = stats = ping = _no
 
 
+class StarSchema(NamedTuple):
+    """The benchmark's rows as READY cuboids and, for DuckDB, as they are."""
+
+    store: ObjectStore
+    metadata: ClusterMetadata
+    raw: Any
+    figures: dict[str, Any]
+
+    @contextmanager
+    def service(
+        self, folder: Path, bounds: MemoryBounds, scans: LargeScans | None = None
+    ) -> Iterator[QueryService]:
+        """Yield a service that reads history itself; with `scans`, by them."""
+        clock = SystemClock()
+        rules = EngineRules(has_spark=scans is not None, spark_bytes_min=0)
+        history = EmbeddedHistory(self.store, None, bounds, scans, rules)
+        cluster = Cluster(self.metadata, clock)
+        with closing(QueryService(cluster, history, _Nobody(), Lookups(folder), clock, LIMITS)) as service:
+            yield service
+
+
 @contextmanager
-def star_schema(scale: float, folder: Path) -> Iterator[tuple[dict[str, QueryService], Any, dict[str, Any]]]:
-    """Yield the service with and without kept results, DuckDB with the raw rows, and figures."""
-    clock, made = SystemClock(), schema()
+def star_schema(scale: float, folder: Path) -> Iterator[StarSchema]:
+    made = schema()
     store = open_store((folder / "store").as_uri())
     metadata = new_metadata(made, CubeControl(enabled=True, assignment_epoch=1))
-    with ExitStack() as stack:
-        raw = stack.enter_context(duckdb.connect())
+    with duckdb.connect() as raw:
         began_s = time.perf_counter()
         generate(raw, int(scale * ROWS_A_SCALE))
         files = build(raw, "raw", store, metadata, made, before_ms=1 << 62)
         figures = {"scale": scale, "files": files, "built_in_s": round(time.perf_counter() - began_s, 1)}
         raw.execute("CREATE VIEW ssb AS SELECT * FROM raw")
-        services = {
-            name: stack.enter_context(
-                closing(
-                    QueryService(
-                        Cluster(metadata, clock),
-                        EmbeddedHistory(store, None, bounds),
-                        *(_Nobody(), Lookups(folder), clock, LIMITS),
-                    )
-                )
-            )
-            for name, bounds in (("repeated", MemoryBounds()), ("read", NO_RESULTS))
-        }
-        yield services, raw, figures
+        yield StarSchema(store, metadata, raw, figures)
 
 
 @contextmanager
@@ -206,9 +219,12 @@ def least(ms: Mapping[str, Mapping[str, float]], names: Mapping[str, str], peer:
 def run_star_schema(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     asked = STATEMENTS | BASE_STATEMENTS
     with (
-        star_schema(arguments.scale, folder) as (services, raw, figures),
-        chdb(raw, "ssb", "ssb", folder) as by_chdb,
+        star_schema(arguments.scale, folder) as star,
+        star.service(folder, MemoryBounds()) as repeated,
+        star.service(folder, NO_RESULTS) as read,
+        chdb(star.raw, "ssb", "ssb", folder) as by_chdb,
     ):
+        services, raw, figures = {"repeated": repeated, "read": read}, star.raw, star.figures
         began_s = time.perf_counter()
         check(services["repeated"], raw, asked)
         figures["first_of_process_s"] = round(time.perf_counter() - began_s, 2)
@@ -251,6 +267,13 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="rtolap-history-") as name:
         folder = Path(name)
         figures: dict[str, Any] = {}
+        if arguments.engine == "spark":
+            # pyspark is needed for nothing else here, and takes seconds to import.
+            engines = import_module("benchmarks.history_engines")
+            of_engines: dict[str, Any] = engines.run(arguments, folder)
+            if not arguments.json:
+                print(engines.table(of_engines))
+            return of_engines
         if "days" in arguments.parts:
             figures["fourteen_days"] = run_fourteen_days(arguments, folder)
         if "star" in arguments.parts:
@@ -265,6 +288,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--parts", choices=["star", "days"], nargs="+", default=["star", "days"])
+    parser.add_argument("--engine", choices=["local", "spark"], default="local")
+    parser.add_argument("--master", default="local-cluster[2,1,1024]", help="of Spark, with --engine spark")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")  # as the query process has it

@@ -34,6 +34,7 @@ from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.engine_choice import EngineRules
+from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.plan import CubeRead, ReadStats, TimeRange
 from rtolap.query.spark.scans import SparkScans
 
@@ -97,7 +98,8 @@ def by_history(
 
         def read(segments: list[SegmentRecord], number: int) -> object:
             ending = Cancellation(timeouts, 600_000, "", wish)  # type: ignore[arg-type]
-            return history.read(the_read(number), segments, ReadStats("scanned"), ending)
+            account = MemoryBudget().account("")
+            return history.read(the_read(number), segments, ReadStats("scanned"), ending, account)
 
         yield {
             "one segment": lambda number: read(records[:1], number),

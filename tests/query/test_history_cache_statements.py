@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.query.cluster.view import Cluster
+from rtolap.query.cubes.history import MemoryBounds
+from rtolap.query.cubes.history_files import HistoryFile, ParquetFooter, ParquetFooters
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.history_cache.folder import CacheFolder
 from rtolap.query.history_cache.keeper import HistoryKeeper
 from rtolap.query.history_cache.report import follow
+from rtolap.query.spills.folder import Spills
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.watched_store import watched_store
@@ -131,6 +135,37 @@ def test_a_copy_overwritten_with_other_bytes_is_not_answered(
         data = copy.read_bytes()
         copy.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
     assert cached.execute(sql).table() == expected
+
+
+@pytest.mark.parametrize("bounds", [MemoryBounds(), MemoryBounds(0, 0, 0, 1_000)], ids=["beside", "streamed"])
+def test_rows_of_copies_before_one_that_fails_are_counted_once(
+    world: QueryWorld,
+    keeper: HistoryKeeper,
+    cache: HistoryCache,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bounds: MemoryBounds,
+) -> None:
+    """A copy fails when rows of others were merged already, and some were spilled."""
+    place(keeper)
+    footers: list[str] = []
+    footer = ParquetFooters.footer
+
+    def fail_at_ninth(known: ParquetFooters, file: HistoryFile) -> ParquetFooter:
+        if file.path.startswith(str(cache.folder.files.root)):
+            footers.append(file.path)
+            if len(footers) == 9:
+                raise OSError("planted")
+        return footer(known, file)
+
+    monkeypatch.setattr(ParquetFooters, "footer", fail_at_ninth)
+    with (
+        closing(world.service()) as plain,
+        closing(world.service(cache=cache, bounds=bounds, spills=Spills(tmp_path / "s", 0))) as service,
+    ):
+        expected = plain.execute(STATEMENTS[0]).table()
+        assert service.execute(STATEMENTS[0]).table() == expected
+    assert len(footers) >= 9
 
 
 def test_metrics_tell_states_bytes_and_where_files_were_read(

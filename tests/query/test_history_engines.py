@@ -13,9 +13,11 @@ from rtolap.base.errors import DefinitionError, QueryError, TooLarge
 from rtolap.base.settings import Settings
 from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
-from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds, ScannedVersion
+from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
+from rtolap.query.cubes.history_choices import ScannedVersion
 from rtolap.query.engine_choice import EngineRules, EngineWish, HistorySize
 from rtolap.query.http.server import make_app
+from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.plan import CubeRead, ReadStats
 from rtolap.query.spark.service import declared_service, service_token
 from rtolap.query.statement_service import QueryService
@@ -49,7 +51,9 @@ class TwinScans:
         segments = [version.segment for version in versions]
         part = cancellation.part()
         part.engine = "local"
-        return self._history.read(read, segments, ReadStats(read.cube), part)
+        found = self._history.read(read, segments, ReadStats(read.cube), part, MemoryBudget().account(""))
+        assert isinstance(found, pa.Table)
+        return found
 
     def close(self) -> None:
         self._history.close()

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rtolap.query.cubes import history_coded, history_rows
+from rtolap.metadata.records import SegmentRecord
+from rtolap.query.cubes import history_coded, history_partials, history_rows
 from rtolap.query.cubes.byte_bounded import ByteBounded
-from rtolap.query.cubes.history import SEGMENTS_AT_ONCE, EmbeddedHistory, MemoryBounds
+from rtolap.query.cubes.history import MemoryBounds
+from rtolap.query.cubes.history_choices import SEGMENTS_AT_ONCE, Choice, Choices
 from rtolap.query.cubes.history_files import HistoryFile, ParquetFooters
+from rtolap.query.cubes.history_rows import HistoryRows
 from rtolap.query.statement_service import QueryService
 from rtolap.scan import folds, group_scan
 
@@ -135,8 +138,8 @@ def test_files_in_memory_and_files_that_have_no_room_there_give_the_same_answer(
             with closing(built.service(bounds=bounds)) as service:
                 for _ in range(2):
                     assert rows_of(service.execute(sql).table(), in_order=True) == expected
-        monkeypatch.setattr(history_rows, "RAW_ROWS", 5)
-        monkeypatch.setattr(history_rows, "GROUPED_ROWS", 3)
+        monkeypatch.setattr(history_partials, "RAW_ROWS", 5)
+        monkeypatch.setattr(history_partials, "GROUPED_ROWS", 3)
         monkeypatch.setattr(history_coded, "PENDING_BYTES_MAX", 100)
         monkeypatch.setattr(group_scan, "BLOCK_ROWS", 7)
         monkeypatch.setattr(folds, "SLOTS_MAX", 1)
@@ -179,16 +182,18 @@ def test_an_error_of_one_segment_is_the_statements_and_the_next_one_is_answered(
     built: QueryWorld, remote: Remote, far: QueryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = far.execute(STATEMENTS[0]).table()
-    read = EmbeddedHistory._choose  # a segment in the midst of them fails
+    choose_known = Choices._choose  # a segment in the midst of them fails
     failing = sorted(built.built["flights"])[5]
 
-    def choose(self: EmbeddedHistory, cube_read: object, segment: object, stats: object) -> object:
-        if segment.name == failing:  # type: ignore[attr-defined]
+    def choose(
+        choices: Choices, rows: HistoryRows, segment: SegmentRecord, known: dict[str, Choice]
+    ) -> Choice:
+        if segment.name == failing:
             raise ValueError("planted")
-        return read(self, cube_read, segment, stats)  # type: ignore[arg-type]
+        return choose_known(choices, rows, segment, known)
 
     with monkeypatch.context() as patch:
-        patch.setattr(EmbeddedHistory, "_choose", choose)
+        patch.setattr(Choices, "_choose", choose)
         with pytest.raises(ValueError, match="planted"):
             far.execute(STATEMENTS[0])
     assert far.execute(STATEMENTS[0]).table().equals(expected)

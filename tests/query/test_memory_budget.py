@@ -469,7 +469,7 @@ def test_what_statements_of_a_user_read_is_bounded_together_and_given_back(world
         assert service._reads.reserved_bytes == 0
         service._reads.limits = BudgetLimits(read_bytes, 2 * read_bytes, 3 * read_bytes, 0)
         open_now = [service.execute(sql, (), service.cancellation(None, USER)) for _ in range(2)]
-        with pytest.raises(OverBudget, match="rows that statements read"):
+        with pytest.raises(OverBudget, match="partial rows of history"):
             service.execute(sql, (), service.cancellation(None, USER))
         service.execute(sql, (), service.cancellation(None, OTHER_USER)).close()
         for outcome in open_now:

@@ -623,7 +623,7 @@ def test_a_statement_that_leaves_too_little_of_the_disk_free_ends_by_name_and_it
     options: dict[str, Any] = {"spill_folder": str(folder), "spill_free_bytes_min": free_bytes_min}
     with WorkerPool(64 << 20, 1, 2, Metrics("query"), **options) as workers:
         workers.bound_bytes = 1 << 30
-        monkeypatch.setattr("rtolap.query.workers.spills.os.statvfs", statvfs)
+        monkeypatch.setattr("rtolap.query.spills.folder.os.statvfs", statvfs)
         small, large = (workers.session(ending) for _ in range(2))
         large.register("r", rows)
         assert small.value("SELECT 1", {}) == 1
@@ -647,7 +647,7 @@ def test_a_disk_that_others_have_filled_ends_no_statement_that_spills_nothing(
         looks.append(path)
         return real(path)
 
-    monkeypatch.setattr("rtolap.query.workers.spills.os.statvfs", statvfs)
+    monkeypatch.setattr("rtolap.query.spills.folder.os.statvfs", statvfs)
     options: dict[str, Any] = {"spill_folder": str(tmp_path / "spill"), "spill_free_bytes_min": 1 << 60}
     with WorkerPool(MEMORY_BYTES, 1, 1, Metrics("query"), **options) as workers:
         session = workers.session(ending)

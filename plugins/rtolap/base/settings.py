@@ -77,6 +77,12 @@ class Settings(BaseSettings):
         ge=0,
         description="bytes of files that a statement may read in the query service itself; 0: any",
     )
+    history_statement_bytes_max: int = Field(
+        default=512 << 20,
+        ge=1,
+        description="bytes of partial rows of history that one statement merges in the memory of the query "
+        "service; more go to query_spill_folder",
+    )
     history_spark_port: int = Field(
         default=15002, description="loopback port of the Spark service that this host runs"
     )

@@ -104,7 +104,9 @@ def serve(
             write_timeout_s=write_timeout_s,
             connections_per_user_max=connections_per_user_max or None,
         )
-        bounds = MemoryBounds(file_bytes=history_memory_mb << 20)
+        bounds = MemoryBounds(
+            file_bytes=history_memory_mb << 20, statement_bytes=settings.history_statement_bytes_max
+        )
         QueryProcess(settings, store, limits, mysql_limits, bounds).run()
     finally:
         store.close()

@@ -46,7 +46,7 @@ def _coupons_of_values(values: pa.Array) -> pa.UInt32Array:
         valid = pc.and_(valid, pa.array(lengths > 0))
         h1, h2 = hash_strings(data, starts, lengths)
     else:
-        h1, h2 = hash_longs(_as_longs(values))
+        h1, h2 = hash_longs(as_longs(values))
     coupons = _coupon(h1, h2)
     return pa.array(coupons, mask=~valid.to_numpy(zero_copy_only=False))
 
@@ -65,7 +65,10 @@ def _leading_zeros(x: NDArray[np.uint64]) -> NDArray[np.int64]:
     return np.where(high > 0, 32 - bits_high, 64 - bits_low).astype(np.int64)
 
 
-def _as_longs(values: pa.Array) -> NDArray[np.int64]:
+def as_longs(values: pa.Array) -> NDArray[np.int64]:
+    """Return 64-bit numbers that are equal where the values are: doubles have one zero and one NaN. Nulls are
+    anything.
+    """
     kind = values.type
     if pa.types.is_floating(kind):
         doubles = np.array(values.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)

@@ -152,6 +152,19 @@ class ObjectStore:
             size_bytes += len(chunk)
         return digest.hexdigest(), size_bytes
 
+    def sha256_of_range(self, path: str, start: int, size_bytes: int) -> str:
+        """Return the hex digest of some bytes of the stored file; of fewer where it ends before."""
+        digest = hashlib.sha256()
+        with self.open(path) as source:
+            try:
+                source.seek(start)
+                while size_bytes > 0 and (data := source.read(min(size_bytes, _CHUNK_BYTES))):
+                    digest.update(data)
+                    size_bytes -= len(data)
+            except (OSError, pa.ArrowException) as error:
+                raise self._not_had("read", path, error) from error
+        return digest.hexdigest()
+
     def exists(self, path: str) -> bool:
         """Return True for a file or a folder."""
         return self._info(path).type is not fs.FileType.NotFound

@@ -37,6 +37,7 @@ from rtolap.query.macros import registry as macros
 from rtolap.query.plan import Planned
 from rtolap.query.relation_rows import RelationRows, RowsInMemory
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
+from rtolap.query.spills.tables import SpilledTable
 from rtolap.query.sql.planner import SqlPlanner
 from rtolap.query.sql.statement import SqlStatement
 
@@ -144,10 +145,10 @@ class EmbeddedSession(EngineSession):
         self._working = threading.RLock()  # a connection does one thing at a time, and then is closed
         self._relations: set[str] = set()
 
-    def register(self, name: str, table: pa.Table) -> None:
+    def register(self, name: str, table: pa.Table | SpilledTable) -> None:
         self._relations.add(name)
         with self._working, _translated_errors():  # an interrupt may fall here too
-            self._cursor.register(name, table)
+            self._cursor.register(name, table.mapped() if isinstance(table, SpilledTable) else table)
 
     def rows_of(self, name: str, schema: pa.Schema) -> RelationRows:
         return RowsInMemory(schema, functools.partial(self.register, name))

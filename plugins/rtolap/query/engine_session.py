@@ -16,6 +16,7 @@ from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.coalescing import Once
 from rtolap.query.plan import Planned
 from rtolap.query.relation_rows import RelationRows
+from rtolap.query.spills.tables import SpilledTable
 from rtolap.query.sql.statement import SqlStatement
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
@@ -62,7 +63,8 @@ class EngineSession(Closeable):
     """
 
     @abstractmethod
-    def register(self, name: str, table: pa.Table) -> None: ...
+    def register(self, name: str, table: pa.Table | SpilledTable) -> None:
+        """Let statements read the table by this name. One on the disk is sealed, and read where it lies."""
 
     @abstractmethod
     def rows_of(self, name: str, schema: pa.Schema) -> RelationRows:
@@ -134,7 +136,7 @@ class LazyEngineSession(EngineSession):
     def is_open(self) -> bool:
         return self._session is not None
 
-    def register(self, name: str, table: pa.Table) -> None:
+    def register(self, name: str, table: pa.Table | SpilledTable) -> None:
         self._opened().register(name, table)
 
     def rows_of(self, name: str, schema: pa.Schema) -> RelationRows:

@@ -64,6 +64,7 @@ def analyzed(
             ("rows read", str(done.rows_read)),
             ("rows pruned", str(done.rows_pruned)),
             ("partial rows", str(done.partial_rows)),
+            ("history spilled", f"{done.spilled_bytes} bytes"),
             ("snapshots", str(done.snapshots)),
             ("read for", _read_for(done)),
             ("fetch ms", f"{done.fetch_ms:.1f}"),

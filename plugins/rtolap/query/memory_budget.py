@@ -23,6 +23,7 @@ SMALL_BYTES = 64 << 10  # what each connection has anyway, beside what it reserv
 PACKET, PARAMETERS, LONG_DATA = "a packet of a statement", "parameters of an execution", "long data"
 PREPARED, SESSION, RESULT = "prepared statements", "values of the session", "rows of a result"
 BODY, READ = "the body of a request", "rows that statements read"
+HISTORY = "partial rows of history that are being merged"
 _ACTIONS = {
     PACKET: "send a shorter statement",
     PARAMETERS: "send shorter parameters, or fewer at a time",
@@ -31,6 +32,7 @@ _ACTIONS = {
     SESSION: "SET variables to NULL, or DEALLOCATE PREPARE what is not needed",
     RESULT: "ask for shorter or fewer columns, or for fewer results at a time",
     READ: "read fewer columns, rows or groups, or ask for fewer such results at a time",
+    HISTORY: "group by fewer columns, or ask when fewer statements read history",
     BODY: "send fewer or shorter parameters",
 }
 

@@ -32,6 +32,11 @@ class QueryMetrics:
         self._files = self.registry.counter(
             "history_files_read", "Files of history that were read, by where they were.", ("source",)
         )
+        self._spilled = self.registry.counter(
+            "history_spilled_bytes",
+            "Bytes of partial rows of history that were written to the disk.",
+            ("cube",),
+        )
         self._partial = self.registry.counter(
             "partial_rows", "Partial aggregates that receivers answered.", ("cube",)
         )
@@ -60,6 +65,7 @@ class QueryMetrics:
             self._read.labels(stats.cube).inc(stats.rows_read)
             self._files.labels("cache").inc(stats.files_cached)
             self._files.labels("store").inc(stats.files_remote)
+            self._spilled.labels(stats.cube).inc(stats.spilled_bytes)
             self._partial.labels(stats.cube).inc(stats.partial_rows)
         return replace(outcome, batches=_MeasuredBatches(outcome, measured))
 

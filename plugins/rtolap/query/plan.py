@@ -244,6 +244,7 @@ class ReadStats:
         engine_reason: why that engine was chosen, in words.
         files_cached: files of history that were read from the local disk cache.
         files_remote: files of history that were read from the object store.
+        spilled_bytes: bytes of partial rows that were written to the disk.
         positions: partition → next offset.
         void: see `PartialAnswer`.
         refused: reason → records that receivers refused and that are in no count.
@@ -267,6 +268,7 @@ class ReadStats:
     engine_reason: str = ""
     files_cached: int = 0
     files_remote: int = 0
+    spilled_bytes: int = 0
     rows_read: int = 0
     rows_pruned: int = 0
     partial_rows: int = 0

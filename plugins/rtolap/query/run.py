@@ -35,6 +35,7 @@ from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
 from rtolap.query.session_token import SessionTokens
+from rtolap.query.spills.folder import Spills
 from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.stored.source import RemoteSource
 from rtolap.servers.http_server import HttpConnections, HttpServer
@@ -159,7 +160,8 @@ def open_history(
         spark_bytes_min=settings.history_spark_bytes_min,
         local_bytes_max=settings.history_local_bytes_max,
     )
-    return EmbeddedHistory(store, cache, bounds, scans, rules)
+    spills = Spills(Path(limits.spill_folder), limits.spill_free_bytes_min)
+    return EmbeddedHistory(store, cache, bounds, scans, rules, spills)
 
 
 def server_context(settings: Settings) -> ssl.SSLContext | None:

@@ -347,8 +347,10 @@ class QueryService:
         session: EngineSession,
     ) -> EngineResult:
         """Run the statement over the fetched partials: in the engine, unless it is a plain merge."""
-        if rewritten.merge is not None:
-            answer, made = _merged(rewritten.reads[0], rewritten.merge, fetched[0], values)
+        if rewritten.merge is not None and isinstance(fetched[0].table, pa.Table):
+            answer, made = _merged(
+                rewritten.reads[0], rewritten.merge, fetched[0].table, fetched[0].made, values
+            )
             if answer is not None:
                 return TableResult(answer, made)
         if rewritten.is_constant:
@@ -388,8 +390,9 @@ class QueryService:
     ) -> Fetched:
         ending.check()
         began_s = self.clock.monotonic_s()
-        fetched = self._fetcher.fetch(read, ending, positions)
-        account.reserve_more(READ, fetched.table.nbytes)
+        fetched = self._fetcher.fetch(read, ending, positions, account)
+        if isinstance(fetched.table, pa.Table):
+            account.reserve_more(READ, fetched.table.nbytes)
         fetched.stats.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
         ending.check()
         return fetched
@@ -477,14 +480,18 @@ class QueryService:
 
 
 def _merged(
-    read: CubeRead, merge: PlainMerge, fetched: Fetched, values: Mapping[str, object]
+    read: CubeRead,
+    merge: PlainMerge,
+    table: pa.Table,
+    shared: Once | None,
+    values: Mapping[str, object],
 ) -> tuple[pa.Table | None, Once | None]:
     """Return the answer of a plain merge, None where the engine has to; and what those who share it make of
     it.
     """
 
     def make() -> tuple[pa.Table | None, Once | None]:
-        answer = merged_answer(read, merge, fetched.table, values)
+        answer = merged_answer(read, merge, table, values)
         is_shareable = (
             answer is not None
             and answer.nbytes <= SHARED_BYTES_MAX
@@ -492,12 +499,12 @@ def _merged(
         )
         return answer, Once() if is_shareable else None
 
-    if fetched.made is None:
+    if shared is None:
         return make()[0], None
     bounds = [values[name] if isinstance(name, str) else name for name in (merge.limit, merge.offset)]
     if not all(bound is None or type(bound) is int for bound in bounds):
         return make()
-    return fetched.made.get((merge, *bounds), make)
+    return shared.get((merge, *bounds), make)
 
 
 def _warnings(rewritten: Rewritten, stats: Sequence[ReadStats]) -> tuple[QueryWarning, ...]:

@@ -16,6 +16,7 @@ from rtolap.scan.columns import MeasureColumn, NotCoded
 
 SLOTS_MAX = 1 << 16  # of groups that are addressed by their number; of more, those that occur are hashed
 HASHED_ROWS = 1 << 18  # that wait until they are hashed
+_NUMBER_BYTES = 8
 
 
 class CodedGroups:
@@ -35,6 +36,12 @@ class CodedGroups:
         self._bounds = [SumBound(INT64_MAX) for _ in partials]
         self._waiting: list[tuple[Ids, list[MeasureColumn]]] = []
         self._waiting_rows = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of all groups, and of the rows that wait until they are hashed."""
+        rows = 0 if self._is_dense else len(self._numbers) + self._waiting_rows
+        return rows * _NUMBER_BYTES * (1 + len(self._partials))
 
     def add_rows(self, numbers: Ids, measures: list[MeasureColumn]) -> None:
         for place, (partial, measure) in enumerate(zip(self._partials, measures, strict=True)):

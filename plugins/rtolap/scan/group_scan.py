@@ -70,6 +70,11 @@ class GroupScan:
         """Return False if values were added since: files may have numbers that this does not know."""
         return all(len(self._dictionaries[name].values) == len(self._values[name]) for name in self._values)
 
+    @property
+    def size_bytes(self) -> int:
+        """Return what the groups so far take, and the rows that wait to be added to them."""
+        return self._groups.size_bytes
+
     def add_file(self, file: CodedFile) -> int:
         """Add a file's rows. Return the number of those that there are to look at."""
         needed: list[str] = []

@@ -34,7 +34,7 @@ def day(staging: Staging, number: int, events: int) -> tuple[Staging, BuildSpec,
 
 @pytest.mark.parametrize(
     ("in_files", "python", "looked_at_here"),
-    [(False, True, True), (True, True, False), (True, False, True)],
+    [(False, True, True), (True, True, False), (True, False, False)],
     ids=["in memory", "in files", "in files, without Python"],
 )
 def test_each_segment_of_a_batch_equals_its_recount(
@@ -52,8 +52,9 @@ def test_each_segment_of_a_batch_equals_its_recount(
     assert any(line["event"] == "moved" for line in done.progress) is in_files
 
 
+@pytest.mark.parametrize("python", [True, False], ids=["by Python", "by Spark's operators"])
 def test_the_driver_of_a_large_build_reads_none_of_its_rows(
-    staging: Staging, submit: Callable[..., Any], tmp_path: Path
+    staging: Staging, submit: Callable[..., Any], tmp_path: Path, python: bool
 ) -> None:
     """Inputs are verified, and outputs counted, by tasks: beside manifests and footers nothing is read."""
     read: dict[int, int] = {}
@@ -64,7 +65,14 @@ def test_the_driver_of_a_large_build_reads_none_of_its_rows(
         rows = pa.concat_tables([roll_up(raw, CUBE.all_dimensions) for raw in raws])
         part = of.part_of(1, "rs1", rows, 400 * copies, PartRange(number, 0, 400 * copies))
         spec = of.spec(f"b{number}", part, covered={number: 400 * copies})
-        done = submit(spec, arguments=(str(BUILD_JOB),), job=COUNTED_JOB, in_files=True, looked_at_here=False)
+        done = submit(
+            *(spec,),
+            arguments=(str(BUILD_JOB),),
+            job=COUNTED_JOB,
+            in_files=True,
+            looked_at_here=False,
+            python=python,
+        )
         assert done.exit_code == 0, done.errors
         assert history.verify(of.store, spec.location).events == 400 * copies
         sizes[copies] = sum(file.bytes for file in of.store.list(part.path))
@@ -74,15 +82,16 @@ def test_the_driver_of_a_large_build_reads_none_of_its_rows(
     assert read[100] < sizes[100] / 3
 
 
+@pytest.mark.parametrize("python", [True, False], ids=["by Python", "by Spark's operators"])
 def test_damage_that_tasks_find_is_named_as_the_driver_would_name_it(
-    staging: Staging, submit: Callable[..., Any]
+    staging: Staging, submit: Callable[..., Any], python: bool
 ) -> None:
     of, spec, _ = day(staging, 0, 40)
     other, good, raw = day(staging, 2, 40)
     (damaged,) = [file.path for file in of.store.list(spec.parts[0].path) if file.path.endswith(".parquet")]
     path = Path(of.store.absolute(damaged))
     path.write_bytes(path.read_bytes()[:-9] + b"?" * 9)
-    done = submit(spec, good, in_files=True, looked_at_here=False)
+    done = submit(spec, good, in_files=True, looked_at_here=False, python=python)
     assert done.exit_code == 3, done.errors
     failed = done.last(spec.build_id)
     assert (failed["event"], failed["retry"]) == ("failed", False)

@@ -15,13 +15,16 @@ from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.metadata.records import SegmentRecord
 from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.cubes.history import EmbeddedHistory, choose_cuboid
+from rtolap.query.cubes.history import EmbeddedHistory
+from rtolap.query.cubes.history_choices import choose_cuboid
 from rtolap.query.engine_choice import EngineRules
+from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.plan import CubeRead, ReadStats
 from rtolap.query.spark.scans import SparkScans
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world
+from tests.support.query.moving_history import MovingHistory
 from tests.support.query.on_spark.drawn_reads import difference, drawn_history, drawn_read
 from tests.support.query.on_spark.spark_asking import (
     NO_RESULTS,
@@ -42,6 +45,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.integration
 SEED_OF_NEGATIVE_ZEROS = 50  # conditions on 0.0 over a file that has -0.0 alone
 READS = 10  # of one drawn history
+STATEMENTS = 20  # of a test: so many seeds, from its first one on
 
 
 @pytest.fixture(scope="module")
@@ -77,14 +81,16 @@ class Both:
         self._spark = EmbeddedHistory(store, None, NO_RESULTS, self.scans, EngineRules(has_spark=True))
 
     def local(self, read: CubeRead, segments: Sequence[SegmentRecord]) -> pa.Table:
-        return self._local.read(
-            read, segments, ReadStats(read.cube), Cancellation(self._timeouts, TIMEOUT_MS)
-        )
+        ending = Cancellation(self._timeouts, TIMEOUT_MS)
+        table = self._local.read(read, segments, ReadStats(read.cube), ending, MemoryBudget().account(""))
+        assert isinstance(table, pa.Table)
+        return table
 
     def spark(self, read: CubeRead, segments: Sequence[SegmentRecord]) -> pa.Table:
         stats = ReadStats(read.cube)
         ending = Cancellation(self._timeouts, TIMEOUT_MS, "", "spark")
-        table = self._spark.read(read, segments, stats, ending)
+        table = self._spark.read(read, segments, stats, ending, MemoryBudget().account(""))
+        assert isinstance(table, pa.Table)
         assert stats.engine == "spark"
         return table
 
@@ -113,16 +119,16 @@ def both(store: ObjectStore, spark: SparkServer, timeouts: Timeouts) -> Iterator
 
 
 @pytest.mark.seeded
+@pytest.mark.parametrize("seed", dict.fromkeys((*range(so_many(2, 10)), SEED_OF_NEGATIVE_ZEROS)))
 def test_drawn_filters_groups_and_aggregates_give_the_same_partials_on_both_engines(
-    store: ObjectStore, both: Both
+    store: ObjectStore, both: Both, seed: int
 ) -> None:
-    for seed in (*range(so_many(2, 10)), SEED_OF_NEGATIVE_ZEROS):
-        rng = random.Random(seed)
-        segments = drawn_history(rng, store, f"s{seed}")
-        for number in range(READS):
-            read = drawn_read(rng)
-            found = difference(read, both.spark(read, segments), both.local(read, segments))
-            assert not found, f"seed {seed}, read {number}: {found}: {read.filter}"
+    rng = random.Random(seed)
+    segments = drawn_history(rng, store, f"s{seed}")
+    for number in range(READS):
+        read = drawn_read(rng)
+        found = difference(read, both.spark(read, segments), both.local(read, segments))
+        assert not found, f"read {number}: {found}: {read.filter}"
 
 
 def explained(service: QueryService, sql: str) -> dict[str, str]:
@@ -144,11 +150,12 @@ def test_a_group_by_over_history_and_live_events_is_answered_by_spark(
 
 
 @pytest.mark.seeded
+@pytest.mark.parametrize("first", range(0, so_many(20, 100), STATEMENTS))
 def test_random_statements_are_answered_alike_by_both_engines(
-    world: QueryWorld, service: QueryService
+    world: QueryWorld, service: QueryService, first: int
 ) -> None:
     with closing(world.service(bounds=NO_RESULTS)) as local:
-        for seed in range(so_many(20, 100)):
+        for seed in range(first, first + STATEMENTS):
             sql = random_statement(random.Random(seed)).plain
             found, wanted = answered(service, sql), answered(local, sql)
             assert found == wanted, f"seed {seed}: {sql}"
@@ -181,22 +188,44 @@ def test_a_killed_or_timed_out_statement_ends_its_job_in_spark(
         assert rows_of(service.execute(SQL).table()) == rows_of(local.execute(SQL).table())
 
 
-def test_versions_that_are_replaced_and_purged_in_mid_scan_leave_the_answer_exact(
-    spark: SparkServer,
+@pytest.mark.parametrize("change", ["promoted", "purged", "both"])
+def test_versions_that_are_promoted_and_purged_in_mid_scan_leave_the_answer_exact(
+    spark: SparkServer, change: str
 ) -> None:
     with closing(flights_world(11, 300)) as world, scanning(world, scans_of(world, spark)) as service:
         world.store.claim()
+        history = MovingHistory(world)
         service.execute(SQL).table()  # so that no file has to be compared any more
+        before = len(world.asked)
         with occupied(spark):
             asked = Asked(service, SQL)
             asked.waits_for_spark()
-            for segment in world.segments():
-                if segment.name in world.built["flights"]:
-                    world.build(segment, random.Random(1), version=2)
-                    world.store.delete_tree(f"history/flights/{segment.name}/v1-test")
+            if change != "purged":
+                history.promote(segments=100)
+            if change != "promoted":
+                history.purge()
+                history.purge()
         rows = asked.result()
         with closing(world.service()) as local:
             assert rows == rows_of(local.execute(SQL).table())
+        assert len(world.asked) > before + 4  # receivers too, by the new snapshot
+
+
+def test_a_horizon_that_moves_in_mid_scan_while_files_stay_leaves_one_moments_answer(
+    spark: SparkServer,
+) -> None:
+    with closing(flights_world(13, 300)) as world, scanning(world, scans_of(world, spark)) as service:
+        world.store.claim()
+        wanted = rows_of(service.execute(SQL).table())
+        with occupied(spark):
+            asked = Asked(service, SQL)
+            asked.waits_for_spark()
+            MovingHistory(world).purge(with_files=False)
+        assert asked.result() == wanted
+        with closing(world.service()) as local:
+            purged = rows_of(local.execute(SQL).table())
+        assert purged != wanted
+        assert rows_of(service.execute(SQL).table()) == purged
 
 
 def test_a_missing_and_a_damaged_file_are_named(spark: SparkServer) -> None:

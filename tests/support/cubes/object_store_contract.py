@@ -140,6 +140,11 @@ class ObjectStoreContract:
             assert source.read() == data[-8:]
             source.seek(4000)
             assert source.read(8) == data[4000:4008]
+        for start, stop in ((0, 8), (4000, len(data) - 4000), (len(data) - 8, len(data) + 8)):
+            wanted = hashlib.sha256(data[start:stop]).hexdigest()
+            assert store.sha256_of_range("a/large", start, stop - start) == wanted
+        with pytest.raises(NotFound):
+            store.sha256_of_range("no/such", 0, 8)
 
     def test_parquet_is_read_column_by_column(self, store: ObjectStore) -> None:
         sink = pa.BufferOutputStream()

@@ -54,6 +54,7 @@ from rtolap.query.engine_choice import EngineRules
 from rtolap.query.engine_session import EngineSession, EngineSessions
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.lookups import Lookups
+from rtolap.query.spills.folder import Spills
 from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.stored.source import StoredSource
 
@@ -133,16 +134,17 @@ class QueryWorld:
         bounds: MemoryBounds = MemoryBounds(),
         scans: LargeScans | None = None,
         rules: EngineRules = EngineRules(),
+        spills: Spills | None = None,
     ) -> QueryService:
         """Return a service. `stored` is where stored tables come from. `in_workers`: statements run as they
         do in production, in workers of the service's own; otherwise by `engine`, or else in this process,
         which starts quickly. `bounds` are those of what history keeps in memory. `scans` is the other engine
-        of history, and `rules` say when it reads."""
+        of history, and `rules` say when it reads. `spills`: where history goes that memory does not take."""
         clock = SystemClock()
         listing = None if stored is None else Listing(stored, clock)
         return QueryService(
             Cluster(self.metadata, clock, listing),
-            EmbeddedHistory(self.store, cache, bounds, scans, rules),
+            EmbeddedHistory(self.store, cache, bounds, scans, rules, spills),
             self,
             Lookups(self.folder),
             clock,

@@ -29,6 +29,7 @@ from rtolap.query.cubes.merge import group_partials
 from rtolap.query.cubes.realtime import CancelHook
 from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.lookups import Lookups
+from rtolap.query.memory_budget import Account
 from rtolap.query.plan import CubeRead, ReadStats
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.statement_service import QueryService
@@ -138,7 +139,12 @@ class _Tables:
         self._tables = tables
 
     def read(
-        self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
+        self,
+        read: CubeRead,
+        segments: Sequence[SegmentRecord],
+        stats: ReadStats,
+        cancellation: Cancellation,
+        account: Account,
     ) -> pa.Table:
         schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
         found = [schema.empty_table()]

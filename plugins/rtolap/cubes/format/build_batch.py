@@ -29,6 +29,7 @@ from rtolap.base.errors import Corrupted
 from rtolap.base.files import fsync_dir, fsync_file
 from rtolap.columnar.schema import history_schema, physical_schema
 from rtolap.cubes.format import history
+from rtolap.cubes.format.file_ranges import ranges_of
 from rtolap.cubes.format.file_states import FileToLookAt, LookAtFiles, entry_of, events_of, look_here
 from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
 from rtolap.model.build_spec import BuildSpec
@@ -125,7 +126,7 @@ def adopt(
         moved = list(pool.map(move_segment, range(len(specs)), specs))
     store.delete_tree(scratch_folder)
     files = [
-        FileToLookAt(f"{spec.location}/{name}", counts_events=True)
+        FileToLookAt(f"{spec.location}/{name}", counts_events=True, hashes_ranges=True)
         for spec, by_cuboid in zip(specs, moved, strict=True)
         for of_cuboid in by_cuboid
         for name in of_cuboid
@@ -219,7 +220,7 @@ def write_file(
             rows += batch.num_rows
     data = sink.getvalue().to_pybytes()
     store.write(f"{location}/{name}", data)
-    return FileEntry(name, rows, len(data), hashlib.sha256(data).hexdigest())
+    return FileEntry(name, rows, len(data), hashlib.sha256(data).hexdigest(), ranges_of(data))
 
 
 def _make_durable(store: ObjectStore, files: Iterable[str]) -> None:

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rtolap.base.errors import Corrupted, RtolapError
-from rtolap.cubes.format.manifest import FileEntry
+from rtolap.cubes.format.file_ranges import digests, range_ends
+from rtolap.cubes.format.manifest import FileEntry, FileRange
 from rtolap.model.cube import ROWS
 from rtolap.object_store.store import ObjectStore, open_store
 
@@ -31,6 +32,7 @@ class FileState(NamedTuple):
         rows: 0 where it is not Parquet.
         events: the sum of `__rows`; None where it was not asked for.
         problem: why its rows cannot be read; None for Parquet.
+        ranges: see `FileEntry`; empty where they were not asked for.
     """
 
     bytes: int
@@ -38,13 +40,15 @@ class FileState(NamedTuple):
     rows: int
     events: int | None = None
     problem: str | None = None
+    ranges: tuple[FileRange, ...] = ()
 
 
 class FileToLookAt(NamedTuple):
-    """A file, by its path in the store, and whether its events are counted too."""
+    """A file, by its path in the store, whether its events are counted too, and its ranges hashed."""
 
     path: str
     counts_events: bool = False
+    hashes_ranges: bool = False
 
 
 Looked = FileState | RtolapError
@@ -53,14 +57,21 @@ LookAtFiles = Callable[[str, Sequence[FileToLookAt]], Sequence[Looked]]  # the s
 
 def file_state(store: ObjectStore, file: FileToLookAt) -> FileState:
     """Raises NotFound for a missing file."""
-    digest, size_bytes = store.sha256(file.path)
+    events: int | None = None
+    ends: tuple[int, ...] = ()
     try:
         with store.open(file.path) as source:
             parquet = pq.ParquetFile(source)
-            events = _count_events(parquet) if file.counts_events else None
-            return FileState(size_bytes, digest, parquet.metadata.num_rows, events)
+            if file.counts_events:
+                events = _count_events(parquet)
+            if file.hashes_ranges:
+                ends = range_ends(parquet.metadata, source.size())
+            rows = parquet.metadata.num_rows
     except pa.ArrowInvalid as error:
+        digest, size_bytes = store.sha256(file.path)
         return FileState(size_bytes, digest, 0, problem=str(error))
+    digest, size_bytes, ranges = digests(store.chunks(file.path), ends)
+    return FileState(size_bytes, digest, rows, events, ranges=ranges)
 
 
 def count_events(store: ObjectStore, path: str) -> int:
@@ -90,7 +101,7 @@ def entry_of(name: str, looked: Looked) -> FileEntry:
         raise looked
     if looked.problem is not None:
         raise Corrupted(f"file {name} is not Parquet", found=looked.problem)
-    return FileEntry(name, looked.rows, looked.bytes, looked.sha256)
+    return FileEntry(name, looked.rows, looked.bytes, looked.sha256, looked.ranges)
 
 
 def events_of(looked: Looked) -> int:

@@ -130,7 +130,7 @@ def check_base(store: ObjectStore, location: str, *, read_all: bool) -> None:
 
 def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:
     """Return checksum, size and rows of a Parquet file that was just written."""
-    return file_states.entry_of(name, file_state(store, FileToLookAt(f"{folder}/{name}")))
+    return file_states.entry_of(name, file_state(store, FileToLookAt(f"{folder}/{name}", hashes_ranges=True)))
 
 
 def verify_files(

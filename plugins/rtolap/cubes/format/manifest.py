@@ -23,18 +23,32 @@ MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION = 1
 
 
-class FileEntry(msgspec.Struct, frozen=True):
+class FileRange(msgspec.Struct, frozen=True, array_like=True):
+    """A run of bytes of a file, which begins where the one before ends.
+
+    Attributes:
+        sha256: checksum of these bytes, in hex.
+    """
+
+    bytes: int
+    sha256: str
+
+
+class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file of a manifest.
 
     Attributes:
         name: relative to the manifest's folder.
         sha256: checksum of the whole file, in hex.
+        ranges: its row groups in their order, and then its footer, so that who reads some row groups compares
+            these only; empty for files of one row group, and in manifests that were written before.
     """
 
     name: str
     rows: int
     bytes: int
     sha256: str
+    ranges: tuple[FileRange, ...] = ()
 
 
 class StagedManifest(msgspec.Struct, frozen=True, kw_only=True):

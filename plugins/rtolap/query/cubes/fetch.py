@@ -33,8 +33,10 @@ from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.merge import group_partials, merge
 from rtolap.query.cubes.planner import plan_history, plan_realtime
 from rtolap.query.cubes.realtime import CountedTwice, Realtime
+from rtolap.query.memory_budget import Account
 from rtolap.query.plan import CubeRead, HistoryPlan, ReadStats, ReplicaSetPlan, TimeRange
 from rtolap.query.session_token import SessionPositions
+from rtolap.query.spills.tables import SpilledTable
 
 SNAPSHOTS_MAX = 8  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
 PLANS_MAX = 64  # that are remembered: names and versions of segments, a few kilobytes each
@@ -46,10 +48,11 @@ class Fetched(NamedTuple):
     """The partials of one read.
 
     Attributes:
+        table: in memory, or on the disk where they are many.
         made: what the statements that share the partials derive from them; None where they are not shared.
     """
 
-    table: pa.Table
+    table: pa.Table | SpilledTable
     stats: ReadStats
     made: Once | None = None
 
@@ -73,7 +76,7 @@ class Fetcher:
         self._cluster = cluster
         self._history = history
         self._realtime = realtime
-        self.coalesced: Coalescing[tuple[pa.Table, ReadStats]] = Coalescing()
+        self.coalesced: Coalescing[tuple[pa.Table | SpilledTable, ReadStats]] = Coalescing()
         self._plans: OrderedDict[tuple[str, TimeRange], _Planned] = OrderedDict()
         self._lock = threading.Lock()
         self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look-segments")
@@ -92,15 +95,22 @@ class Fetcher:
         stats.warnings = self._warnings(read, stats)
         return stats
 
-    def fetch(self, read: CubeRead, cancellation: Cancellation, session: SessionPositions) -> Fetched:
+    def fetch(
+        self, read: CubeRead, cancellation: Cancellation, session: SessionPositions, account: Account
+    ) -> Fetched:
         """Fetch a read. Everything that was answered before the call is in it: to any session by this
         service, and to this session by any service. The session's positions advance with it.
 
-        Raises Unavailable, Corrupted or StaleSnapshot (when snapshots keep going stale).
+        Args:
+            account: where memory is reserved while history is read.
+
+        Raises Unavailable, Corrupted, OverBudget or StaleSnapshot (when snapshots keep going stale).
         """
         beyond = self._beyond(read.cube, session, cancellation)
         key = (*_key(read), cancellation.engine, tuple(sorted(beyond.items())))
-        shared = self.coalesced.run(key, lambda: self._fetch(read, cancellation, beyond), cancellation)
+        shared = self.coalesced.run(
+            key, lambda: self._fetch(read, cancellation, beyond, account), cancellation
+        )
         table, stats = shared.value
         session.advance(read.cube, stats.cube_id, stats.positions, stats.void)
         session.forget_creations_beside(read.cube, stats.cube_id)
@@ -134,8 +144,8 @@ class Fetcher:
         return {p: at for p, at in session.of(cube, cube_id).items() if at > answered.get(p, 0)}
 
     def _fetch(
-        self, read: CubeRead, cancellation: Cancellation, beyond: Offsets
-    ) -> tuple[pa.Table, ReadStats]:
+        self, read: CubeRead, cancellation: Cancellation, beyond: Offsets, account: Account
+    ) -> tuple[pa.Table | SpilledTable, ReadStats]:
         pause = threading.Event()
         cancellation.on_cancel(pause.set)
         for attempt in range(SNAPSHOTS_MAX):
@@ -147,7 +157,7 @@ class Fetcher:
             stats = _begun(read, taken.history)
             stats.cube_id, stats.snapshots = taken.cube_id, attempt + 1
             try:
-                table = self._read(read, taken, beyond, stats, cancellation)
+                table = self._read(read, taken, beyond, stats, cancellation, account)
                 stats.warnings = self._warnings(read, stats)
                 return table, stats
             except StaleSnapshot:
@@ -220,13 +230,19 @@ class Fetcher:
         beyond: Offsets,
         stats: ReadStats,
         cancellation: Cancellation,
-    ) -> pa.Table:
+        account: Account,
+    ) -> pa.Table | SpilledTable:
         cube_id, history, sets = taken
         at_least = {**self._answered.of(read.cube, cube_id), **beyond}
         _check_assigned(read.cube, at_least, sets)
         tables = self._realtime.read(read, history.snapshot, sets, at_least, stats, cancellation)
+        spilled: SpilledTable | None = None
         if history.segments:
-            tables.append(self._history.read(read, history.segments, stats, cancellation))
+            found = self._history.read(read, history.segments, stats, cancellation, account)
+            if isinstance(found, SpilledTable):
+                spilled = found
+            else:
+                tables.append(found)
         is_one_source = sum(table.num_rows > 0 for table in tables) < 2
         cancellation.check()
         self._answered.advance(read.cube, cube_id, stats.positions, stats.void)
@@ -234,7 +250,12 @@ class Fetcher:
         if not is_one_source:  # which has grouped its answer as far as is worth it
             merged = group_partials(read, merged)
         stats.partial_rows = merged.num_rows
-        return merged
+        if spilled is None:
+            return merged
+        spilled.write(merged)  # rows of one group may stay apart: whoever reads them merges them anyway
+        spilled.seal()
+        stats.partial_rows = spilled.num_rows
+        return spilled
 
 
 def _check_assigned(cube: str, at_least: Offsets, sets: Sequence[ReplicaSetPlan]) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from rtolap.columnar.schema import select_partials
-from rtolap.cubes.format.manifest import CuboidEntry
 from rtolap.query.cubes import history_rows
+from rtolap.query.cubes.history_choices import Choice
 from rtolap.query.cubes.history_files import HistoryFile
 from rtolap.query.cubes.history_memory import FileMemory
-from rtolap.query.cubes.history_rows import CuboidRows, HistoryRows
+from rtolap.query.cubes.history_partials import HistoryPartials
+from rtolap.query.cubes.history_rows import HistoryRows
 from rtolap.query.plan import CubeRead
 from rtolap.scan.columns import CodedFile
 from rtolap.scan.group_scan import GroupScan
@@ -22,27 +21,11 @@ _SHARE_OF_MEMORY = 2  # the part of the memory, as a divisor, that one statement
 _DIMENSION_BYTES, _MEASURE_BYTES = 2, 8  # of a row, at most
 
 
-class Choice(NamedTuple):
-    """The files that a version is read from.
-
-    Attributes:
-        keys: the names of the files in memory.
-    """
-
-    location: str
-    cuboid: CuboidEntry
-    keys: tuple[str, ...]
-
-    @classmethod
-    def of(cls, location: str, cuboid: CuboidEntry) -> Choice:
-        return cls(location, cuboid, tuple(f"{location}/{file.name}" for file in cuboid.files))
-
-
 class LoadedFiles(NamedTuple):
-    """A version: its files in memory, and the rows of its other files."""
+    """A version: its files in memory, and those that have to be read piece by piece."""
 
     files: list[CodedFile]
-    others: CuboidRows | None
+    others: list[HistoryFile]
 
 
 class CodedRead:
@@ -52,8 +35,12 @@ class CodedRead:
     raise NotCoded.
     """
 
-    def __init__(self, read: CubeRead, rows: HistoryRows, memory: FileMemory) -> None:
+    def __init__(
+        self, read: CubeRead, rows: HistoryRows, memory: FileMemory, partials: HistoryPartials
+    ) -> None:
+        """Begin a read. Groups that become too many are added to `partials`, the others by `finish`."""
         self._read = read
+        self._partials = partials
         self._rows = rows
         self._memory = memory
         self._dictionaries = memory.dictionaries(read.schema, sorted(rows.needed))
@@ -62,8 +49,8 @@ class CodedRead:
         self._row_bytes = _DIMENSION_BYTES * len(self._dictionaries) + _MEASURE_BYTES * len(read.partials)
         self._pending: list[CodedFile] = []
         self._pending_bytes = 0
+        self._pending_bytes_max = min(PENDING_BYTES_MAX, partials.bytes_max)
         self._scan: GroupScan | None = None
-        self._tables: list[pa.Table] = []
         self.rows_read = 0
 
     def add_known(self, choice: Choice) -> bool:
@@ -97,13 +84,13 @@ class CodedRead:
                 loaded.append(coded)
             else:
                 others.append(file)
-        return LoadedFiles(loaded, self._rows.of(others) if others else None)
+        return LoadedFiles(loaded, others)
 
     def add_files(self, files: Sequence[CodedFile]) -> None:
         for file in files:
             self._pending.append(file)
             self._pending_bytes += file.rows * self._row_bytes
-        if self._pending_bytes > PENDING_BYTES_MAX:
+        if self._pending_bytes > self._pending_bytes_max:
             self._look()
 
     def keep(self) -> None:
@@ -111,24 +98,30 @@ class CodedRead:
         self._memory.keep(self._read.schema, self._dictionaries)
         self._rows.keep_ruled_out(self._ruled_out)
 
-    def tables(self) -> list[pa.Table]:
-        """Return the groups of all files that were added. Within a table, each group occurs once."""
+    def finish(self) -> None:
+        """Add the groups of all files that were added to the partials."""
         self._look()
-        return [*self._tables, *([] if self._scan is None else [self._scan.table()])]
+        self._flush()
 
     def _look(self) -> None:
-        if not self._pending:
-            return
-        if self._scan is not None and not self._scan.is_current:
-            self._tables.append(self._scan.table())
-            self._scan = None
-        if self._scan is None:
+        if self._scan is not None and self._pending and not self._scan.is_current:
+            self._flush()
+        if self._scan is None and self._pending:
             read = self._read
             partials = select_partials(read.schema, read.partials)
             self._scan = GroupScan(read.dimensions, partials, read.filter, self._dictionaries)
+        if self._scan is None:
+            return
         for file in self._pending:
             self.rows_read += self._scan.add_file(file)
         self._pending, self._pending_bytes = [], 0
+        if self._scan.size_bytes > self._partials.bytes_max:  # at most by what was pending
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._scan is not None:
+            scan, self._scan = self._scan, None
+            self._partials.add_table(scan.table(), is_grouped=True)
 
     def _is_whole(self, file: CodedFile) -> bool:
         """Return True if all the read's columns have a form in memory."""

@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -15,8 +16,16 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from rtolap.base.errors import Corrupted, NotFound, Unavailable
+from rtolap.cubes.format.file_ranges import range_bounds
 from rtolap.cubes.format.history import REBUILD
-from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, HistoryManifest, decode
+from rtolap.cubes.format.manifest import (
+    MANIFEST_NAME,
+    CuboidEntry,
+    FileEntry,
+    FileRange,
+    HistoryManifest,
+    decode,
+)
 from rtolap.metadata.records import SegmentRecord
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cubes.byte_bounded import ByteBounded
@@ -27,9 +36,14 @@ log = logging.getLogger(__name__)
 
 MANIFEST_BYTES_MAX = 16 << 20  # of manifests as they are stored: a few kilobytes each
 FOOTER_BYTES_MAX = 32 << 20  # of footers as they are stored; parsed they take a few times as much
-FILES_CACHED_MAX = 20_000  # names of files whose checksum was found right
+FILES_CACHED_MAX = 20_000  # names of files and row groups whose checksum was found right
 
 T = TypeVar("T")
+
+
+class CopiesFailed(Exception):
+    """Reading copies has failed when some of their rows were passed on already. Damaged copies were dropped;
+    what was read is to be forgotten, and read again from the store."""
 
 
 class HistoryFile(NamedTuple):
@@ -38,11 +52,18 @@ class HistoryFile(NamedTuple):
     Attributes:
         path: the path within `filesystem`.
         bytes: the size of the file.
+        check: compares row groups with the manifest, all of them for None; None: the file is checked already.
     """
 
     filesystem: fs.FileSystem
     path: str
     bytes: int
+    check: Callable[[Sequence[int] | None], None] | None = None
+
+    def compare(self, groups: Sequence[int] | None = None) -> None:
+        """Compare the row groups that are about to be read, or all. Raises Corrupted, and Unavailable."""
+        if self.check is not None:
+            self.check(groups)
 
 
 class ParquetFooter(NamedTuple):
@@ -91,8 +112,9 @@ class ParquetFooters:
 class HistoryFiles:
     """The files of history, checked before they are read. Thread-safe.
 
-    A file's size and checksum are checked when this process first reads it and after a failure, because no
-    file is written a second time. Manifests and `footers` are cached too.
+    Sizes and checksums are checked when this process first reads a file and after a failure, because no file
+    is written a second time: of the whole file, or, where the manifest has more, of the footer first and of
+    row groups before they are read. Manifests and `footers` are cached too.
 
     All methods raise Unavailable when the store does not answer.
     """
@@ -140,6 +162,8 @@ class HistoryFiles:
         do: Callable[[Sequence[HistoryFile]], T],
         *,
         verified: bool,
+        with_copies: bool = True,
+        is_streamed: bool = False,
     ) -> T:
         """Return the result of `do` with the cuboid's files, which stay while it runs. Count them in `stats`.
 
@@ -147,17 +171,25 @@ class HistoryFiles:
         Only errors of that second run are raised.
 
         Args:
-            verified: True if the store's files are checked first; copies always are.
+            verified: True if the store's files are checked before they are read; copies always are.
+            with_copies: False if the store's files are read, whatever is cached.
+            is_streamed: True if `do` passes rows on, so that it cannot run again: CopiesFailed is raised
+                instead.
         """
-        if self._cache is not None:
-            done = self._use_copies(self._cache, location, cuboid, stats, do, verified=verified)
+        if self._cache is not None and with_copies:
+            done = self._use_copies(
+                self._cache, location, cuboid, stats, do, verified=verified, is_streamed=is_streamed
+            )
             if done is not None:
                 return done[0]
         paths = [f"{location}/{file.name}" for file in cuboid.files]
         if verified:
             for path, file in zip(paths, cuboid.files, strict=True):
                 self._verify(path, file)
-        files = [self._stored(path, file) for path, file in zip(paths, cuboid.files, strict=True)]
+        files = [
+            self._stored(path, file, verified=verified)
+            for path, file in zip(paths, cuboid.files, strict=True)
+        ]
         with self._readable(segment, location, cuboid, files):
             result = do(files)
         stats.files_remote += len(paths)
@@ -182,9 +214,10 @@ class HistoryFiles:
         do: Callable[[Sequence[HistoryFile]], T],
         *,
         verified: bool,
+        is_streamed: bool,
     ) -> tuple[T] | None:
         """Do `do` with the copies in the cache; return None if no file has a copy, or reading copies
-        failed.
+        failed. Raises CopiesFailed instead where that is streamed.
         """
         named = {f"{location}/{file.name}": file for file in cuboid.files}
         with cache.leases(list(named)) as leased:
@@ -192,7 +225,7 @@ class HistoryFiles:
             if not copies:
                 return None
             files = [
-                _copied(cache, path, file) if path in copies else self._stored(path, file)
+                _copied(cache, path, file) if path in copies else self._stored(path, file, verified=verified)
                 for path, file in named.items()
             ]
             try:
@@ -205,25 +238,64 @@ class HistoryFiles:
                 for each in files:
                     self.footers.discard(each)
                 cache.check_again([copy for copy in leased if copy is not None])
+                if is_streamed:
+                    raise CopiesFailed from error
                 return None
         stats.files_cached += len(copies)
         stats.files_remote += len(named) - len(copies)
         return (result,)
 
-    def _stored(self, path: str, file: FileEntry) -> HistoryFile:
-        return HistoryFile(self._store.fs, self._store.absolute(path), file.bytes)
+    def _stored(self, path: str, file: FileEntry, *, verified: bool) -> HistoryFile:
+        check = partial(self._verify_groups, path, file) if verified and file.ranges else None
+        return HistoryFile(self._store.fs, self._store.absolute(path), file.bytes, check)
 
     def _verify(self, path: str, file: FileEntry) -> None:
-        """Compare its size and checksum, once. Raises Corrupted when it is missing or damaged."""
+        """Compare size and checksum, once: of the whole file, or of its footer where there are ranges.
+
+        Raises Corrupted when it is missing or damaged.
+        """
+        if not file.ranges:
+            self._once(path, lambda: self._compare(path, file))
+            return
+
+        def compare_size() -> None:
+            try:
+                size = self._store.size_bytes(path)
+            except NotFound as error:
+                raise missing_file(path) from error
+            if size != file.bytes:
+                raise damaged_file(path, f"{file.bytes} bytes", f"{size} bytes")
+
+        self._once(path, compare_size)
+        self._verify_ranges(path, file, (len(file.ranges) - 1,))
+
+    def _verify_groups(self, path: str, file: FileEntry, groups: Sequence[int] | None) -> None:
+        self._verify_ranges(path, file, range(len(file.ranges) - 1) if groups is None else groups)
+
+    def _verify_ranges(self, path: str, file: FileEntry, numbers: Sequence[int]) -> None:
+        bounds = list(range_bounds(file.ranges))
+        for number in numbers:
+            self._once(f"{path}\0{number}", partial(self._compare_range, path, *bounds[number]))
+
+    def _once(self, name: str, compare: Callable[[], None]) -> None:
         with self._lock:
-            if path in self._verified:
-                self._verified.move_to_end(path)
+            if name in self._verified:
+                self._verified.move_to_end(name)
                 return
-        self._compare(path, file)
+        compare()
         with self._lock:
-            self._verified[path] = None
+            self._verified[name] = None
             while len(self._verified) > FILES_CACHED_MAX:
                 self._verified.popitem(last=False)
+
+    def _compare_range(self, path: str, start: int, expected: FileRange) -> None:
+        try:
+            found = self._store.sha256_of_range(path, start, expected.bytes)
+        except NotFound as error:
+            raise missing_file(path) from error
+        if found != expected.sha256:
+            where = f"sha256 of bytes {start} to {start + expected.bytes}"
+            raise damaged_file(path, f"{where}: {expected.sha256}", found)
 
     @contextmanager
     def _readable(

@@ -133,6 +133,7 @@ class FileMemory:
         return known
 
     def _read(self, file: HistoryFile, schema: pa.Schema) -> pa.Table:
+        file.compare()
         footer = self._footers.footer(file)
         strings = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         with (

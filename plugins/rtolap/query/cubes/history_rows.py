@@ -28,8 +28,8 @@ from rtolap.query.plan import CubeRead
 
 SKETCH_ROWS = 8_192  # read at a time where sketches are among the columns
 SMALL_ROWS = 65_536  # of a file whose columns are read whole
-RAW_ROWS = 1 << 20  # that wait until they are filtered
-GROUPED_ROWS = 65_536  # that wait until they are grouped: a call costs as much as some thousands of rows
+PIECE_ROWS = 131_072  # of a large file that are decoded together
+PIECES_AHEAD, FILES_AHEAD = 4, 2  # that are decoded beside the one that is merged
 COLUMN_BYTES_MAX = 64 << 20  # of decoded columns in the cache
 STATISTICS_BYTES_MAX = 4 << 20  # of what is known about rows that statistics rule out
 _STATISTIC_BYTES = 200  # of one such number with its key
@@ -84,6 +84,7 @@ class FileColumns:
         return candidate_rows
 
     def _read(self, file: HistoryFile, schema: pa.Schema) -> pa.Table:
+        file.compare()
         metadata = self._footers.footer(file).fragment.metadata
         strings = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         with (
@@ -95,20 +96,21 @@ class FileColumns:
 
 
 class CuboidRows(NamedTuple):
-    """Rows of one cuboid.
+    """Some rows of one cuboid.
 
     Attributes:
-        candidate_rows: number of the cuboid's rows that statistics do not rule out.
         is_filtered: True if these rows pass the read's filter and have its columns alone.
     """
 
     table: pa.Table
-    candidate_rows: int
     is_filtered: bool
 
 
 class HistoryRows:
-    """A read of rows from files. Everything that opens files raises OSError and pyarrow.ArrowException."""
+    """A read of rows from files. Everything that opens files raises OSError and pyarrow.ArrowException.
+
+    No more rows are in memory than those of some pieces, and of the cached columns of small files.
+    """
 
     def __init__(self, read: CubeRead, footers: ParquetFooters, columns: FileColumns) -> None:
         self._read = read
@@ -144,21 +146,19 @@ class HistoryRows:
     def candidate_rows(self, files: Sequence[HistoryFile]) -> int:
         return sum(self.file_candidate_rows(file) for file in files)
 
-    def of(self, files: Sequence[HistoryFile]) -> CuboidRows:
-        left = [
-            (file, candidate_rows) for file in files if (candidate_rows := self.file_candidate_rows(file))
-        ]
-        candidate_rows = sum(rows for _, rows in left)
-        if not candidate_rows:
-            return CuboidRows(self.empty, 0, True)
+    def pieces(self, files: Sequence[HistoryFile]) -> Iterator[CuboidRows]:
+        """Yield the rows that statistics do not rule out, piece by piece, in the order of the files."""
+        left = [file for file in files if self.file_candidate_rows(file)]
         if self.has_sketches:
-            return CuboidRows(self._grouped_in_pieces([file for file, _ in left]), candidate_rows, True)
-        if all(self._is_small(file) for file, _ in left):
-            tables = [self._columns.table(file, self._local) for file, _ in left]
-            return CuboidRows(pa.concat_tables(tables), candidate_rows, False)
-        dataset = self._dataset([file for file, _ in left])
-        table = dataset.to_table(columns=[*self._partials], filter=self._condition, use_threads=True)
-        return CuboidRows(table, candidate_rows, True)
+            for batch in self._batches(left, SKETCH_ROWS, readahead=1):
+                yield CuboidRows(group_partials(self._read, pa.Table.from_batches([batch])), True)
+        elif all(self._is_small(file) for file in left):
+            for file in left:
+                yield CuboidRows(self._columns.table(file, self._local), False)
+        else:
+            for batch in self._batches(left, PIECE_ROWS, readahead=PIECES_AHEAD):
+                if batch.num_rows:
+                    yield CuboidRows(pa.Table.from_batches([batch]), True)
 
     def filtered(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Filter the rows of several cuboids together, which is cheaper than one by one."""
@@ -190,79 +190,26 @@ class HistoryRows:
         return rows is not None and rows <= SMALL_ROWS
 
     def _dataset(self, files: Sequence[HistoryFile]) -> ds.FileSystemDataset:
-        fragments = [self._footers.footer(file).fragment for file in files]
-        if self._condition is not None:
-            fragments = [each.subset(self._condition, schema=self._schema) for each in fragments]
+        fragments = []
+        for file in files:
+            fragment = self._footers.footer(file).fragment
+            if self._condition is not None:
+                fragment = fragment.subset(self._condition, schema=self._schema)
+            file.compare([group.id for group in fragment.row_groups])
+            fragments.append(fragment)
         return self._footers.dataset(fragments, self._schema)
 
-    def _grouped_in_pieces(self, files: Sequence[HistoryFile]) -> pa.Table:
-        """Group the rows piece by piece: a sketch takes kilobytes.
-
-        No more sketches are in memory than those of a piece and of the groups so far.
-        """
-        grouped = self.empty
-        pending: list[pa.Table] = []
-        rows = 0
-        for batch in self._pieces(files):
-            pending.append(group_partials(self._read, pa.Table.from_batches([batch])))
-            rows += pending[-1].num_rows
-            if rows >= max(SKETCH_ROWS, grouped.num_rows):  # so that regrouping costs no more than reading
-                grouped = group_partials(self._read, pa.concat_tables([grouped, *pending]))
-                pending, rows = [], 0
-        return group_partials(self._read, pa.concat_tables([grouped, *pending]))
-
-    def _pieces(self, files: Sequence[HistoryFile]) -> Iterator[pa.RecordBatch]:
-        return iter(
-            self._dataset(files).to_batches(
-                columns=[*self._partials],
-                filter=self._condition,
-                batch_size=SKETCH_ROWS,
-                batch_readahead=1,
-                fragment_readahead=1,
-                use_threads=False,
-            )
+    def _batches(
+        self, files: Sequence[HistoryFile], rows: int, *, readahead: int
+    ) -> Iterator[pa.RecordBatch]:
+        if not files:
+            return iter(())
+        batches: Iterator[pa.RecordBatch] = self._dataset(files).to_batches(
+            columns=[*self._partials],
+            filter=self._condition,
+            batch_size=rows,
+            batch_readahead=readahead,
+            fragment_readahead=1 if readahead == 1 else FILES_AHEAD,
+            use_threads=readahead > 1,
         )
-
-
-class CollectedRows:
-    """Rows of one read, filtered and grouped as they become many."""
-
-    def __init__(self, read: CubeRead, rows: HistoryRows) -> None:
-        self._read = read
-        self._rows = rows
-        self._grouped = rows.empty
-        self._ready: list[pa.Table] = []
-        self._raw: list[pa.Table] = []
-        self._ready_rows = self._raw_rows = 0
-
-    def add_rows(self, found: CuboidRows) -> None:
-        if found.is_filtered:
-            self._ready.append(found.table)
-            self._ready_rows += found.table.num_rows
-        else:
-            self._raw.append(found.table)
-            self._raw_rows += found.table.num_rows
-        if self._raw_rows >= RAW_ROWS:
-            self._filter()
-        is_many = self._ready_rows >= max(GROUPED_ROWS, self._grouped.num_rows)
-        if is_many and not self._rows.has_sketches:
-            self._group()
-
-    def table(self) -> pa.Table:
-        """Return all rows that were added, one row for each group unless its sums may overflow."""
-        self._filter()
-        if self._ready:
-            self._group()
-        return self._grouped
-
-    def _filter(self) -> None:
-        self._ready.append(self._rows.filtered(self._raw))
-        self._ready_rows += self._ready[-1].num_rows
-        self._raw, self._raw_rows = [], 0
-
-    def _group(self) -> None:
-        if not any(table.num_rows for table in self._ready):
-            self._ready, self._ready_rows = [], 0
-            return
-        table = pa.concat_tables([self._grouped, *self._ready])
-        self._grouped, self._ready, self._ready_rows = group_partials(self._read, table), [], 0
+        return batches

@@ -17,7 +17,7 @@ from rtolap.base.settings import Settings
 from rtolap.cubes.format.manifest import FileEntry
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cancel import Cancellation, wait_within
-from rtolap.query.cubes.history import ScannedVersion
+from rtolap.query.cubes.history_choices import ScannedVersion
 from rtolap.query.cubes.history_files import FILES_CACHED_MAX, damaged_file, missing_file
 from rtolap.query.plan import CubeRead
 from rtolap.query.spark.connections import Connection, Connections

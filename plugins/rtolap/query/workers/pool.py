@@ -15,10 +15,10 @@ from rtolap.base.metrics import Family, Metrics
 from rtolap.query.cancel import Cancellation
 from rtolap.query.engine import SPILL_FOLDER
 from rtolap.query.engine_session import EngineSession, EngineSessions
+from rtolap.query.spills.folder import Spills
 from rtolap.query.workers.plans import CatalogueTexts
 from rtolap.query.workers.process import WorkerOptions
 from rtolap.query.workers.session import DEAF, DIED, DISK, DOUBTFUL, LEFT, MEMORY, SUM, WorkerSession
-from rtolap.query.workers.spills import Spills
 from rtolap.query.workers.starter import Starter
 from rtolap.query.workers.worker import Worker, WorkerGone
 

@@ -23,8 +23,9 @@ from rtolap.base.errors import Corrupted, QueryError, RtolapError, Unavailable
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.engine_session import BATCH_ROWS, EngineResult, EngineSession
+from rtolap.query.spills import folder as spills
 from rtolap.query.sql.statement import SqlStatement
-from rtolap.query.workers import messages, packing, spills
+from rtolap.query.workers import messages, packing
 from rtolap.query.workers.plans import catalogue_of, plan_of
 
 OUT_OF_MEMORY = 77  # exit code, where not even an answer could be made
@@ -64,7 +65,7 @@ def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, d
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_OUT_OF_MEMORY_SCORE))
-    folder = Path(options.spill_folder) / f"{spills.PREFIX}{os.getpid()}"
+    folder = Path(options.spill_folder) / f"{spills.WORKER}{os.getpid()}"
     engine = EmbeddedEngine(
         memory_limit_bytes=options.memory_limit_bytes,
         threads=options.threads,

@@ -19,6 +19,7 @@ from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine_session import EngineSession
 from rtolap.query.plan import Planned
 from rtolap.query.relation_rows import RelationRows
+from rtolap.query.spills.tables import SpilledTable
 from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.workers import messages, packing
 from rtolap.query.workers.messages import (
@@ -129,7 +130,11 @@ class WorkerSession(EngineSession):
         self._closed = False
         worker.send(Begin(number))
 
-    def register(self, name: str, table: pa.Table) -> None:
+    def register(self, name: str, table: pa.Table | SpilledTable) -> None:
+        if isinstance(table, SpilledTable):
+            file = table
+            self._ask(lambda: self._worker.send(Register(name, file.size_bytes), descriptor=file.descriptor))
+            return
         if table.nbytes <= messages.INLINE_BYTES_MAX:
             body = messages.table_bytes(table)
             self._ask(lambda: self._worker.send(Register(name, body.size), body))

@@ -1,0 +1,198 @@
+"""A read of history in this process: version by version, from the files to the partial rows of the read.
+
+Columns that fit into memory are filtered and grouped there, in dictionary codes. Other columns are read out
+of their files piece by piece, and the filter prunes row groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TypeVar
+
+from rtolap.cubes.format.manifest import CuboidEntry
+from rtolap.metadata.records import SegmentRecord
+from rtolap.query.cancel import Cancellation
+from rtolap.query.cubes.history_choices import SEGMENTS_AT_ONCE, Beside, Choice, Choices, ScannedVersion
+from rtolap.query.cubes.history_coded import CodedRead, LoadedFiles
+from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
+from rtolap.query.cubes.history_memory import FileMemory, can_be_coded
+from rtolap.query.cubes.history_partials import HistoryPartials
+from rtolap.query.cubes.history_rows import CuboidRows, HistoryRows
+from rtolap.query.plan import CubeRead, ReadStats
+
+# Of the bound: files of one segment that are read beside those of others. Decoded they are some times larger.
+_SHARE_BESIDE = 8 * SEGMENTS_AT_ONCE
+
+T = TypeVar("T")
+AddRows = Callable[[CuboidRows], None]
+
+
+class LocalRead:
+    """One read of segments. It is used once."""
+
+    def __init__(
+        self,
+        read: CubeRead,
+        rows: HistoryRows,
+        files: HistoryFiles,
+        memory: FileMemory,
+        choices: Choices,
+        beside: Beside,
+        cancellation: Cancellation,
+        *,
+        with_copies: bool,
+    ) -> None:
+        """Begin a read.
+
+        Args:
+            with_copies: False if the store's files are read, whatever copies there are.
+        """
+        self._read = read
+        self._rows = rows
+        self._files = files
+        self._memory = memory
+        self._choices = choices
+        self._beside = beside
+        self._cancellation = cancellation
+        self._with_copies = with_copies
+
+    @property
+    def can_be_coded(self) -> bool:
+        return can_be_coded(self._read, self._rows.needed)
+
+    def by_rows(self, segments: Sequence[SegmentRecord], partials: HistoryPartials, stats: ReadStats) -> None:
+        """Add the rows of the segments to the partials. Raises CopiesFailed."""
+        versions = self._choices.versions(self._rows, segments, self._cancellation)
+
+        def load(version: ScannedVersion, files: Sequence[HistoryFile], add: AddRows) -> int:
+            self._add_pieces(files, add)
+            return self._rows.candidate_rows(files)
+
+        for version, candidate_rows, done in self._loaded(load, versions, partials):
+            count_rows(done, version.cuboid, candidate_rows)
+            add_stats(stats, done)
+
+    def by_codes(
+        self, segments: Sequence[SegmentRecord], partials: HistoryPartials, stats: ReadStats
+    ) -> None:
+        """Add the rows of the segments to the partials.
+
+        Raises NotCoded where the rows have to be grouped in another way, and CopiesFailed.
+        """
+        coded = CodedRead(self._read, self._rows, self._memory, partials)
+        choices = self._choices.known(self._rows)
+        missing: list[SegmentRecord] = []
+        all_rows = 0
+        for segment in segments:
+            choice = None if segment.location is None else choices.get(segment.location)
+            if choice is None or not coded.add_known(choice):
+                missing.append(segment)
+                continue
+            self._files.count(choice.location, choice.cuboid, stats)
+            count_cuboid(stats, choice.cuboid)
+            all_rows += choice.cuboid.rows
+
+        def load(version: ScannedVersion, files: Sequence[HistoryFile], add: AddRows) -> LoadedFiles:
+            loaded = coded.load(Choice.of(version.location, version.cuboid), files)
+            self._add_pieces(loaded.others, add)
+            return loaded
+
+        if missing:
+            versions = self._choices.versions(self._rows, missing, self._cancellation)
+            for version, loaded, done in self._loaded(load, versions, partials):
+                coded.add_files(loaded.files)
+                stats.rows_read += self._rows.candidate_rows(loaded.others)
+                count_cuboid(done, version.cuboid)
+                add_stats(stats, done)
+                all_rows += version.cuboid.rows
+            coded.keep()
+        coded.finish()
+        stats.rows_read += coded.rows_read
+        stats.rows_pruned = all_rows - stats.rows_read
+
+    def _add_pieces(self, files: Sequence[HistoryFile], add: AddRows) -> None:
+        for piece in self._rows.pieces(files):
+            self._cancellation.check()
+            add(piece)
+
+    def _loaded(
+        self,
+        load: Callable[[ScannedVersion, Sequence[HistoryFile], AddRows], T],
+        versions: Sequence[ScannedVersion],
+        partials: HistoryPartials,
+    ) -> Iterator[tuple[ScannedVersion, T, ReadStats]]:
+        """Yield each version, in order, with what `load` has returned for its files, and its statistics.
+
+        Rows that `load` adds are added to the partials: those of large versions as they come, those of small
+        ones, which are read beside each other, when all of the version are there. A sketch takes kilobytes,
+        so versions with sketches are large.
+        """
+        is_alone = self._beside.is_alone or self._rows.has_sketches
+        beside_bytes_max = -1 if is_alone else partials.bytes_max // _SHARE_BESIDE
+
+        def is_large(version: ScannedVersion) -> bool:
+            return sum(file.bytes for file in version.cuboid.files) > beside_bytes_max
+
+        def collect(version: ScannedVersion) -> tuple[ScannedVersion, T, ReadStats, list[CuboidRows]]:
+            pieces: list[CuboidRows] = []
+
+            def collected(files: Sequence[HistoryFile]) -> T:
+                pieces.clear()  # of copies that could not be read
+                return load(version, files, pieces.append)
+
+            result, done = self._use(version, collected, is_streamed=False)
+            return version, result, done, pieces
+
+        def stream(version: ScannedVersion) -> tuple[T, ReadStats]:
+            def streamed(files: Sequence[HistoryFile]) -> T:
+                return load(version, files, partials.add_rows)
+
+            return self._use(version, streamed, is_streamed=True)
+
+        for large, run in groupby(versions, is_large):
+            if large:
+                for version in run:
+                    self._cancellation.check()
+                    result, done = stream(version)
+                    yield version, result, done
+                continue
+            for version, result, done, pieces in self._beside.each(collect, list(run), self._cancellation):
+                for piece in pieces:
+                    partials.add_rows(piece)
+                yield version, result, done
+
+    def _use(
+        self, version: ScannedVersion, do: Callable[[Sequence[HistoryFile]], T], *, is_streamed: bool
+    ) -> tuple[T, ReadStats]:
+        done = ReadStats(self._read.cube)
+        result = self._files.use(
+            *(version.segment, version.location, version.cuboid, done, do),
+            verified=True,
+            with_copies=self._with_copies,
+            is_streamed=is_streamed,
+        )
+        return result, done
+
+
+def count_rows(stats: ReadStats, cuboid: CuboidEntry, candidate_rows: int) -> None:
+    """Count the rows that statistics do not rule out as read, and the others as pruned."""
+    count_cuboid(stats, cuboid)
+    stats.rows_read += candidate_rows
+    stats.rows_pruned += cuboid.rows - candidate_rows
+
+
+def count_cuboid(stats: ReadStats, cuboid: CuboidEntry) -> None:
+    stats.cuboids[cuboid.name] = stats.cuboids.get(cuboid.name, 0) + 1
+
+
+def add_stats(stats: ReadStats, more: ReadStats) -> None:
+    for name, number in more.cuboids.items():
+        stats.cuboids[name] = stats.cuboids.get(name, 0) + number
+    stats.rows_read += more.rows_read
+    stats.rows_pruned += more.rows_pruned
+    stats.spilled_bytes += more.spilled_bytes
+    if more.engine:
+        stats.engine, stats.engine_reason = more.engine, more.engine_reason
+    stats.files_cached += more.files_cached
+    stats.files_remote += more.files_remote
