@@ -14,7 +14,7 @@ from rtolap.aggregates.variance import LOW_BITS, HighSquares, LowSquares, varian
 from rtolap.column_types import decimal
 from rtolap.columnar.grouped import GroupedArray
 from rtolap.columnar.squares import square_parts
-from rtolap.query.exact_variance import exact_variance
+from rtolap.query.engine_functions.exact_variance import exact_variance
 
 from tests.support.seeds import so_many
 

@@ -15,10 +15,10 @@ from rtolap.aggregates.registry import AGGREGATES
 from rtolap.aggregates.variance import DEVIATION
 from rtolap.column_types import BIGINT
 from rtolap.query.approval import engine_tree, nodes
-from rtolap.query.checksums import CRC32
+from rtolap.query.engine_functions.checksums import CRC32
+from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.functions import names as function_names
 from rtolap.query.functions import table as function_table
-from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from sqlglot import exp
 
 OWN = {HLL_ESTIMATE, BITMAP_SIZE, CRC32, DEVIATION}  # functions that the product registers in the engine

@@ -8,7 +8,7 @@ import pytest
 from rtolap.base.errors import Corrupted
 from rtolap.columnar.hll import coupons
 from rtolap.columnar.hll_image import U32, image_of_coupons, merge_sketches
-from rtolap.query.sketches import hll_estimate
+from rtolap.query.engine_functions.sketches import hll_estimate
 
 LG_K = 12
 VALUES = [1, 7, 8, 100, 384, 385, 1_000, 20_000]  # both sides of where lists, sets and registers begin

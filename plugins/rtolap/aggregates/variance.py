@@ -19,7 +19,7 @@ from rtolap.aggregates.function import LG_K_DEFAULT, Aggregate
 from rtolap.aggregates.sum import Total
 from rtolap.column_types import ColumnType, Kind, decimal
 
-DEVIATION = "rtolap_variance"  # the engine's function, see `query.exact_variance`
+DEVIATION = "rtolap_variance"  # the engine's function, see `query.engine_functions.exact_variance`
 LOW_BITS = 32  # of a square, that are summed apart from its other 96
 UNSCALED_DIGITS_MAX = 18  # of decimals whose unscaled value has 64 bits
 _READ_BY = (DEVIATION, "sqrt", "sum")

@@ -29,14 +29,14 @@ from rtolap.base.errors import QueryInterrupted, UnknownTable
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import QueryCatalogue
-from rtolap.query.checksums import CRC32, crc32
 from rtolap.query.engine_errors import moment_out_of_range, translated
+from rtolap.query.engine_functions.checksums import CRC32, crc32
+from rtolap.query.engine_functions.exact_variance import exact_variance
+from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
 from rtolap.query.engine_session import BATCH_ROWS, EngineSession, EngineSessions
-from rtolap.query.exact_variance import exact_variance
 from rtolap.query.macros import registry as macros
 from rtolap.query.plan import Planned
 from rtolap.query.relation_rows import RelationRows, RowsInMemory
-from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
 from rtolap.query.spills.tables import SpilledTable
 from rtolap.query.sql.planner import SqlPlanner
 from rtolap.query.sql.statement import SqlStatement

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.sum_bounds import whole_words
 from rtolap.query.cubes.merge import group_partials
+from rtolap.query.engine_functions.sketches import hll_estimate
 from rtolap.query.plan import CubeRead, MergedColumn, MergedOrder, PlainMerge
-from rtolap.query.sketches import hll_estimate
 from rtolap.scan.merge import has_distinct_keys
 
 BYTES_MAX = 8 << 20  # of partials: more of them are worth a worker, which the system bounds

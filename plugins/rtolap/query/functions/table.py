@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES as DECLARED
-from rtolap.query.checksums import CRC32
-from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
+from rtolap.query.engine_functions.checksums import CRC32
+from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE
 
 
 class SqlFunction(NamedTuple):

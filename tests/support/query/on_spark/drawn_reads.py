@@ -33,8 +33,8 @@ from rtolap.model.segment import SegmentState, segment_of
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cubes.merge import group_partials
+from rtolap.query.engine_functions.sketches import hll_estimate
 from rtolap.query.plan import CubeRead, TimeRange
-from rtolap.query.sketches import hll_estimate
 
 DAY_MS = 86_400_000
 LG_K = 8

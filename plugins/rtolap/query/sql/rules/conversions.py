@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
-from rtolap.query.checksums import CRC32
+from rtolap.query.engine_functions.checksums import CRC32
 from rtolap.query.sql.rules.macro_calls import macro
 from rtolap.query.sql.rules.mysql_functions import exactly
 

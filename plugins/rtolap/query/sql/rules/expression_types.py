@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from rtolap.query.checksums import CRC32
+from rtolap.query.engine_functions.checksums import CRC32
 from rtolap.query.sql import types as sql_types
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.totals import TOTAL

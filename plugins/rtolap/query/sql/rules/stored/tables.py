@@ -15,8 +15,8 @@ from rtolap.base.errors import QueryError
 from rtolap.model.predicate import Predicate
 from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.query.catalogue import sketches_of
+from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.plan import NodeWork, TableRead, TimeRange
-from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.pruning import instants
 from rtolap.query.sql.rules.context import Context, SourceNeed

@@ -1,0 +1,1 @@
+"""Functions of ours in the embedded engine, over whole columns: sketches, checksums, exact variances."""
