@@ -23,9 +23,9 @@ Invariants
 - The engine has no file system, no network and a locked configuration.
 
 `cluster` is what a service knows of its cluster; `sql` parses and rewrites, `approval` admits what the engine
-may run, `macros` are MySQL's functions that it lacks, `engine_functions` those over columns, `functions` their
-table; `cubes` and `stored` read, `history_cache` copies history to the disk, `spark` makes large reads of it,
-`spills` is the disk for what statements hold beyond their memory, `workers` are the processes in which
+may run, `macros` are MySQL's functions that it lacks, `engine_functions` those over columns, `functions` the
+table of all; `cubes` and `stored` read, `history_cache` copies history to the disk, `spark` makes large reads
+of it, `spills` is the disk for what statements hold beyond their memory, `workers` are the processes in which
 statements run.
 
 It never writes rows. `statements/` says what a statement is and carries it out, definitions of stored tables
