@@ -47,15 +47,15 @@ class PublishedCube:
     """The sales cube, its records and its files, and what every version was made of."""
 
     def __init__(self, folder: Path, store: MetadataStore | None = None, uri: str | None = None) -> None:
-        """`uri`: of the object store; None: a folder."""
+        """`uri`: of the services' object store; None: a folder, and no services."""
         self.folder = folder
         self.store = store or MemoryStore(MemoryEnsemble())
         self.clock = SystemClock()
-        self.metadata = ClusterMetadata(self.store, self.clock)
-        self.records = Publications(self.store)
         self.uri = uri or (folder / "store").as_uri()
         self.files: ObjectStore = open_store(self.uri)
         self.files.claim()
+        self.metadata = ClusterMetadata(self.store, self.clock, None if uri is None else self.files)
+        self.records = Publications(self.store)
         self.metadata.create_table(TABLE)
         self.metadata.create_cube(CUBE)
         self.raw: dict[str, pa.Table] = {}  # by segment: what the READY version holds
