@@ -166,3 +166,11 @@ def _other(service: QueryService) -> str:
     """The receiver of rs-a that is not preferred: it stays alive."""
     asked = service.execute("select count(*) n from flights").stats[0].receivers["rs-a"]
     return "rs-a-2" if asked == "rs-a-1" else "rs-a-1"
+
+
+def test_the_last_one_has_failed_once_it_is_silent_where_nobody_needs_to_wait_for_it(side: Side) -> None:
+    side.stopped.add(FIRST)
+    with pytest.raises(PeersFailed, match="first.* answers no ping"):
+        side.peers.ask((FIRST,), side.call, side.ending(), (Unavailable,), fails_when_silent=True)
+    assert side.given_up.wait(DEADLINE_S)
+    assert side.peers.ordered((FIRST, SECOND)) == [SECOND, FIRST]

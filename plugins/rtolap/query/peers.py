@@ -103,6 +103,8 @@ class QueryPeers(Closeable):
         call: Callable[[QueryPeer, Attempt], T],
         ending: Cancellation,
         elsewhere: tuple[type[RtolapError], ...],
+        *,
+        fails_when_silent: bool = False,
     ) -> tuple[QueryPeer, T]:
         """Return the peer that answered first, and its answer.
 
@@ -110,13 +112,14 @@ class QueryPeers(Closeable):
 
         Args:
             elsewhere: kinds of errors after which the next peer is called.
+            fails_when_silent: True if the last peers, too, have failed once they are silent.
 
         Raises PeersFailed when all peers have failed in this way. Every other error of a call is raised as it
         is. The error that ends the statement is raised without waiting for any peer.
         """
         ended_early: Future[Any] = Future()
         ending.on_cancel(lambda: ended_early.set_result(None))
-        left = self._ordered(peers)
+        left = list(self.ordered(peers))
         running: dict[Future[T], tuple[QueryPeer, Attempt]] = {}
         silent: set[QueryPeer] = set()
         failures: list[tuple[QueryPeer, RtolapError]] = []
@@ -127,7 +130,7 @@ class QueryPeers(Closeable):
                     running[self._calls.submit(call, peer, attempt)] = (peer, attempt)
                 if not running:
                     raise PeersFailed(failures)
-                ping_after_s = PING_AFTER_S if left else None
+                ping_after_s = PING_AFTER_S if left or fails_when_silent else None
                 ended, _ = wait((*running, ended_early), ping_after_s, FIRST_COMPLETED)
                 ending.check()
                 for work in ended:
@@ -140,11 +143,13 @@ class QueryPeers(Closeable):
                     failures.append((peer, error))
                 if not ended:
                     silent.update(peer for peer, _ in running.values() if not self._answers(peer))
+                    if fails_when_silent and not left and all(p in silent for p, _ in running.values()):
+                        raise PeersFailed([*failures, *((p, _silence(p)) for p, _ in running.values())])
         finally:
             for _, attempt in running.values():
                 attempt.give_up()
 
-    def _ordered(self, peers: Sequence[QueryPeer]) -> list[QueryPeer]:
+    def ordered(self, peers: Sequence[QueryPeer]) -> list[QueryPeer]:
         """Return the peers; those that were silent last time come last.
 
         Silent peers are pinged again in the background.
@@ -171,3 +176,7 @@ class QueryPeers(Closeable):
         if news:
             log.warning("%s at %s is silent, others are asked first: %s", peer.name, peer.address, error)
         return False
+
+
+def _silence(peer: QueryPeer) -> Unavailable:
+    return Unavailable(f"{peer.name} at {peer.address} answers no ping")

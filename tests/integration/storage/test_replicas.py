@@ -196,7 +196,7 @@ def test_a_node_that_is_told_to_stop_does_not_wait_for_an_open_load(
 def damage(data: Path, table_id: int, kind: str) -> set[str]:
     """Flip a bit in the middle of each such file of the table; the names of the tablets."""
     damaged = set()
-    for folder in (data / "tablets").glob(f"{table_id}.*"):
+    for folder in (data / "tablets").glob(f"{table_id}[-.]*"):
         for file in folder.glob(f"g*/{kind}"):
             content = bytearray(file.read_bytes())
             content[len(content) // 2] ^= 1

@@ -34,12 +34,12 @@ class StatementPins:
         self._source, self._peers, self._pool, self._ending = source, peers, pool, ending
         self._pin_id = uuid.uuid4().hex
         self._pinned: dict[QueryPeer, frozenset[TabletId]] = {}
-        self._asked: set[QueryPeer] = set()
 
     def pin(self, scans: Sequence[tuple[ScanRequest, Sequence[QueryPeer]]]) -> None:
         """Pin each tablet on the first of its nodes that can. One call a node, and one more where some node
         cannot."""
-        left = {request.tablet: (request.version, list(nodes)) for request, nodes in scans}
+        ordered = {nodes: self._peers.ordered(nodes) for nodes in {tuple(nodes) for _, nodes in scans}}
+        left = {request.tablet: (request.version, [*ordered[tuple(nodes)]]) for request, nodes in scans}
         while left:
             wanted: dict[QueryPeer, list[tuple[TabletId, int]]] = defaultdict(list)
             for tablet, (version, nodes) in left.items():
@@ -48,7 +48,8 @@ class StatementPins:
             calls = {node: self._pool.submit(self._ask, node, versions) for node, versions in wanted.items()}
             for node, call in calls.items():
                 pinned = call.result()
-                self._pinned[node] = self._pinned.get(node, frozenset()) | pinned
+                if pinned:
+                    self._pinned[node] = self._pinned.get(node, frozenset()) | pinned
                 for tablet in pinned:
                     del left[tablet]
             left = {tablet: each for tablet, each in left.items() if each[1]}
@@ -61,8 +62,9 @@ class StatementPins:
         return self._pin_id if tablet in self._pinned.get(node, ()) else ""
 
     def release(self) -> None:
-        """Unpin everywhere, without waiting for it. A node that this does not reach does it by itself."""
-        for node in self._asked:
+        """Unpin everywhere, without waiting for it. A node that this does not reach does it by itself,
+        and so does one that answered too late."""
+        for node in self._pinned:
             self._pool.submit(self._release, node)
 
     def _ask(self, node: QueryPeer, versions: Sequence[tuple[TabletId, int]]) -> frozenset[TabletId]:
@@ -71,13 +73,13 @@ class StatementPins:
         def call(peer: QueryPeer, attempt: Attempt) -> frozenset[TabletId]:
             return self._source.pin(peer.address, request)
 
-        self._asked.add(node)
         try:
-            return self._peers.ask((node,), call, self._ending, (RtolapError,))[1]
+            asked = self._peers.ask((node,), call, self._ending, (RtolapError,), fails_when_silent=True)
         except RtolapError as error:
             self._ending.check()
             log.info("node %s pins nothing for a statement: %s", node.name, error)
             return frozenset()
+        return asked[1]
 
     def _release(self, node: QueryPeer) -> None:
         try:
