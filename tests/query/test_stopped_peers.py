@@ -170,7 +170,7 @@ def _other(service: QueryService) -> str:
 
 def test_the_last_one_has_failed_once_it_is_silent_where_nobody_needs_to_wait_for_it(side: Side) -> None:
     side.stopped.add(FIRST)
-    with pytest.raises(PeersFailed, match="first.* answers no ping"):
+    with pytest.raises(PeersFailed, match=r"first.* answers no ping"):
         side.peers.ask((FIRST,), side.call, side.ending(), (Unavailable,), fails_when_silent=True)
     assert side.given_up.wait(DEADLINE_S)
     assert side.peers.ordered((FIRST, SECOND)) == [SECOND, FIRST]
