@@ -10,11 +10,12 @@ from rtolap.model.stored.table import Buckets, StoredColumn, StoredTable
 from rtolap.protocols.storage.messages import Pin
 from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.query.statement_service import QueryService
+from rtolap.query.stored.reader import EXPIRED_MAX, VIEWS_MAX
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.node.pins import Pins
 
 from tests.support.query.query_world import QueryWorld
-from tests.support.stored.stored_world import NODES, StoredWorld
+from tests.support.stored.stored_world import StoredWorld
 from tests.support.waiting import until
 
 LEFT, RIGHT = TableName("shop", "lefts"), TableName("shop", "rights")
@@ -72,22 +73,47 @@ def test_all_reads_of_a_statement_are_of_one_state_while_loads_and_compactions_g
     until(lambda: not any(pins.count() for pins in stored.nodes.pins.values()), "all pins are given back")
 
 
-def test_a_view_that_compaction_has_passed_before_the_pin_is_taken_again_once(
-    asked: QueryService, stored: StoredWorld
-) -> None:
-    left = [1]
+def count_views(stored: StoredWorld) -> list[object]:
+    """Return a list that gets an entry for each view that is taken."""
+    views: list[object] = []
+    read_view = stored.source.read_view
 
-    def pass_it(node: str, request: object) -> None:
-        if left[0]:
-            left[0] -= 1
+    def counted(names: object) -> object:
+        views.append(names)
+        return read_view(names)  # type: ignore[arg-type]
+
+    stored.source.read_view = counted  # type: ignore[method-assign, assignment]
+    return views
+
+
+def pass_views(stored: StoredWorld, count: int) -> list[object]:
+    """Let compaction pass so many views, each before its first pin; return the list of views."""
+    views = count_views(stored)
+    passed: list[int] = []
+
+    def before_pin(node: str, request: object) -> None:
+        if len(passed) < len(views) <= count:
+            passed.append(len(views))
             load_and_compact(stored)
 
-    stored.source.before_pin = pass_it
-    assert answer(asked) == (100, 100, 100)
-    left[0] = 1_000
+    stored.source.before_pin = before_pin
+    return views
+
+
+@pytest.mark.parametrize("count", [1, VIEWS_MAX - 1])
+def test_a_view_that_compaction_has_passed_before_the_pin_is_taken_again(
+    asked: QueryService, stored: StoredWorld, count: int
+) -> None:
+    views = pass_views(stored, count)
+    assert answer(asked) == (len(ROWS) * (1 + count),) * 3
+    assert len(views) == 1 + count
+
+
+def test_views_that_compaction_always_passes_are_an_error(asked: QueryService, stored: StoredWorld) -> None:
+    views = pass_views(stored, 1_000)
     with pytest.raises(StaleSnapshot, match="can no longer be read"):
         answer(asked)
-    assert left[0] >= 1_000 - 2 * 2 * len(NODES) * 3, "two views at most"
+    assert len(views) == VIEWS_MAX
 
 
 def test_a_pin_that_has_expired_is_an_error_of_its_own_after_one_retry(
@@ -100,18 +126,10 @@ def test_a_pin_that_has_expired_is_an_error_of_its_own_after_one_retry(
         stored.nodes.pins[node].close()
 
     stored.source.before_scan = expire
-    views = 0
-    read_view = stored.source.read_view
-
-    def counted(names: object) -> object:
-        nonlocal views
-        views += 1
-        return read_view(names)  # type: ignore[arg-type]
-
-    stored.source.read_view = counted  # type: ignore[method-assign, assignment]
+    views = count_views(stored)
     with pytest.raises(PinExpired, match="no longer pinned"):
         answer(asked)
-    assert views == 2
+    assert len(views) == EXPIRED_MAX
 
 
 def test_pins_are_kept_for_a_bounded_time(stored: StoredWorld) -> None:

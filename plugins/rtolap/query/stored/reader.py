@@ -2,7 +2,7 @@
 
 One read view names the visible version of every partition. Nodes pin these versions, so that compaction keeps
 them until the statement has read them all; each tablet is then read at its version, one replica after the
-other. Where none has it (compaction was faster than the pin, or they are gone) a new view is taken once, and
+other. Where none has it (compaction was faster than the pin, or they are gone) a new view is taken, and
 everything is read again: a view is never mixed with another one.
 
 Rows go on to the engine as soon as their tablet is read to its end: a replica that breaks off leaves none.
@@ -24,6 +24,7 @@ from rtolap.base.errors import (
     Corrupted,
     NotFound,
     NotYet,
+    PinExpired,
     QueryError,
     RtolapError,
     StaleSnapshot,
@@ -41,8 +42,9 @@ from rtolap.query.relation_rows import RelationRows
 from rtolap.query.stored.pinning import StatementPins
 from rtolap.query.stored.source import StoredSource
 
-VIEWS_MAX = 2  # versions are pinned: they go stale between the view and the pin only
-RETRY_WAIT_S = 0.05  # before the second view
+VIEWS_MAX = 8  # a version goes stale once a compaction: more in a row is a fault, not traffic
+EXPIRED_MAX = 2  # reads that outlive their pins: a third would not be shorter
+RETRY_WAIT_S = 0.05  # before each further view, times the attempt
 GRACE_S = 1.0  # the statement's own end makes a better error than a broken call
 SCANS_AT_ONCE = 8
 CALLS_MAX = 64  # of storage nodes: those that were given up end by themselves, with their statement's time
@@ -102,6 +104,7 @@ class StoredReader:
         pause = threading.Event()
         ending.on_cancel(pause.set)
         names = list(dict.fromkeys(_name(read) for read in reads))
+        expired = 0
         for attempt in range(VIEWS_MAX):
             if attempt:
                 pause.wait(RETRY_WAIT_S * attempt)
@@ -109,9 +112,10 @@ class StoredReader:
             view = self._view(names, reads, as_planned=as_planned)
             try:
                 stats = self._read(view, reads, ending, open_sink)
-            except (StaleSnapshot, Unavailable):
+            except (StaleSnapshot, Unavailable) as error:
                 ending.check()
-                if attempt == VIEWS_MAX - 1:
+                expired += isinstance(error, PinExpired)
+                if attempt == VIEWS_MAX - 1 or expired == EXPIRED_MAX:
                     raise
                 continue
             for done in stats:
