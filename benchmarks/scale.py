@@ -18,50 +18,33 @@ import json
 import random
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 from rtolap.base.errors import NotFound, RtolapError
-from rtolap.coordinator.applications.owners import chosen_owner
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.heartbeats import Heartbeats
-from rtolap.coordinator.leadership import FencedStore
-from rtolap.coordinator.live import LiveCoordinators
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata import codec, paths, segments
 from rtolap.metadata.cached import CachedStore
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.forwarding import ForwardingStore
 from rtolap.metadata.records import BuildAttempt, CubeControl, ReceiverRecord, SegmentRecord
 from rtolap.metadata.segment_format.pages import PAGE_SEGMENTS
-from rtolap.metadata.store import Operation, Versioned
 from rtolap.metadata.view import SegmentView
-from rtolap.model.application import (
-    Application,
-    ApplicationSource,
-    HostList,
-    HostPrecise,
-    Registry,
-    Rule,
-    Sink,
-)
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment import SegmentRange, StagedPart
 from rtolap.protocols.coordinator import messages as wire
-from rtolap.protocols.watermark.messages import HostsChange
-from rtolap.watermark_client.pending import Pending
 
+from benchmarks.scale_coordinators import spread_figures
+from benchmarks.scale_figures import HOUR_MS, START_MS, CountingStore, Figure
 from tests.support.cubes.flights import flights_schema
 from tests.support.twins.clock import ManualClock
 from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
-HOUR_MS = 3_600_000
-START_MS = 1_700_000_400_000 // HOUR_MS * HOUR_MS
 HOURS_PER_DAY = 24
 CUBES_OF_A_RECEIVER = 20
 PLANS = 20
@@ -81,48 +64,6 @@ class MemoryFiles:
 
     def write(self, path: str, data: bytes) -> None:
         self.kept[path] = data
-
-
-class CountingStore(ForwardingStore):
-    """Counts the requests that a service sends, and the bytes that it gets."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        super().__init__(store)
-        self.requests = 0
-        self.read_bytes = 0
-
-    def get(self, path: str) -> Versioned | None:
-        self.requests += 1
-        node = super().get(path)
-        self.read_bytes += len(node.data) if node else 0
-        return node
-
-    def children(self, path: str) -> tuple[str, ...]:
-        self.requests += 1
-        return super().children(path)
-
-    def commit(self, operations: Sequence[Operation]) -> None:
-        self.requests += 1
-        super().commit(operations)
-
-
-@dataclass
-class Figure:
-    """One line of the table.
-
-    Attributes:
-        what: what was done or is kept.
-        seconds: processor time; None where it is a size.
-        requests: to ZooKeeper.
-        bytes: kept, or read from ZooKeeper.
-        note: what the figure is of; `*` where it was extrapolated.
-    """
-
-    what: str
-    seconds: float | None = None
-    requests: int | None = None
-    bytes: int | None = None
-    note: str = ""
 
 
 @dataclass
@@ -431,93 +372,6 @@ def coordinator_figures(receivers: int, cubes: int, partitions: int) -> list[Fig
     applications.close()
     world.store.close()
     return figures
-
-
-def spread_figures(counts: Sequence[int], applications: int, hosts: int) -> list[Figure]:
-    """Return figures of a tick of every coordinator, by the number of coordinators that share the
-    applications. Each application has so many hosts, all of which have reported."""
-    figures: list[Figure] = []
-    for count in counts:
-        ensemble, clock = MemoryEnsemble(), ManualClock(START_MS)
-        sharing = [SharingCoordinator(ensemble, clock, number) for number in range(count)]
-        assert ensemble.settle(), "all know who lives"
-        names = [f"app{number}" for number in range(applications)]
-        for name in names:
-            sharing[0].applications.create(application_of(name))
-        for one in sharing:
-            one.applications.tick()
-        urls = [one.url for one in sharing]
-        for name in names:
-            sharing[urls.index(chosen_owner(name, urls))].report(name, hosts)
-        clock.advance_ms(1000)
-        spent = [one.measured() for one in sharing]
-        owned = [one.applications.own.count() for one in sharing]
-        assert sum(owned) == applications, f"each is run once: {owned}"
-        figures.append(
-            Figure(
-                f"tick of the busiest of {count} coordinators",
-                max(figure.seconds or 0.0 for figure in spent),
-                max(figure.requests or 0 for figure in spent),
-                max(figure.bytes or 0 for figure in spent),
-                f"{max(owned)} of {applications} applications; all: "
-                f"{sum(figure.seconds or 0.0 for figure in spent):.3f} s, "
-                f"{sum(figure.requests or 0 for figure in spent)} requests",
-            )
-        )
-        for one in sharing:
-            one.close()
-    return figures
-
-
-class SharingCoordinator:
-    """A coordinator that shares applications, over a session of its own in the ensemble."""
-
-    def __init__(self, ensemble: MemoryEnsemble, clock: ManualClock, number: int) -> None:
-        self.url = f"http://c{number}"
-        self._clock = clock
-        self.store = CountingStore(MemoryStore(ensemble))
-        self._election = self.store.elect(paths.ELECTION, self.url, lambda: None)
-        owned = FencedStore(self.store, self._election.node)
-        self._looked_at = CachedStore(owned)
-        live = LiveCoordinators(self._looked_at, self.url)
-        self.applications = Applications(
-            owned, clock, self._election.node, live=live, looked_at=self._looked_at
-        )
-
-    def report(self, name: str, hosts: int) -> None:
-        """Register the hosts of an application, and report that each was read to the present."""
-        running = self.applications.running(name)
-        hosts_of = [f"h{number}" for number in range(hosts)]
-        running.change_hosts(HostsChange(level="web", action="register", hosts=tuple(hosts_of)))
-        read_ms = np.full(hosts, self._clock.now_ms(), np.int64)
-        epoch = 0
-        for sequence in (1, 2):  # the first one is told the epoch
-            pending = Pending()
-            pending.progress("web", 0, 0, hosts_of, read_ms, np.ones(hosts, np.int64), 1)
-            pending.begin()
-            epoch = running.report(pending.take_report(f"{name}-0", sequence, epoch, True)).epoch
-
-    def measured(self) -> Figure:
-        requests, read = self.store.requests, self.store.read_bytes
-        began_s = time.process_time()
-        self.applications.tick()
-        spent_s = time.process_time() - began_s
-        sent, got = self.store.requests - requests, self.store.read_bytes - read
-        return Figure("tick", round(spent_s, 4), sent, got)
-
-    def close(self) -> None:
-        self.applications.close()
-        self._looked_at.close()
-        self.store.close()
-
-
-def application_of(name: str) -> dict[str, Any]:
-    web = ApplicationSource(
-        name="web", rule=Rule(host_precise=HostPrecise(0)), hosts=HostList(registry=Registry(24 * HOUR_MS))
-    )
-    declared = Application(name=name, sources=(web,), sinks=(Sink("store"),), edges=(("web", "store"),))
-    plain: dict[str, Any] = msgspec.to_builtins(declared)
-    return plain
 
 
 def main() -> None:

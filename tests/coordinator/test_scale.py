@@ -11,7 +11,9 @@ from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.metadata.segment_format.pages import RECORD_BYTES_MAX
 from rtolap.protocols.coordinator import messages as wire
 
-from benchmarks.scale import Figure, coordinator_figures, history_figures, spread_figures
+from benchmarks.scale import coordinator_figures, history_figures
+from benchmarks.scale_coordinators import spread_figures
+from benchmarks.scale_figures import Figure
 from tests.support.seeds import so_many
 from tests.support.twins.clock import ManualClock
 

@@ -7,6 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from rtolap.query.memory_budget import READ, Account
+
 
 class RelationRows(Protocol):
     """The rows of one relation, which the session knows after `finish`. For one thread."""
@@ -39,3 +41,24 @@ class RowsInMemory(RelationRows):
 
     def discard(self) -> None:
         self._batches.clear()
+
+
+class CountedRows(RelationRows):
+    """Rows of a relation whose bytes count in the memory of their user."""
+
+    def __init__(self, rows: RelationRows, account: Account) -> None:
+        self._rows, self._account = rows, account
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._account.reserve_more(READ, batch.nbytes)
+        self._bytes += batch.nbytes
+        self._rows.write(batch)
+
+    def finish(self) -> None:
+        self._rows.finish()
+
+    def discard(self) -> None:
+        self._rows.discard()
+        self._account.reserve_more(READ, -self._bytes)
+        self._bytes = 0

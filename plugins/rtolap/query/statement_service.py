@@ -36,7 +36,7 @@ from rtolap.query.lookups import Lookups
 from rtolap.query.memory_budget import READ, Account, BudgetLimits, MemoryBudget, read_limits
 from rtolap.query.metrics import QueryMetrics
 from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, ReadStats, Rewritten, TableRead, TableStats
-from rtolap.query.relation_rows import RelationRows
+from rtolap.query.relation_rows import CountedRows, RelationRows
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.rules.pushdown import relation_name
 from rtolap.query.sql.statement import Parameters, SqlStatement
@@ -49,27 +49,6 @@ from rtolap.query.workers.pool import WorkerPool
 
 TIMEOUT_MS_DEFAULT = 60_000
 SHARED_BYTES_MAX = 1 << 20  # of an answer: larger ones are sent piece by piece to each of those who share it
-
-
-class _CountedRows(RelationRows):
-    """Rows of a relation whose bytes count in the memory of their user."""
-
-    def __init__(self, rows: RelationRows, account: Account) -> None:
-        self._rows, self._account = rows, account
-        self._bytes = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._account.reserve_more(READ, batch.nbytes)
-        self._bytes += batch.nbytes
-        self._rows.write(batch)
-
-    def finish(self) -> None:
-        self._rows.finish()
-
-    def discard(self) -> None:
-        self._rows.discard()
-        self._account.reserve_more(READ, -self._bytes)
-        self._bytes = 0
 
 
 Complete = Callable[[SqlStatement], SqlStatement]
@@ -377,7 +356,7 @@ class QueryService:
         began_s = self.clock.monotonic_s()
 
         def open_sink(read: TableRead) -> RelationRows:
-            return _CountedRows(session.rows_of(read.relation, read.relation_schema), account)
+            return CountedRows(session.rows_of(read.relation, read.relation_schema), account)
 
         stats = self._tables.read(rewritten.tables, ending, open_sink, as_planned=as_planned)
         for done in stats:
