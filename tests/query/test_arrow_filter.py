@@ -7,7 +7,7 @@ import random
 import pyarrow.dataset as ds
 import pytest
 from rtolap.columnar.filter import mask
-from rtolap.model.predicate import And, Compare, In, Not, Or, Predicate
+from rtolap.model.predicate import And, Compare, In, Not, Or, Predicate, terms_of
 from rtolap.query.cubes.arrow_filter import arrow_filter
 
 from tests.support.query.on_spark.drawn_reads import SCHEMA, drawn_predicate, drawn_table
@@ -43,6 +43,15 @@ def many_of(name: str) -> Predicate:
         case "And":
             return And(tuple(Not(one) for one in below))
     return Or(below)
+
+
+def test_terms_within_terms_of_the_same_kind_are_terms() -> None:
+    a, b, c, d = (Compare("gate", "eq", number) for number in range(4))
+    assert terms_of(And((And((a, b)), c, Or((And((a, d)), b))))) == (a, b, c, Or((And((a, d)), b)))
+    deep: Predicate = a
+    for _ in range(MANY):
+        deep = Or((deep, b))
+    assert terms_of(deep) == (a, *[b] * MANY)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["In of texts", "In of doubles", "NOT IN", "NOT of IN", "And", "Or"])

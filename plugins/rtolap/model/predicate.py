@@ -57,6 +57,19 @@ class Not(msgspec.Struct, frozen=True, tag="not"):
 Predicate = Compare | In | IsNull | Like | And | Or | Not
 
 
+def terms_of(predicate: And | Or) -> tuple[Predicate, ...]:
+    """Return the terms, those of terms of the same kind in their place: `(a AND b) AND c` has three."""
+    found: list[Predicate] = []
+    waiting: list[Predicate] = [predicate]
+    while waiting:
+        term = waiting.pop()
+        if isinstance(term, And | Or) and type(term) is type(predicate):
+            waiting.extend(reversed(term.terms))
+        else:
+            found.append(term)
+    return tuple(found)
+
+
 def columns_of(predicate: Predicate | None) -> frozenset[str]:
     match predicate:
         case None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import Corrupted, QueryInterrupted, QueryTimeout, RtolapError
+from rtolap.base.errors import Corrupted, QueryError, QueryInterrupted, QueryTimeout, RtolapError
 from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.metadata.records import SegmentRecord
+from rtolap.model.predicate import And, Compare, Or, Predicate
 from rtolap.object_store.store import ObjectStore, open_store
+from rtolap.query.approval.nodes import CHAIN_MAX
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.cubes.history import EmbeddedHistory
 from rtolap.query.cubes.history_choices import choose_cuboid
@@ -129,6 +132,53 @@ def test_drawn_filters_groups_and_aggregates_give_the_same_partials_on_both_engi
         read = drawn_read(rng)
         found = difference(read, both.spark(read, segments), both.local(read, segments))
         assert not found, f"read {number}: {found}: {read.filter}"
+
+
+@pytest.mark.parametrize("join", [" or ", " and "])
+def test_a_chain_of_as_many_terms_as_a_statement_may_have_is_answered_alike(
+    world: QueryWorld, service: QueryService, join: str
+) -> None:
+    """A message of Spark may be nested a thousand levels deep, and a term takes some."""
+    chain = join.join(f"(carrier {'=' if join == ' or ' else '<>'} 'x{at}')" for at in range(CHAIN_MAX - 1))
+    sql = f"select carrier, count(*) from flights where {chain} or carrier = 'AA' group by carrier"
+    with closing(world.service(bounds=NO_RESULTS)) as local:
+        assert answered(service, sql) == answered(local, sql)
+
+
+DEEP = 34  # not far from what the grammar takes
+
+
+def nested(levels: int) -> str:
+    """Return a condition of AND in OR in AND, so many levels deep, that holds for one carrier."""
+    condition = "carrier = 'AA'"
+    for level in range(levels):
+        joined = (f"carrier <> 'x{level}' and", f"carrier = 'x{level}' or")[level % 2]
+        condition = f"{joined} ({condition})"
+    return condition
+
+
+@pytest.mark.parametrize("levels", [5, 20, DEEP])
+def test_conditions_within_each_other_are_answered_alike(
+    world: QueryWorld, service: QueryService, levels: int
+) -> None:
+    sql = "select carrier, count(*) from flights where {} group by carrier"
+    with closing(world.service(bounds=NO_RESULTS)) as local:
+        wanted = answered(local, sql.format("carrier = 'AA'"))
+    assert wanted
+    assert answered(service, sql.format(nested(levels))) == wanted
+
+
+def test_a_condition_that_is_too_deep_for_a_message_of_spark_is_refused_by_name(
+    store: ObjectStore, both: Both
+) -> None:
+    """Statements come near it; what else puts conditions together may pass it."""
+    deep: Predicate = Compare("gate", "eq", 1)
+    for number in range(60):
+        deep = (And if number % 2 else Or)((Compare("gate", "ne", number), deep))
+    segments = drawn_history(random.Random(1), store, "deep")
+    read = replace(drawn_read(random.Random(1)), filter=deep)
+    with pytest.raises(QueryError, match="nested too deep for Spark"):
+        both.spark(read, segments)
 
 
 def explained(service: QueryService, sql: str) -> dict[str, str]:

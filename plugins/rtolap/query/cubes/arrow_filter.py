@@ -4,7 +4,7 @@ down to row groups."""
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
 from math import isnan
 from operator import and_, or_
@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from rtolap.columnar.filter import like_regex
 from rtolap.columnar.schema import arrow_type
 from rtolap.model.cube import Schema
-from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate, Scalar
+from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate, Scalar, terms_of
+from rtolap.query.cubes.flat_tree import flat_tree
 
 _WIDE = decimal.Context(prec=76)
 
@@ -33,14 +34,12 @@ def _filter(predicate: Predicate, schema: Schema, *, is_negated: bool) -> pc.Exp
         is_negated: True below a NOT, where NULL and false differ.
     """
     match predicate:
-        case And(terms=terms):
-            return _joined(
-                and_, [_filter(term, schema, is_negated=is_negated) for term in terms], neutral=True
-            )
-        case Or(terms=terms):
-            return _joined(
-                or_, [_filter(term, schema, is_negated=is_negated) for term in terms], neutral=False
-            )
+        case And():
+            all_of = [_filter(term, schema, is_negated=is_negated) for term in terms_of(predicate)]
+            return flat_tree(and_, all_of, empty=pc.scalar(True))
+        case Or():
+            any_of = [_filter(term, schema, is_negated=is_negated) for term in terms_of(predicate)]
+            return flat_tree(or_, any_of, empty=pc.scalar(False))
         case Not(term=term):
             return ~_filter(term, schema, is_negated=True)
         case IsNull(column=column, negated=negated):
@@ -52,8 +51,8 @@ def _filter(predicate: Predicate, schema: Schema, *, is_negated: bool) -> pc.Exp
             )  # Arrow's LIKE has escapes
             return ~matches if negated else matches
         case In(column=column, values=values, negated=negated):
-            any_of = _among(column, values, schema, is_negated=is_negated or negated)
-            return ~any_of if negated else any_of
+            found = _among(column, values, schema, is_negated=is_negated or negated)
+            return ~found if negated else found
         case Compare(column=column, op=op, value=value):
             left, right = pc.field(column), pc.scalar(_scalar(column, value, schema))
             match op:
@@ -80,20 +79,6 @@ def _among(column: str, values: Sequence[Scalar], schema: Schema, *, is_negated:
     found = field.isin(pa.array(known, arrow_type(kind)))
     never = pc.less(field, field)  # false, and NULL for NULL
     return found | never if is_negated else found
-
-
-def _joined(
-    join: Callable[[Any, Any], Any], terms: Sequence[pc.Expression], *, neutral: bool
-) -> pc.Expression:
-    """Join terms in a tree that is as flat as it can be: Arrow walks through it on the thread's stack."""
-    if not terms:
-        return pc.scalar(neutral)
-    if len(terms) == 1:
-        return terms[0]
-    middle = len(terms) // 2
-    return join(
-        _joined(join, terms[:middle], neutral=neutral), _joined(join, terms[middle:], neutral=neutral)
-    )
 
 
 def _scalar(column: str, value: Scalar, schema: Schema) -> Any:

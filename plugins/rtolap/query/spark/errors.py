@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 
 import grpc  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from rtolap.base.errors import (
     Corrupted,
     OutOfRange,
+    QueryError,
     QueryInterrupted,
     RtolapError,
     Unavailable,
@@ -19,7 +21,8 @@ from rtolap.cubes.format.history import REBUILD
 
 log = logging.getLogger(__name__)
 
-ERRORS = (PySparkException, grpc.RpcError)
+# The client's own messages are read by protobuf, which takes a hundred levels.
+ERRORS = (PySparkException, grpc.RpcError, DecodeError)
 _OVERFLOWS = (
     "ARITHMETIC_OVERFLOW",
     "NUMERIC_VALUE_OUT_OF_RANGE",
@@ -47,6 +50,12 @@ def translated(error: Exception, service: str) -> RtolapError:
     Args:
         service: address of the Spark service.
     """
+    if isinstance(error, DecodeError):
+        return QueryError(
+            "the conditions are nested too deep for Spark",
+            expected="some thirty levels of AND in OR in AND",
+            action="write them flatter, or SET rtolap_engine = local",
+        )
     condition = condition_of(error)
     log.warning("Spark at %s refused a scan of history: %s: %s", service, condition, str(error)[:2000])
     if condition.startswith("OPERATION_CANCELED"):

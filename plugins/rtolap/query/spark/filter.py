@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from operator import and_, or_
 from typing import Any
 
@@ -14,16 +13,21 @@ from rtolap.column_types import ColumnType
 from rtolap.columnar.literals import place
 from rtolap.columnar.schema import arrow_type
 from rtolap.model.cube import Schema
-from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate
+from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate, terms_of
+from rtolap.query.cubes.flat_tree import flat_tree
 
 
 def spark_filter(predicate: Predicate, schema: Schema) -> Column:
     """Return the condition. Raises QueryError for a value that does not compare with its column."""
     match predicate:
-        case And(terms=terms):
-            return reduce(and_, (spark_filter(term, schema) for term in terms), F.lit(True))
-        case Or(terms=terms):
-            return reduce(or_, (spark_filter(term, schema) for term in terms), F.lit(False))
+        case And():
+            return flat_tree(
+                and_, [spark_filter(term, schema) for term in terms_of(predicate)], empty=F.lit(True)
+            )
+        case Or():
+            return flat_tree(
+                or_, [spark_filter(term, schema) for term in terms_of(predicate)], empty=F.lit(False)
+            )
         case Not(term=term):
             return ~spark_filter(term, schema)
         case IsNull(column=name, negated=negated):
