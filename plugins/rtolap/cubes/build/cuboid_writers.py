@@ -11,6 +11,7 @@ then few for the others. It takes several times the processor time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from pyspark import SparkContext
@@ -35,6 +36,7 @@ from rtolap.model.cube import Cuboid, cuboids, smallest_parents
 from rtolap.object_store.store import ObjectStore
 
 PARENT_BYTES_SMALL = 16 << 20  # reading less than this costs less than another job
+_JOBS = 4  # at once, of a cuboid each: most of a short one is its start
 _PATH_PARTS = 4  # segment/version/part/file or segment/version/cuboid/file: all that differs in a batch
 _PATH = "__path"
 _FIELD_ID = "parquet.field.id"  # Spark's name for the id of a column in a Parquet file
@@ -182,26 +184,40 @@ class CuboidWriter:
             frame = frame.sortWithinPartitions(SEGMENT_COLUMN, *keys)
         else:
             frame = frame.sortWithinPartitions(CUBOID_COLUMN, SEGMENT_COLUMN, *keys)
-        for name, number in field_ids(self._schema).items():
-            if name in frame.columns:
-                frame = frame.withMetadata(name, {_FIELD_ID: number})
-        frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").partitionBy(
-            CUBOID_COLUMN, SEGMENT_COLUMN
-        ).parquet(self._store.spark_uri(folder), compression="zstd")
-        sizes = dict.fromkeys(numbers, 0)
-        files = self._store.list(folder)
+        self._write_files(frame, folder, CUBOID_COLUMN, SEGMENT_COLUMN)
         for cuboid, number in zip(written, numbers, strict=True):
-            own = f"{folder}/{CUBOID_COLUMN}={number}"
-            sizes[number] = sum(file.bytes for file in files if file.path.startswith(f"{own}/"))
-            self._folders[cuboid.name], self._sizes[cuboid.name] = own, sizes[number]
+            self._folders[cuboid.name] = f"{folder}/{CUBOID_COLUMN}={number}"
+        with ThreadPoolExecutor(_JOBS) as pool:
+            list(pool.map(self._narrow, [each for each in written if wanted - set(each.dimensions)]))
+        for cuboid in written:
+            own = self._folders[cuboid.name]
+            self._sizes[cuboid.name] = sum(file.bytes for file in self._store.list(own))
             report(
                 "cuboid",
                 self._specs[0],
                 name=cuboid.name,
-                bytes=sizes[number],
+                bytes=self._sizes[cuboid.name],
                 done=len(self._sizes),
                 total=len(self.cuboids),
             )
+
+    def _narrow(self, cuboid: Cuboid) -> None:
+        """Write a cuboid's files again without the columns of the cuboids that it shared a job with.
+
+        Executors do it: no row passes the driver.
+        """
+        frame = self._written(cuboid).sortWithinPartitions(SEGMENT_COLUMN, *cuboid.dimensions)
+        folder = f"{self.folder}/cuboid-{self.cuboids.index(cuboid)}"
+        self._write_files(frame, folder, SEGMENT_COLUMN)
+        self._folders[cuboid.name] = folder
+
+    def _write_files(self, frame: DataFrame, folder: str, *split_by: str) -> None:
+        for name, number in field_ids(self._schema).items():
+            if name in frame.columns:
+                frame = frame.withMetadata(name, {_FIELD_ID: number})
+        frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").partitionBy(
+            *split_by
+        ).parquet(self._store.spark_uri(folder), compression="zstd")
 
 
 def next_job(all_cuboids: tuple[Cuboid, ...], sizes: dict[str, int]) -> CuboidJob | None:

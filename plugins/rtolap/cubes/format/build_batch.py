@@ -41,7 +41,6 @@ from rtolap.object_store.store import ObjectStore
 SEGMENT_COLUMN, CUBOID_COLUMN = "__segment", "__cuboid"
 SCRATCH_FOLDER = "_batch"
 _WORKERS = 8  # mostly waiting for a disk or a remote store
-_GROUP_ROWS = 1 << 18  # held in memory while a file is written again
 
 _SEGMENT_FIELD = pa.field(SEGMENT_COLUMN, pa.int32())
 
@@ -91,8 +90,7 @@ def adopt(
 ) -> Adopted:
     """Move every file of the scratch folder to the version that it belongs to, and look at it there.
 
-    One that several cuboids share a job with has columns of others, without values, and is written again
-    without them. When this returns the files are durable, and the scratch folder is gone. A crash before
+    When this returns the files are durable, and the scratch folder is gone. A crash before
     leaves folders without a manifest.
 
     Args:
@@ -112,12 +110,11 @@ def adopt(
     def move_segment(place: int, spec: BuildSpec) -> list[list[str]]:
         """Return the names of the files of each cuboid."""
         by_cuboid = []
-        for folder, scratch, cuboid in names:
+        for folder, scratch, _ in names:
             source = f"{scratch}/{SEGMENT_COLUMN}={place}"
-            schema = history_schema(spec.schema, cuboid.dimensions)
             moved = [f"{folder}/{name}" for name in listed.get(source, ())]
             for name in moved:
-                _adopt_file(store, f"{source}/{name.rpartition('/')[2]}", f"{spec.location}/{name}", schema)
+                store.move(f"{source}/{name.rpartition('/')[2]}", f"{spec.location}/{name}")
             by_cuboid.append(moved)
         _make_durable(store, [f"{spec.location}/{name}" for moved in by_cuboid for name in moved])
         return by_cuboid
@@ -196,16 +193,6 @@ def finish(
     )
     history.write_manifest(store, spec.location, manifest)
     return manifest
-
-
-def _adopt_file(store: ObjectStore, source: str, target: str, schema: pa.Schema) -> None:
-    with store.open(source) as opened:
-        parquet = pq.ParquetFile(opened)
-        if parquet.schema_arrow.names != schema.names:
-            location, _, name = target.rpartition("/")
-            write_file(store, location, name, schema, parquet.iter_batches(_GROUP_ROWS, columns=schema.names))
-            return
-    store.move(source, target)
 
 
 def write_file(
