@@ -24,6 +24,7 @@ class Story:
         self.serial = 0
         self.ready: dict[int, dict[int, int]] = {}
         self.locations: dict[int, str | None] = {}
+        self.planned = self.batch_part()
 
     def close(self) -> None:
         partitions = SETS[self.chance.choice(list(SETS))]
@@ -34,7 +35,7 @@ class Story:
         name = self.chance.choice(list(SETS))
         ranges = []
         for p in SETS[name]:
-            start = FIRST[p] if self.record.base_lost else self.record.covered.get(p, FIRST[p])
+            start = FIRST[p] if self.record.is_rebuilt else self.record.covered.get(p, FIRST[p])
             end = self.record.target.get(p, start + 5) + self.chance.choice((0, 0, 0, 0, 0, 1, -1))
             middle = self.chance.choice((start, (start + end) // 2))
             pieces = [(start, end)] if middle in (start, end) else [(start, middle), (middle, end)]
@@ -71,6 +72,21 @@ class Story:
                 self.record, partitions=PARTITIONS, first=FIRST, now_ms=1, by="an operator"
             )
 
+    def replace(self) -> None:
+        if self.chance.random() < 0.4:
+            self.planned = self.batch_part()
+        batch, version, part = self.planned
+        self.record = segments.replace_by_batch(
+            self.record, batch, part, version=version, first=FIRST, now_ms=1, by="an operator"
+        )
+
+    def batch_part(self) -> tuple[str, int, StagedPart]:
+        self.serial += 1
+        vector = segments.vector_of_batch(self.record, FIRST)
+        ranges = tuple(PartRange(p, FIRST[p], end) for p, end in vector.items())
+        part = StagedPart("batch", f"batches/{self.serial}", ranges, rows=1, events=1, bytes=1)
+        return f"batch-{self.serial}", self.record.version + 1, part
+
     def purge(self) -> None:
         if self.chance.random() < 0.02:
             self.record = segments.purge(self.record, now_ms=1, by="an operator")
@@ -88,6 +104,7 @@ class Story:
                 self.requeue,
                 self.lose_base,
                 self.restore_base,
+                self.replace,
                 self.purge,
             )
         )
@@ -109,6 +126,10 @@ class Story:
             assert (now.target, now.parts) == ({}, ())
             assert before.build is not None
             assert now.location == before.build.location
+            began = before.pending_batch or ("" if before.base_lost else before.batch)
+            assert (now.batch, now.pending_batch) == (began, ""), (
+                "a version knows the batch that it began with"
+            )
         known = self.ready.setdefault(now.version, now.covered)
         assert known == now.covered, "a version has one vector for ever"
         assert self.locations.setdefault(now.version, now.location) == now.location, "and one location"
@@ -118,6 +139,9 @@ class Story:
             missing = segments.missing_ranges(now, partitions=PARTITIONS, first=FIRST)
             complete = not missing and set(now.target) == set(PARTITIONS)
             assert complete == segments.joined(now, partitions=PARTITIONS, first=FIRST)
+        if now.pending_batch:
+            assert now.state is SegmentState.REMOTE_PERSISTED
+            assert len(now.parts) == 1, "the batch alone says what the segment holds"
         if before.state is SegmentState.PURGED:
             assert now.state is SegmentState.PURGED
 
@@ -130,7 +154,7 @@ class Story:
                 if r.partition == p
                 for n in range(r.start, r.end)
             ]
-            start = FIRST[p] if self.record.base_lost else self.record.covered.get(p, FIRST[p])
+            start = FIRST[p] if self.record.is_rebuilt else self.record.covered.get(p, FIRST[p])
             assert sorted(offsets) == list(range(start, self.record.target[p])), "every offset once"
 
 
@@ -143,17 +167,24 @@ def test_whatever_happens_the_rule_holds(seed: int) -> None:
 
 def test_the_stories_go_through_all_states() -> None:
     states = set()
-    versions = rebuilt = 0
+    versions = rebuilt = replaced = fresh = taken_back = 0
     for seed in range(40):
         life = Story(seed)
         for _ in range(200):
+            before = life.record
             life.step()
             states.add(life.record.state)
+            replaced += bool(before.pending_batch) and life.record.version > before.version
+            fresh += life.record.version == 1 and bool(life.record.batch)
+            taken_back += bool(before.pending_batch) and life.record.state is SegmentState.IMMUTABLE
             rebuilt += life.record.base_lost and life.record.state is SegmentState.REMOTE_PERSISTED
         versions = max(versions, life.record.version)
     assert states == set(SegmentState)
     assert versions >= 3
     assert rebuilt
+    assert replaced
+    assert fresh
+    assert taken_back
 
 
 def closed(vector: dict[int, int]) -> SegmentRecord:

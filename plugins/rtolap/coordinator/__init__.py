@@ -2,9 +2,9 @@
 
 `assembly` wires it, `server` serves the routes of `routes`, `leadership` elects the leader, runs the leader's
 periodic work and refuses the commits of one that leads no more. The work: `cubes` (create, enable, and the
-other switches), `assigners`, `assignment` and `reassignment` (who consumes what), `builds` with `build_check`
-(queue, attempts, promotion in order), `purge` (horizon, retention, clean-up), `losses` (events lost for
-good), `applications` (watermarks by host), `heartbeats` (what receivers said), `watermark` (a pure rule) with
+other switches), `assigners`, `assignment` and `reassignment` (who consumes what), `builds` (queue, attempts,
+promotion in order, batches), `purge` (horizon, retention, clean-up), `losses` (events lost for good),
+`applications` (watermarks by host), `heartbeats` (what receivers said), `watermark` (a pure rule) with
 `watermarks` (its publication), `checks` (what needs a human).
 
 Nothing that must survive is kept here: it is all in `metadata` and the object store, so a standby takes over

@@ -58,5 +58,7 @@ def segment_info(
         lost=tuple(as_message(wire.PartitionRange, piece) for piece in lost),
         losses=tuple(as_message(wire.LossInfo, loss) for loss in accepted),
         base_lost=record.base_lost,
+        pending_batch=record.pending_batch,
+        batch=record.batch,
         state_history=tuple(as_message(wire.HistoryEntry, line) for line in record.state_history),
     )

@@ -11,7 +11,8 @@ from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.applications.owned import CONFIRMED_S
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.assignment import Assignments, TopicsOf
-from rtolap.coordinator.builds import BUILDING_MAX, Builds
+from rtolap.coordinator.builds.batches import Batches
+from rtolap.coordinator.builds.queue import BUILDING_MAX, Builds
 from rtolap.coordinator.checks import Checks
 from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.cubes import Cubes
@@ -92,6 +93,7 @@ class Coordinator:
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
         self._settling = Settling(metadata, self._views)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
+        self.batches = Batches(metadata, self._views, store, object_store_uri)
         self.members = Members(metadata, self.heartbeats, self._ticked)
         self.cubes = Cubes(
             metadata,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from rtolap.base.errors import NotYet
+from rtolap.coordinator.builds.batches import PLANS_KEPT_MS
 from rtolap.coordinator.views import Views
 from rtolap.cubes.format.folders import (
     ROOTS,
@@ -17,6 +19,7 @@ from rtolap.cubes.format.folders import (
     segment_folders,
     version_folders,
 )
+from rtolap.cubes.format.manifest import PLAN_NAME, BatchPlan, decode
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import Publications, holders
@@ -103,6 +106,7 @@ class Purge:
                 held.update(found if version_of_folder(path) == path else ())  # its vectors wait with it
             else:
                 useless.append(path)
+        useless += self._useless_batches(cube, before, records)
         # A creation that is listed and is not the one that stands afterwards was dropped: ids never return.
         useless += [
             creation_folder(root, cube, each) for root in ROOTS for each in earlier[root] if each != cube_id
@@ -163,6 +167,21 @@ class Purge:
             f"files, and its publisher lets them expire. It has looked last: {at}. "
             f"`rtolap publish release {publication}` gives the snapshots up"
         )
+
+    def _useless_batches(self, cube: str, cube_id: str, records: Mapping[str, SegmentRecord]) -> list[str]:
+        """Return the folders of batches that no segment waits for, and that were planned long ago."""
+        pending = {record.pending_batch for record in records.values()}
+        parent = creation_folder("batches", cube, cube_id)
+        limit_ms = self._metadata.clock.now_ms() - PLANS_KEPT_MS
+        useless = []
+        for batch in self._store.folders(parent):
+            path = f"{parent}/{batch}/{PLAN_NAME}"
+            if (
+                batch not in pending
+                and decode(self._store.read(path), BatchPlan, path).planned_ms <= limit_ms
+            ):
+                useless.append(f"{parent}/{batch}")
+        return useless
 
     def _staged_useless(self, record: SegmentRecord | None, version: int) -> bool:
         """Return parts of a version that is promoted, or of a segment that is purged or was never

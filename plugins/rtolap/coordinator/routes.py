@@ -196,6 +196,18 @@ def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def accept_loss(cube: str, segment: str, body: wire.AcceptLossRequest) -> wire.SegmentInfo:
         return coordinator.cubes.accept_loss(cube, segment, body)
 
+    @api.post("/cubes/{cube}/batches")
+    def plan_batch(cube: str, body: wire.BatchRequest) -> wire.BatchPlanMessage:
+        return coordinator.batches.plan(cube, body)
+
+    @api.post("/cubes/{cube}/batches/{batch}/apply")
+    def apply_batch(cube: str, batch: str) -> wire.BatchProgress:
+        return coordinator.batches.apply(cube, batch)
+
+    @api.get("/cubes/{cube}/batches/{batch}")
+    def batch_progress(cube: str, batch: str) -> wire.BatchProgress:
+        return coordinator.batches.progress(cube, batch)
+
     @api.post(path + "/close")
     def close(cube: str, segment: str) -> wire.SegmentInfo:
         return coordinator.cubes.close_before(cube, segment)

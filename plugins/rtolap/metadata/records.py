@@ -126,6 +126,9 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         target_epochs: the same for `target`.
         base_lost: the READY version has lost what builds start from. The parts of the next one hold all of
             the segment.
+        pending_batch: id of the staged batch that the next version is made of; "" for none. Its part, the
+            only one, holds all of the segment.
+        batch: id of the batch that the READY version began with; "" where all its events are the topic's.
         vectors: checksum of the file that holds `covered`, `covered_epochs`, `begins` and, of a READY
             segment, `losses` of the version (see `metadata.vectors`); None where they are in the record.
     """
@@ -148,6 +151,8 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     covered_epochs: Offsets = {}
     target_epochs: Offsets = {}
     base_lost: bool = False
+    pending_batch: str = ""
+    batch: str = ""
     vectors: str | None = None
     state_history: tuple[HistoryEntry, ...] = ()
 
@@ -160,9 +165,14 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return self.range.name
 
     @property
+    def is_rebuilt(self) -> bool:
+        """Return True if the parts of the next version hold all of the segment."""
+        return self.base_lost or bool(self.pending_batch)
+
+    @property
     def built_on(self) -> Offsets:
         """Return the vector at which the parts of the next version begin: none where it is rebuilt."""
-        return {} if self.base_lost else self.covered
+        return {} if self.is_rebuilt else self.covered
 
     @property
     def late_events(self) -> int | None:

@@ -192,7 +192,7 @@ def start_build(
     if attempt.version != record.version + 1:
         raise Refused("build of a wrong version", expected=record.version + 1, found=attempt.version)
     control = control or CubeControl()
-    counted = not (record.base_lost and version_losses(record, control))
+    counted = not (record.base_lost and version_losses(record, control)) and not record.pending_batch
     return msgspec.structs.replace(
         record,
         build=attempt,
@@ -237,6 +237,8 @@ def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -
         first_events=record.first_events if record.version else events,
         begins=_begins(record),
         base_lost=False,
+        pending_batch="",
+        batch=record.pending_batch or ("" if record.base_lost else record.batch),
         vectors=None,
     )
 
@@ -258,10 +260,10 @@ def lose_parts(record: SegmentRecord, lost: Mapping[str, str], *, now_ms: int, b
 
     All parts are uploaded, since a receiver keeps whole versions: it would have to read a single partition
     again from Kafka. Attempts that build the lost ones are not promoted. Nothing changes where the record has
-    none of these parts any more.
+    none of these parts any more, and where a batch brought them: nobody can upload it again.
     """
     lost_paths = [part.path for part in record.parts if part.path in lost]
-    if not lost_paths:
+    if not lost_paths or record.pending_batch:
         return record
     note = f"{by}: {len(lost_paths)} of {len(record.parts)} parts, {lost_paths[0]}: {lost[lost_paths[0]]}"
     changed = _take(record, SegmentEvent.PARTS_LOST, now_ms, note)
@@ -274,9 +276,9 @@ def lose_base(record: SegmentRecord, why: str, *, now_ms: int, by: str) -> Segme
     The next version is made of parts that hold the whole segment, with the closed part of a late delta if
     there is one.
 
-    Nothing changes where that is known, and where there is no version.
+    Nothing changes where that is known, where there is no version, and where a batch takes its place.
     """
-    if record.base_lost or not record.version or record.state is SegmentState.PURGED:
+    if record.is_rebuilt or not record.version or record.state is SegmentState.PURGED:
         return record
     changed = _take(record, SegmentEvent.BASE_LOST, now_ms, f"{by}: {why}")
     target = record.target or dict(record.covered)
@@ -295,7 +297,7 @@ def restore_base(
 ) -> SegmentRecord:
     """Note that the files are there again. The next version goes on from them and needs the late delta's
     parts only."""
-    if not record.base_lost:
+    if not record.base_lost or record.pending_batch:
         return record
     changed = _take(record, SegmentEvent.BASE_RESTORED, now_ms, by)
     restored = msgspec.structs.replace(changed, base_lost=False, parts=(), build=None)
@@ -307,8 +309,11 @@ def restore_base(
 def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
     """Build the READY version again, from itself: the target is what it covers, no parts are needed.
 
-    A segment that already waits for its build forgets a failed attempt.
+    A segment that already waits for its build forgets a failed attempt. A batch that is not READY yet is
+    withdrawn.
     """
+    if record.pending_batch:
+        return withdraw_batch(record, now_ms=now_ms, by=by)
     if record.state is SegmentState.REMOTE_PERSISTED:
         failed = record.build is not None and record.build.error is not None
         return msgspec.structs.replace(record, build=None) if failed else record
@@ -318,10 +323,92 @@ def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
     )
 
 
+def covered_to_be(record: SegmentRecord) -> Offsets:
+    """Return the vector of the next version."""
+    return {**record.covered, **record.target}
+
+
+def replace_by_batch(
+    record: SegmentRecord,
+    batch: str,
+    part: StagedPart,
+    *,
+    version: int,
+    first: Offsets,
+    now_ms: int,
+    by: str,
+) -> SegmentRecord:
+    """Build the next version out of a batch that says what the segment holds below its vector.
+
+    The vector stays what it is: of a version that is being closed, what was closed so far. A segment without
+    a record gets the offsets at which the cube begins, so whatever the topic brings is beyond it. A
+    repetition changes nothing; another batch takes the place of one that is not READY yet.
+
+    Args:
+        part: holds the segment's events. Its ranges begin where the cube begins, and end at the vector.
+        version: the one that the batch was staged for.
+        first: where the cube begins, by partition.
+    """
+    if batch in (record.pending_batch, record.batch):
+        return record
+    if record.version + 1 != version or _ends(part) != vector_of_batch(record, first):
+        raise Refused(
+            f"{record.cube}/{record.name} has changed since batch {batch} was planned",
+            expected=f"version {version} up to {_shown(_ends(part))}",
+            found=f"version {record.version + 1} up to {_shown(vector_of_batch(record, first))}",
+            action="plan and stage the batch again",
+        )
+    if record.state is SegmentState.IMMUTABLE and not record.version:
+        raise Refused(
+            f"{record.cube}/{record.name} cannot be replaced yet",
+            expected="a segment that all its replica sets have closed",
+            found=SegmentState.IMMUTABLE.value,
+            action="wait until it is READY",
+        )
+    changed = _take(record, SegmentEvent.REPLACE, now_ms, f"{by}: batch {batch}")
+    target = vector_of_batch(record, first)
+    return msgspec.structs.replace(
+        changed,
+        pending_batch=batch,
+        target=target,
+        target_epochs={
+            p: e for p, e in {**record.covered_epochs, **record.target_epochs}.items() if p in target
+        },
+        parts=(part,),
+        build=None,
+    )
+
+
+def vector_of_batch(record: SegmentRecord, first: Offsets) -> Offsets:
+    """Return the vector below which a batch says what the segment holds. `first`: where the cube begins."""
+    if record.state is SegmentState.ACTIVE:
+        return dict(first)
+    return covered_to_be(record)
+
+
+def withdraw_batch(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
+    """Take a batch back that is not READY yet: the version before goes on, with the late events that were
+    closed. A first version has none before it: its batch stays, and forgets a failed attempt."""
+    if not record.pending_batch:
+        return record
+    if not record.version:
+        failed = record.build is not None and record.build.error is not None
+        return msgspec.structs.replace(record, build=None) if failed else record
+    left = msgspec.structs.replace(record, pending_batch="", parts=(), build=None)
+    if not record.base_lost and record.target == record.covered:
+        return left
+    return _take(left, SegmentEvent.WITHDRAWN, now_ms, f"{by}: batch {record.pending_batch}")
+
+
+def _ends(part: StagedPart) -> Offsets:
+    return {piece.partition: piece.end for piece in part.ranges}
+
+
 def purge(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
     if record.state is SegmentState.PURGED:
         return record
-    return msgspec.structs.replace(_take(record, SegmentEvent.PURGE, now_ms, by), base_lost=False)
+    changed = _take(record, SegmentEvent.PURGE, now_ms, by)
+    return msgspec.structs.replace(changed, base_lost=False, pending_batch="")
 
 
 def _shown(vector: Offsets) -> str:

@@ -34,7 +34,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
         build_id: unique per attempt; part of `location`, so attempts never share a folder.
         version: the version to build (the record's version + 1).
         parts: staged parts of `version`; none when a READY version is rebuilt from itself.
-        previous_location: folder of the previous version; None for the first one and where `base_lost`.
+        previous_location: folder of the previous version; None for the first one and where `is_rebuilt`.
         previous_covered: vector of the previous version.
         first_offsets: where the cube begins; a partition in neither vector begins at its first part.
         covered: partition → next offset that the new version will cover; parts must join up to it.
@@ -46,6 +46,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
         losses: offsets whose events the new version lacks; see `model.completeness`.
         base_lost: True where the previous version has lost what builds start from: the parts hold the whole
             segment.
+        batch: id of the batch that the version is made of: its part holds the whole segment. "" for none.
     """
 
     build_id: str
@@ -67,6 +68,12 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     first_events: int | None = None
     losses: tuple[EventLoss, ...] = ()
     base_lost: bool = False
+    batch: str = ""
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """Return True if the parts hold the whole segment, whatever the previous version holds."""
+        return self.base_lost or bool(self.batch)
 
     def late_events(self, events: int) -> int | None:
         """Return the number of these that came after the first version; None where nobody knows."""

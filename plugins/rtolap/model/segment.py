@@ -3,10 +3,10 @@
                     CLOSE               PARTS_JOINED                PROMOTE
         ACTIVE ───────────▶ IMMUTABLE ───────────────▶ REMOTE_PERSISTED ────────▶ READY
           │                   │  ▲ ▲                      │ │ ▲                   │  │
-          │                   │  │ └───── PARTS_LOST ──────┘ │ │                   │  │
+          │                   │  │ └─ PARTS_LOST, WITHDRAWN ┘ │ │                   │  │
           │                   │  │ └──── BASE_RESTORED ──────┤ │                   │  │
           │ PURGE             │  └─── CLOSE, BASE_LOST ──────┼─┼───────────────────┘  │
-          └───────────────────┴───── PURGE ──────────────────┘ └────── REQUEUE ───────┤
+          └───────────────────┴───── PURGE ──────────────────┘ └─ REQUEUE, REPLACE ───┤
                               ▼                                                      │
                            PURGED ◀──────────────────── PURGE ───────────────────────┘
 
@@ -16,6 +16,9 @@ PARTS_LOST leads from REMOTE_PERSISTED back to IMMUTABLE: a staged part is missi
 which hold a version until it is READY, upload it again.
 BASE_LOST leads to IMMUTABLE too: the READY version has lost what builds start from, and the parts of the next
 one hold all of the segment, read again from Kafka. BASE_RESTORED takes that back: its files are there again.
+REPLACE leads to REMOTE_PERSISTED from any state but PURGED: a staged batch holds all of the segment, and the
+next version is made of it. A segment without a record begins its life so. WITHDRAWN takes a batch back that is
+not READY yet, where late events wait for their upload.
 PURGED is for ever: a replay does not bring such a segment back.
 
 The table orders nothing to be done. Every service acts on the state that it reads in the record: an order
@@ -94,6 +97,8 @@ class SegmentEvent(StrEnum):
     BASE_RESTORED = "BASE_RESTORED"
     PROMOTE = "PROMOTE"
     REQUEUE = "REQUEUE"
+    REPLACE = "REPLACE"
+    WITHDRAWN = "WITHDRAWN"
     PURGE = "PURGE"
 
 
@@ -112,6 +117,11 @@ TRANSITIONS: dict[tuple[SegmentState, SegmentEvent], SegmentState] = {
     (_S.IMMUTABLE, _E.BASE_RESTORED): _S.IMMUTABLE,
     (_S.REMOTE_PERSISTED, _E.BASE_RESTORED): _S.IMMUTABLE,
     (_S.READY, _E.REQUEUE): _S.REMOTE_PERSISTED,
+    (_S.ACTIVE, _E.REPLACE): _S.REMOTE_PERSISTED,
+    (_S.IMMUTABLE, _E.REPLACE): _S.REMOTE_PERSISTED,
+    (_S.REMOTE_PERSISTED, _E.REPLACE): _S.REMOTE_PERSISTED,
+    (_S.READY, _E.REPLACE): _S.REMOTE_PERSISTED,
+    (_S.REMOTE_PERSISTED, _E.WITHDRAWN): _S.IMMUTABLE,
     (_S.REMOTE_PERSISTED, _E.PROMOTE): _S.READY,
     (_S.ACTIVE, _E.PURGE): _S.PURGED,
     (_S.IMMUTABLE, _E.PURGE): _S.PURGED,

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_batch import SEGMENT_COLUMN, adopt, check_counted, finish, new_scratch
-from rtolap.model.cube import Cuboid, cuboids
+from rtolap.model.cube import cuboids
 from rtolap.object_store.store import open_store
 
 from tests.support.cubes.built import assert_nothing_else, assert_recount
@@ -27,17 +27,7 @@ def staging(tmp_path: Path) -> Staging:
     return Staging(open_store(uri), uri, tmp_path / "store")
 
 
-def with_columns_of_others(table: pa.Table, cuboid: Cuboid) -> pa.Table:
-    """As a job of several cuboids writes it: dimensions of the others are there, without values."""
-    whole = roll_up(raw_events(SEED, 0, 0, 0), CUBE.all_dimensions).schema
-    for place, name in enumerate(CUBE.all_dimensions):
-        if name not in cuboid.dimensions:
-            nothing = pa.nulls(table.num_rows, whole.field(name).type)
-            table = table.add_column(place, whole.field(name), nothing)
-    return table
-
-
-def test_files_are_moved_or_written_again_without_columns_of_other_cuboids(staging: Staging) -> None:
+def test_files_are_moved_to_their_versions(staging: Staging) -> None:
     days = [staging.of(name) for name in DAYS]
     raws = [raw_events(SEED, number, 0, events, DAYS[number]) for number, events in enumerate(EVENTS)]
     specs = [of.spec(f"b{number}", covered={number: 1}) for number, of in enumerate(days)]
@@ -47,7 +37,7 @@ def test_files_are_moved_or_written_again_without_columns_of_other_cuboids(stagi
         for place, raw in enumerate(raws):
             if not raw.num_rows:
                 continue
-            rows = with_columns_of_others(roll_up(raw, cuboid.dimensions), cuboid)
+            rows = roll_up(raw, cuboid.dimensions)
             for number, part in enumerate((rows.slice(0, 1), rows.slice(1))):
                 target = staging.folder / folder / f"{SEGMENT_COLUMN}={place}" / f"part-{number}.parquet"
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -54,7 +54,7 @@ def test_each_segment_of_a_batch_equals_its_recount(
 
 
 def with_shops_of(rows: pa.Table, copy: int) -> pa.Table:
-    """Return rows of the base cuboid with shops of their own: nothing merges with, or is coded as, another's."""
+    """Return rows of the base cuboid with shops of their own: none merges with another copy's."""
     place, rng = rows.column_names.index("shop"), random.Random(f"{SEED}/{copy}")
     shops = pa.array([f"{rng.getrandbits(128):x}" for _ in range(rows.num_rows)])
     return rows.set_column(place, rows.field(place), shops)

@@ -1,4 +1,4 @@
-"""Executors without Python of ours say of a file what the driver would say: Spark's operators beside Arrow."""
+"""Executors without Python of ours say of a file what the driver would say."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.cli.main import app
-from rtolap.coordinator.builds import Builds
+from rtolap.coordinator.builds.queue import Builds
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.views import Views
 from rtolap.cubes.format import history

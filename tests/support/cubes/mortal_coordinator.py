@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from rtolap.base.clock import Clock
-from rtolap.coordinator.builds import Builds
+from rtolap.coordinator.builds.queue import Builds
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.settling import Settling

@@ -6,18 +6,16 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import dropwhile
 from typing import NamedTuple
 
 import msgspec
-from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.cubes.build.cuboid_writers import CuboidWriter, PieceWriter
 from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.grouping import group_rows, is_small
-from rtolap.cubes.build.job_progress import report
+from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report
 from rtolap.cubes.build.session import executors_run_python, list_in_driver
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_batch import (
@@ -36,8 +34,6 @@ from rtolap.model.build_spec import BuildResult, BuildSpec
 from rtolap.model.cube import cuboids
 from rtolap.object_store.store import ObjectStore, open_store
 
-EXIT_REFUSED, EXIT_FAILED = 3, 4
-ERROR_CHARS = 2000
 _WORKERS = 8  # inputs verified at a time
 
 
@@ -73,7 +69,7 @@ def attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
         if len(wanted) == 1:
             return max(worst, _failed(wanted[0].spec, error))
         traceback.print_exc()
-        report("alone", wanted[0].spec, segments=len(wanted), error=_said(error))
+        report("alone", wanted[0].spec, segments=len(wanted), error=error_text(error))
         return max([worst, *(attempt(spark, [each.spec]) for each in wanted)])
     return worst
 
@@ -176,18 +172,8 @@ def _failed(spec: BuildSpec, error: Exception) -> int:
         report("failed", spec, error=str(error), retry=False)
         return EXIT_REFUSED
     traceback.print_exception(error)
-    report("failed", spec, error=_said(error), retry=True)
+    report("failed", spec, error=error_text(error), retry=True)
     return EXIT_FAILED
-
-
-def _said(error: Exception) -> str:
-    """Return the error's text; of one in a task of ours what it says, without the way there."""
-    text = str(error)
-    if isinstance(error, PythonException):
-        _, _, after = text.rpartition('\n  File "')
-        last = dropwhile(lambda line: line.startswith(" "), after.splitlines()[1:])
-        text = "\n".join(last) or text
-    return text[:ERROR_CHARS]
 
 
 def _result(spec: BuildSpec, manifest: HistoryManifest, started: float) -> BuildResult:

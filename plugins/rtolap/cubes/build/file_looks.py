@@ -131,7 +131,7 @@ def _hashed(spark: SparkSession, ends_by_uri: Mapping[str, tuple[int, ...]]) -> 
 
 
 def _name(uri: str) -> str:
-    """Return the file's path without its scheme, which a store in a local folder has not, and Hadoop spells in
+    """Return the file's path without its scheme: a store in a local folder has none, Hadoop spells it in
     several ways. `_metadata.file_path` comes with escapes, other paths without.
     """
     return _SCHEME.sub("", uri).lstrip("/")

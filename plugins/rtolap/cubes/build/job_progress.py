@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
+
 import msgspec
+from pyspark.errors import PythonException
 
 from rtolap.model.build_spec import BuildSpec
+
+EXIT_REFUSED, EXIT_FAILED = 3, 4
+ERROR_CHARS = 2000
 
 
 def report(event: str, spec: BuildSpec, **fields: object) -> None:
     """Report progress. `spec` is the build meant, or the first of the batch."""
     line = {"event": event, "cube": spec.cube, "segment": spec.segment, "build_id": spec.build_id, **fields}
     print(f"rtolap-progress: {msgspec.json.encode(line).decode()}", flush=True)
+
+
+def report_batch(event: str, cube: str, batch: str, **fields: object) -> None:
+    """Report progress of a batch that is staged."""
+    line = {"event": event, "cube": cube, "batch": batch, **fields}
+    print(f"rtolap-progress: {msgspec.json.encode(line).decode()}", flush=True)
+
+
+def error_text(error: Exception) -> str:
+    """Return the error's text; of one in a task of ours what it says, without the way there."""
+    text = str(error)
+    if isinstance(error, PythonException):
+        _, _, after = text.rpartition('\n  File "')
+        last = dropwhile(lambda line: line.startswith(" "), after.splitlines()[1:])
+        text = "\n".join(last) or text
+    return text[:ERROR_CHARS]

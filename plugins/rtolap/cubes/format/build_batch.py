@@ -116,7 +116,7 @@ def adopt(
             for name in moved:
                 store.move(f"{source}/{name.rpartition('/')[2]}", f"{spec.location}/{name}")
             by_cuboid.append(moved)
-        _make_durable(store, [f"{spec.location}/{name}" for moved in by_cuboid for name in moved])
+        make_durable(store, [f"{spec.location}/{name}" for moved in by_cuboid for name in moved])
         return by_cuboid
 
     with ThreadPoolExecutor(_WORKERS) as pool:
@@ -210,7 +210,7 @@ def write_file(
     return FileEntry(name, rows, len(data), hashlib.sha256(data).hexdigest(), ranges_of(data))
 
 
-def _make_durable(store: ObjectStore, files: Iterable[str]) -> None:
+def make_durable(store: ObjectStore, files: Iterable[str]) -> None:
     """Make files durable. Spark does not sync the files that it writes, and staged parts are deleted after
     promotion."""
     if not store.is_local:

@@ -16,6 +16,7 @@ from rtolap.base.errors import Corrupted, DefinitionError, Refused
 from rtolap.cubes.format import history
 from rtolap.cubes.format.file_states import FileToLookAt, Looked, look_here
 from rtolap.cubes.format.manifest import MANIFEST_NAME, FileEntry, HistoryManifest, StagedManifest, decode
+from rtolap.model.batch import BatchSpec
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.cube import cuboids
 from rtolap.model.offsets import Offsets, PartRange
@@ -56,14 +57,26 @@ def read_specs(argument: str) -> list[BuildSpec]:
 
     Raises DefinitionError or NotFound.
     """
-    folder, _, name = (argument if "://" in argument else Path(argument).absolute().as_uri()).rpartition("/")
-    data = open_store(folder).read(name)
+    data = _read(argument)
     try:
         if data.lstrip().startswith(b"["):
             return decode_json(data, list[BuildSpec])
         return [decode_json(data, BuildSpec)]
     except msgspec.MsgspecError as error:
         raise DefinitionError(f"{argument} is not a build specification", found=str(error)) from error
+
+
+def read_batch_spec(argument: str) -> BatchSpec:
+    """Read the plan of a batch from a local path or a URI. Raises DefinitionError or NotFound."""
+    try:
+        return decode_json(_read(argument), BatchSpec)
+    except msgspec.MsgspecError as error:
+        raise DefinitionError(f"{argument} is not the plan of a batch", found=str(error)) from error
+
+
+def _read(argument: str) -> bytes:
+    folder, _, name = (argument if "://" in argument else Path(argument).absolute().as_uri()).rpartition("/")
+    return open_store(folder).read(name)
 
 
 class DeclaredInputs(NamedTuple):
@@ -113,7 +126,7 @@ def declared_inputs(store: ObjectStore, spec: BuildSpec) -> DeclaredInputs:
             InputFile(f"{spec.previous_location}/{file.name}", file, _READ_AGAIN) for file in base.files
         ]
         events += previous.events
-    elif spec.version != 1 and not spec.base_lost:
+    elif spec.version != 1 and not spec.is_rebuilt:
         raise Refused(f"version {spec.version} of {spec.cube}/{spec.segment} needs a previous version")
     return DeclaredInputs(tuple(files), events)
 

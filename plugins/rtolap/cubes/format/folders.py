@@ -3,6 +3,7 @@
     staged/<cube>/<cube id>/<segment>/v<version>/<replica set>-<unique>
     history/<cube>/<cube id>/<segment>/v<version>-<build id>           data of a version
     history/<cube>/<cube id>/<segment>/v<version>-<build id>-vectors   its vectors, see `metadata.vectors`
+    batches/<cube>/<cube id>/<batch>                                   staged from another source
 
 The cube's id is new for each creation of a cube. Whoever deletes what one creation has left, however late,
 names no file of a later one. Folders without an id are of a time when there was none in the path: they are
@@ -19,8 +20,8 @@ from rtolap.base.errors import DefinitionError
 from rtolap.model.segment import parse_segment_name
 from rtolap.object_store.store import ObjectStore
 
-Root = Literal["staged", "history"]
-ROOTS: tuple[Root, ...] = ("staged", "history")
+Root = Literal["staged", "history", "batches"]
+ROOTS: tuple[Root, ...] = ("staged", "history", "batches")
 
 _CUBE_ID = re.compile(r"[0-9a-f]{32}")
 _VERSION = re.compile(r"v(\d+)(?:-.+)?")

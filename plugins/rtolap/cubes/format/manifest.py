@@ -3,6 +3,7 @@ itself.
 
 Staged part   staged/<cube>/<segment>/v<version>/<replica set>-<unique>/{manifest.json, part-*.parquet}
 History       history/<cube>/<segment>/v<version>-<build id>/{manifest.json, <cuboid>/part-*.parquet}
+Batch         batches/<cube>/<batch>/{plan.json, batch.json}, and staged parts below it
 
 Parquet columns are the physical columns of `rtolap.model.cube`; sketches are binary.
 """
@@ -16,10 +17,13 @@ import msgspec
 
 from rtolap.base.errors import Corrupted
 from rtolap.base.undecodable import decode_own
+from rtolap.model.batch import BatchSpec
 from rtolap.model.completeness import Completeness, EventLoss
 from rtolap.model.offsets import Offsets, PartRange
+from rtolap.model.segment import StagedPart
 
 MANIFEST_NAME = "manifest.json"
+BATCH_NAME, PLAN_NAME = "batch.json", "plan.json"
 FORMAT_VERSION = 1
 
 
@@ -102,10 +106,47 @@ class HistoryManifest(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[EventLoss, ...] = ()
 
 
-M = TypeVar("M", StagedManifest, HistoryManifest)
+class BatchPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A planned batch, written before anything is staged.
+
+    Attributes:
+        planned_ms: by the coordinator's clock.
+    """
+
+    format_version: int = FORMAT_VERSION
+    kind: str = "batch plan"
+    planned_ms: int
+    spec: BatchSpec
 
 
-def encode(manifest: StagedManifest | HistoryManifest) -> bytes:
+class BatchPart(msgspec.Struct, frozen=True):
+    """A segment's staged part, which is to become this version."""
+
+    segment: str
+    version: int
+    part: StagedPart
+
+
+class BatchManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A staged batch: all of its parts are there."""
+
+    format_version: int = FORMAT_VERSION
+    kind: str = "batch"
+    cube: str
+    batch: str
+    parts: tuple[BatchPart, ...]
+
+
+M = TypeVar("M", StagedManifest, HistoryManifest, BatchPlan, BatchManifest)
+_ACTIONS: dict[type[msgspec.Struct], str] = {
+    HistoryManifest: "`rtolap segments requeue CUBE SEGMENT` has its events read again from Kafka",
+    StagedManifest: "`rtolap segments requeue CUBE SEGMENT` has its receivers upload the part again",
+    BatchPlan: "plan the batch again under another id",
+    BatchManifest: "plan and stage the batch again under another id",
+}
+
+
+def encode(manifest: StagedManifest | HistoryManifest | BatchPlan | BatchManifest) -> bytes:
     """Encode the manifest as two lines: JSON, and the sha256 of the first line."""
     body = msgspec.json.encode(manifest)
     return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
@@ -119,9 +160,7 @@ def decode(data: bytes, kind: type[M], where: str) -> M:
             f"manifest {where} does not match its checksum",
             expected=digest,
             found=rest.strip()[:64].decode("ascii", "replace") or "none",
-            action="`rtolap segments requeue CUBE SEGMENT` has its events read again from Kafka"
-            if kind is HistoryManifest
-            else "`rtolap segments requeue CUBE SEGMENT` has its receivers upload the part again",
+            action=_ACTIONS[kind],
         )
     manifest = decode_own(body, kind, f"manifest {where} is not a {kind.__name__}")
     if manifest.format_version != FORMAT_VERSION:

@@ -35,6 +35,7 @@ _CLUSTER, _HEALTH = TypeAdapter(wire.ClusterInfo), TypeAdapter(wire.Health)
 _HEARTBEAT, _WATERMARK = TypeAdapter(wire.HeartbeatResponse), TypeAdapter(wire.WatermarkInfo)
 _PURGED, _CLEANED = TypeAdapter(wire.PurgeResult), TypeAdapter(wire.CleanupResult)
 _QUEUE, _SPEC = TypeAdapter(wire.Queue), TypeAdapter(wire.BuildSpecMessage)
+_BATCH_PLAN, _BATCH = TypeAdapter(wire.BatchPlanMessage), TypeAdapter(wire.BatchProgress)
 _REASSIGNMENT = TypeAdapter(wire.Reassignment)
 _APPLICATION = TypeAdapter(watermarks.ApplicationInfo)
 _WATERMARKS, _HOSTS = TypeAdapter(watermarks.ApplicationWatermarks), TypeAdapter(watermarks.HostsInfo)
@@ -210,6 +211,23 @@ def fail_build(cube: str, segment: str, build_id: str, error: str) -> Call[wire.
 
 def requeue(cube: str, segment: str) -> Call[wire.SegmentInfo]:
     return post(_SEGMENT, "cubes", cube, "segments", segment, "requeue")
+
+
+def plan_batch(
+    cube: str, batch: str, start_ms: int, end_ms: int, source: wire.Definition
+) -> Call[wire.BatchPlanMessage]:
+    """Plan the segments of a range to be replaced by what another source says. `source`: `model.batch`."""
+    body: Body = {"batch": batch, "start_ms": start_ms, "end_ms": end_ms, "source": source}
+    return post(_BATCH_PLAN, "cubes", cube, "batches", body=body)
+
+
+def apply_batch(cube: str, batch: str) -> Call[wire.BatchProgress]:
+    """Hand over segments of a staged batch: again, as long as some are `left`. Raises NotYet before that."""
+    return post(_BATCH, "cubes", cube, "batches", batch, "apply")
+
+
+def batch_progress(cube: str, batch: str) -> Call[wire.BatchProgress]:
+    return get(_BATCH, "cubes", cube, "batches", batch)
 
 
 def accept_loss(cube: str, segment: str, by: str, reason: str) -> Call[wire.SegmentInfo]:

@@ -7,6 +7,7 @@ Instants are milliseconds since the epoch; an offset means next-to-read.
 
 from __future__ import annotations
 
+from rtolap.protocols.coordinator.messages.batches import BatchPlanMessage, BatchProgress, BatchRequest
 from rtolap.protocols.coordinator.messages.cubes import (
     CleanupResult,
     ClusterInfo,
@@ -56,6 +57,9 @@ from rtolap.protocols.rest.messages import (
 __all__ = [
     "API",
     "AcceptLossRequest",
+    "BatchPlanMessage",
+    "BatchProgress",
+    "BatchRequest",
     "BuildInfo",
     "BuildSpecMessage",
     "CleanupResult",

@@ -87,6 +87,8 @@ class SegmentInfo(Message):
         losses: those that were accepted: its versions, the next one included, lack their events.
         base_lost: its READY version has lost what builds start from: the next one is made of all its events,
             read from Kafka again. Statements that its other cuboids answer go on.
+        pending_batch: the batch that its next version is made of; "" for none.
+        batch: the batch that its READY version began with; "" for none.
     """
 
     cube: str
@@ -110,6 +112,8 @@ class SegmentInfo(Message):
     lost: tuple[PartitionRange, ...] = ()
     losses: tuple[LossInfo, ...] = ()
     base_lost: bool = False
+    pending_batch: str = ""
+    batch: str = ""
     state_history: tuple[HistoryEntry, ...] = ()
 
 
@@ -149,7 +153,7 @@ class BuildSpecMessage(Message):
     Attributes:
         covered: the vector that the new version will hold: what history covers, merged with the target.
         previous_location: folder of the READY version whose events go into the new one; None for the first,
-            and where `base_lost`: then its events stand in the parts.
+            and where the parts hold all of the segment: its base is lost, or a batch takes its place.
         previous_covered: the vector of that version.
         location: the folder to write: no other attempt writes there.
     """
@@ -173,6 +177,7 @@ class BuildSpecMessage(Message):
     first_events: int | None = None
     losses: tuple[LossInfo, ...] = ()
     base_lost: bool = False
+    batch: str = ""
 
 
 class FailRequest(Message):

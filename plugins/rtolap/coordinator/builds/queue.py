@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from rtolap.base.errors import NotFound, NotYet
+from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.coordinator.answers import as_message, build_info, completeness_info
-from rtolap.coordinator.build_check import (
-    covered_to_be,
+from rtolap.coordinator.builds.check import (
     expected_events,
     lost_base,
     lost_parts,
@@ -21,6 +20,7 @@ from rtolap.cubes.format.folders import creation_folder
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
+from rtolap.metadata.segments import covered_to_be
 from rtolap.model.segment import SegmentEvent, SegmentState, parse_segment_name
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator import messages as wire
@@ -112,7 +112,7 @@ class Builds:
             table_definition=msgspec.to_builtins(schema.table),
             cube_definition=msgspec.to_builtins(schema.cube),
             parts=tuple(as_message(wire.PartInfo, part) for part in started.parts),
-            previous_location=None if started.base_lost else started.location,
+            previous_location=None if started.is_rebuilt else started.location,
             previous_covered=started.built_on,
             first_offsets=control.first_offsets,
             covered=covered_to_be(started),
@@ -122,6 +122,7 @@ class Builds:
             first_events=started.first_events,
             losses=tuple(as_message(wire.LossInfo, loss) for loss in started.losses),
             base_lost=started.base_lost,
+            batch=started.pending_batch,
         )
 
     def promote(self, cube: str, segment: str, build_id: str) -> SegmentRecord:
@@ -160,23 +161,33 @@ class Builds:
 
     def fail(self, cube: str, segment: str, build_id: str, error: str) -> SegmentRecord:
         """Note it; where that is because staged parts are lost or damaged, they are uploaded again, and where
-        the version before has lost what builds start from, all of the segment is."""
+        the version before has lost what builds start from, all of the segment is. What a batch says nobody
+        else can bring: its segment waits, with the error."""
         record = self._record(cube, segment)
         failed = self._metadata.update_segment(
             cube, record.range, lambda before: segments.fail_build(before, build_id, error)
         )
         newest = failed.build is not None and failed.build.build_id == build_id
-        if failed.state is not SegmentState.REMOTE_PERSISTED or not newest:
+        if failed.state is not SegmentState.REMOTE_PERSISTED or not newest or failed.pending_batch:
             return failed
+        if failed.batch and lost_base(self._store, failed, read_all=True) is not None:
+            return failed  # no topic has its events: see `requeue`
         known = self._without_lost_base(failed, "a build failed", read_all=True)
         return self._without_lost_parts(known, "a build failed")
 
     def requeue(self, cube: str, segment: str) -> SegmentRecord:
         """Build it again: a READY version from itself, or, its base cuboid lost, from all of its events;
         one that waits for its build from its staged parts, of which what is lost or damaged is uploaded again
-        first."""
+        first. A batch that is not READY yet is withdrawn."""
         record = self._record(cube, segment)
         now_ms = self._metadata.clock.now_ms()
+        if record.pending_batch:
+            return self._metadata.update_segment(
+                cube,
+                record.range,
+                lambda before: segments.requeue(before, now_ms=now_ms, by="requeued"),
+            )
+        self._refuse_lost_batch(record)
         if record.base_lost:
             record = self._with_restored_base(record)
         else:
@@ -200,6 +211,17 @@ class Builds:
         return self._metadata.update_segment(
             cube, record.range, lambda before: segments.requeue(before, now_ms=now_ms, by="requeued")
         )
+
+    def _refuse_lost_batch(self, record: SegmentRecord) -> None:
+        """Refuse to read the events of a version from the topic that a batch has said."""
+        why = lost_base(self._store, record, read_all=False) if record.batch else None
+        if why is not None:
+            raise Refused(
+                f"{record.cube}/{record.name} has lost its base cuboid, which batch {record.batch} brought",
+                expected=f"the files of {record.location}",
+                found=why,
+                action="restore them, or stage and apply the batch again under another id",
+            )
 
     def _without_lost_base(self, record: SegmentRecord, by: str, *, read_all: bool) -> SegmentRecord:
         """Return the record itself where builds can start from its version, or there is none."""
@@ -278,11 +300,14 @@ class Builds:
 
 
 def first_unfinished(records: Mapping[str, SegmentRecord]) -> SegmentRecord | None:
-    """Return the earliest segment that is closed and has no history yet: later ones wait for it."""
+    """Return the earliest segment that is closed and has no history yet: later ones wait for it. Those that a
+    batch brings hold nobody up."""
     waiting: Iterable[SegmentRecord] = (
         record
         for record in records.values()
-        if record.version == 0 and record.state in (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
+        if record.version == 0
+        and record.state in (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
+        and not record.pending_batch
     )
     return min(waiting, key=lambda record: record.start_ms, default=None)
 

@@ -7,18 +7,15 @@ from rtolap.cubes.format.history import check_base
 from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.cubes.format.staged import verify_staged
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
+from rtolap.metadata.segments import covered_to_be
 from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import ObjectStore
-
-
-def covered_to_be(record: SegmentRecord) -> dict[int, int]:
-    return {**record.covered, **record.target}
 
 
 def expected_events(record: SegmentRecord) -> int:
     """Return the events that the next version has to hold; of a version that is rebuilt its parts hold
     all."""
-    return (0 if record.base_lost else record.events) + sum(part.events for part in record.parts)
+    return (0 if record.is_rebuilt else record.events) + sum(part.events for part in record.parts)
 
 
 def lost_parts(store: ObjectStore, record: SegmentRecord) -> dict[str, str]:
@@ -83,7 +80,7 @@ def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttem
             action="start a new build; if it happens again, verify the staged parts",
         )
     counted = record.first_events is not None  # else some events may have been accepted as lost
-    if record.base_lost and counted and manifest.events < record.events:
+    if record.base_lost and not record.pending_batch and counted and manifest.events < record.events:
         raise Corrupted(
             f"version {build.version} of {record.cube}/{record.name}, read again from Kafka, lacks events",
             expected=f"{record.events} of version {record.version} at least",

@@ -1,0 +1,272 @@
+"""Batches: a range of a cube's event time whose events another source than its topic says.
+
+    plan     names segments, versions and vectors      a plan in the object store; nothing has changed
+    (stage)  Spark reads the source and rolls it up    staged parts, which nobody reads
+    apply    hands the parts over, one by one          segments are REMOTE_PERSISTED, and built as others are
+
+A crash anywhere leaves what its step leaves; each may be repeated. A segment that has changed since the plan
+is Refused: then a batch is planned again. One segment is replaced at once, by its promotion; a batch of many
+is not: statements see some of them replaced before others.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import msgspec
+
+from rtolap.base.decoding import convert
+from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.coordinator.views import Views
+from rtolap.cubes.format.folders import creation_folder
+from rtolap.cubes.format.manifest import (
+    BATCH_NAME,
+    PLAN_NAME,
+    BatchManifest,
+    BatchPart,
+    BatchPlan,
+    decode,
+    encode,
+)
+from rtolap.metadata import segments
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.model.batch import (
+    BatchSegment,
+    BatchSource,
+    BatchSpec,
+    check_batch_id,
+    check_source,
+    windows_of,
+)
+from rtolap.model.offsets import PartRange
+from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
+from rtolap.object_store.store import ObjectStore
+from rtolap.protocols.coordinator import messages as wire
+
+SEGMENTS_MAX = 20_000  # of a batch: its plan names each
+APPLIED_MAX = 256  # segments that one request hands over
+PLANS_KEPT_MS = 7 * 86_400_000  # a batch is staged and applied within this time, or planned again
+_REFUSED_SHOWN = 5
+
+
+class Batches:
+    def __init__(
+        self, metadata: ClusterMetadata, views: Views, store: ObjectStore, object_store_uri: str
+    ) -> None:
+        self._metadata = metadata
+        self._views = views
+        self._store = store
+        self._uri = object_store_uri
+
+    def plan(self, cube: str, request: wire.BatchRequest) -> wire.BatchPlanMessage:
+        """Return what is to be staged. Raises Refused where a segment of the range cannot be replaced now."""
+        batch = check_batch_id(request.batch)
+        cube_id, control, records = self._views.fresh_creation(cube)
+        schema = self._metadata.schema(cube)
+        source = _source(request.source)
+        check_source(source, schema.table, schema.read_columns)
+        windows = windows_of(request.start_ms, request.end_ms, schema.cube.segment.window_ms)
+        if len(windows) > SEGMENTS_MAX:
+            raise DefinitionError(
+                f"batch {batch} of {cube}", expected=f"at most {SEGMENTS_MAX} segments", found=len(windows)
+            )
+        folder = f"{creation_folder('batches', cube, cube_id)}/{batch}"
+        planned = self._planned(folder)
+        if planned is not None:
+            return self._as_message(self._same(planned, request, source))
+        self._check_replaceable(cube, control, records, windows)
+        known = {
+            window.name: self._metadata.whole_segment(records[window.name])
+            for window in windows
+            if window.name in records
+        }
+        spec = BatchSpec(
+            batch=batch,
+            cube=cube,
+            table_definition=schema.table,
+            cube_definition=schema.cube,
+            object_store=self._uri,
+            folder=folder,
+            start_ms=request.start_ms,
+            end_ms=request.end_ms,
+            segments=tuple(
+                _planned_segment(cube, window, known.get(window.name), control) for window in windows
+            ),
+            source=source,
+        )
+        self._store.claim()
+        plan = BatchPlan(planned_ms=self._metadata.clock.now_ms(), spec=spec)
+        self._store.write(f"{folder}/{PLAN_NAME}", encode(plan))
+        return self._as_message(spec)
+
+    def apply(self, cube: str, batch: str) -> wire.BatchProgress:
+        """Hand over up to `APPLIED_MAX` staged segments, by start, and return how far the batch is.
+
+        Raises NotYet while it is not staged, Refused where a segment has changed since the plan.
+        """
+        cube_id, control, records = self._views.fresh_creation(cube)
+        staged = self._staged(cube, cube_id, batch)
+        left = [part for part in staged.parts if not _has(records.get(part.segment), batch)]
+        for part in left[:APPLIED_MAX]:
+            self._metadata.update_segment(
+                cube,
+                parse_segment_name(part.segment),
+                functools.partial(self._replaced, batch=batch, part=part, control=control),
+                cube_id=cube_id,
+            )
+        return self.progress(cube, batch)
+
+    def progress(self, cube: str, batch: str) -> wire.BatchProgress:
+        cube_id, _, records = self._views.fresh_creation(cube)
+        staged = self._staged(cube, cube_id, batch)
+        found = {part.segment: records.get(part.segment) for part in staged.parts}
+        pending = {
+            name: each for name, each in found.items() if each is not None and each.pending_batch == batch
+        }
+        return wire.BatchProgress(
+            cube=cube,
+            batch=batch,
+            segments=tuple(found),
+            left=sum(not _has(each, batch) for each in found.values()),
+            building=tuple(pending),
+            failed={
+                name: each.build.error
+                for name, each in pending.items()
+                if each.build is not None and each.build.error is not None
+            },
+            ready=sum(
+                each is not None and each.batch == batch and name not in pending
+                for name, each in found.items()
+            ),
+            events=sum(part.part.events for part in staged.parts),
+        )
+
+    def _replaced(
+        self, before: SegmentRecord, *, batch: str, part: BatchPart, control: CubeControl
+    ) -> SegmentRecord:
+        return segments.replace_by_batch(
+            before,
+            batch,
+            part.part,
+            version=part.version,
+            first=_first(control),
+            now_ms=self._metadata.clock.now_ms(),
+            by="applied",
+        )
+
+    def _planned(self, folder: str) -> BatchPlan | None:
+        path = f"{folder}/{PLAN_NAME}"
+        try:
+            return decode(self._store.read(path), BatchPlan, path)
+        except NotFound:
+            return None
+
+    def _same(self, planned: BatchPlan, request: wire.BatchRequest, source: BatchSource) -> BatchSpec:
+        spec = planned.spec
+        if (spec.start_ms, spec.end_ms, spec.source) != (request.start_ms, request.end_ms, source):
+            raise AlreadyExists(
+                f"batch {request.batch} of {spec.cube} is planned otherwise",
+                expected="the same range and source, or an id that is new",
+                found=f"{SegmentRange(spec.start_ms, spec.end_ms).name} of {spec.source.format}",
+            )
+        return spec
+
+    def _staged(self, cube: str, cube_id: str, batch: str) -> BatchManifest:
+        folder = f"{creation_folder('batches', cube, cube_id)}/{check_batch_id(batch)}"
+        path = f"{folder}/{BATCH_NAME}"
+        try:
+            return decode(self._store.read(path), BatchManifest, path)
+        except NotFound:
+            if self._planned(folder) is None:
+                raise NotFound(f"cube {cube} has no batch {batch}", action="plan it first") from None
+            raise NotYet(
+                f"batch {batch} of {cube} is not staged", action="run stage_batch.py with its plan"
+            ) from None
+
+    def _check_replaceable(
+        self,
+        cube: str,
+        control: CubeControl,
+        records: Mapping[str, SegmentRecord],
+        windows: list[SegmentRange],
+    ) -> None:
+        """Raises Refused, naming segments that the stream has not finished or that are purged."""
+        if not control.assignment:
+            raise Refused(
+                f"cube {cube} has no place in its topic yet",
+                expected="a cube that was enabled once: a batch is followed by what the topic brings",
+                action=f"`rtolap cubes enable {cube}`",
+            )
+        until_ms = self._metadata.published_watermark_ms(cube)
+        until_ms = self._metadata.clock.now_ms() if until_ms is None else until_ms
+        refused = [
+            f"{window.name}: {reason}"
+            for window in windows
+            if (reason := _refusal(window, records.get(window.name), control, until_ms))
+        ]
+        if refused:
+            more = f" and {len(refused) - _REFUSED_SHOWN} more" if len(refused) > _REFUSED_SHOWN else ""
+            raise Refused(
+                f"{len(refused)} segments of {cube} cannot be replaced now",
+                expected="segments that are READY, or that the stream has passed without an event",
+                found="; ".join(refused[:_REFUSED_SHOWN]) + more,
+                action="choose a range without them, or wait; nothing was changed",
+            )
+
+    def _as_message(self, spec: BatchSpec) -> wire.BatchPlanMessage:
+        replaced = sum(each.is_recorded for each in spec.segments)
+        return wire.BatchPlanMessage(
+            cube=spec.cube,
+            batch=spec.batch,
+            spec=msgspec.to_builtins(spec),
+            replaced=replaced,
+            fresh=len(spec.segments) - replaced,
+        )
+
+
+def _source(definition: wire.Definition) -> BatchSource:
+    try:
+        return convert(definition, BatchSource)
+    except UNDECODABLE as error:
+        raise DefinitionError("not the source of a batch", found=str(error)) from error
+
+
+def _first(control: CubeControl) -> dict[int, int]:
+    """Return where the cube begins, by partition that it reads."""
+    read = {partition for of_set in control.assignment.values() for partition in of_set}
+    return {partition: offset for partition, offset in control.first_offsets.items() if partition in read}
+
+
+def _refusal(
+    window: SegmentRange, record: SegmentRecord | None, control: CubeControl, until_ms: int
+) -> str | None:
+    """Return why a segment cannot be replaced now; None if it can. `until_ms`: what the stream has passed."""
+    if control.horizon_ms is not None and window.end_ms <= control.horizon_ms:
+        return "purged"
+    if record is None or record.state is SegmentState.ACTIVE:
+        return None if window.end_ms <= until_ms else "the stream has not passed it"
+    if record.state is SegmentState.PURGED:
+        return "purged"
+    if not record.version and not record.pending_batch:
+        return f"{record.state.value}, without history: it is built first"
+    return None
+
+
+def _planned_segment(
+    cube: str, window: SegmentRange, record: SegmentRecord | None, control: CubeControl
+) -> BatchSegment:
+    known = record or SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
+    first = _first(control)
+    vector = segments.vector_of_batch(known, first)
+    ranges = tuple(
+        PartRange(partition, min(first.get(partition, 0), end), end)
+        for partition, end in sorted(vector.items())
+    )
+    return BatchSegment(window.name, known.version + 1, ranges, is_recorded=record is not None)
+
+
+def _has(record: SegmentRecord | None, batch: str) -> bool:
+    return record is not None and batch in (record.pending_batch, record.batch)

@@ -1,0 +1,323 @@
+"""Stages a batch: rows of a source that Spark reads become staged parts of segments.
+
+Each row goes the way of an event: it is written as the JSON of a record, decoded and rolled up as receivers
+do. So types, computed columns and refusals are those of the stream. What a receiver
+would send to dead letters ends the batch, named, and nothing is changed.
+
+1. delete what an earlier try has left            plan.json stays
+2. read, roll up, merge, write by segment         files that no manifest names
+3. look at the files, write a manifest a segment  the same
+4. write batch.json                               a batch that can be applied
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused
+from rtolap.columnar.schema import EVENT_MS, physical_schema
+from rtolap.cubes.build.file_looks import FilesOfBuild
+from rtolap.cubes.build.grouping import group, spark_schema
+from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report_batch
+from rtolap.cubes.build.session import executors_run_python
+from rtolap.cubes.format.aggregate import aggregate_events, to_plain
+from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN, make_durable
+from rtolap.cubes.format.file_states import FileToLookAt, entry_of, events_of
+from rtolap.cubes.format.manifest import (
+    BATCH_NAME,
+    MANIFEST_NAME,
+    BatchManifest,
+    BatchPart,
+    FileEntry,
+    StagedManifest,
+    decode,
+    encode,
+)
+from rtolap.events.decode import EventDecoder
+from rtolap.model.batch import BatchSegment, BatchSource, BatchSpec
+from rtolap.model.cube import Cuboid, Schema
+from rtolap.model.quantities import instant_text
+from rtolap.model.segment import SegmentRange, StagedPart, parse_segment_name
+from rtolap.model.table import Table
+from rtolap.object_store.store import ObjectStore, open_store
+
+REPLICA_SET = "batch"  # in the place of who uploads a part
+_RECORD = "record"
+_ROWS = "rows"  # the folder of the files, by segment
+_EPOCHS = {"epoch_s": "unix_seconds", "epoch_ms": "unix_millis", "epoch_us": "unix_micros"}
+_EXAMPLES, _SHOWN_CHARS = 5, 300  # of refused rows
+_ROWS_MAX = 1 << 16  # of a step: decoded and rolled up at once
+
+
+class Staged(NamedTuple):
+    segments: int
+    rows: int
+    events: int
+
+
+def attempt(spark: SparkSession, spec: BatchSpec, environment: dict[str, str]) -> int:
+    """Stage the batch and report how that ended. Returns 0, EXIT_REFUSED or EXIT_FAILED."""
+    started = time.monotonic()
+    try:
+        staged = stage(spark, spec, environment)
+    except (Refused, Corrupted, DefinitionError) as error:
+        report_batch("failed", spec.cube, spec.batch, error=str(error), retry=False)
+        return EXIT_REFUSED
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises; reported here and by the exit code
+        traceback.print_exc()
+        report_batch("failed", spec.cube, spec.batch, error=error_text(error), retry=True)
+        return EXIT_FAILED
+    took_ms = int((time.monotonic() - started) * 1000)
+    report_batch("staged", spec.cube, spec.batch, **staged._asdict(), duration_ms=took_ms)
+    return 0
+
+
+def stage(spark: SparkSession, spec: BatchSpec, environment: dict[str, str]) -> Staged:
+    """Stage the batch, unless it is staged. `environment`: holds the secrets of the source's options.
+
+    Raises Refused for a row that no event of the cube could be, and for one outside the range.
+    """
+    store = open_store(spec.object_store)
+    path = f"{spec.folder}/{BATCH_NAME}"
+    try:
+        return _staged(decode(store.read(path), BatchManifest, path))
+    except NotFound:
+        pass
+    if not executors_run_python(spark):
+        raise DefinitionError(
+            "a batch cannot be staged here",
+            expected="executors that run Python, which decode rows as receivers decode events",
+            action="set spark.rtolap.executorsRunPython where rtolap and its libraries are on the executors",
+        )
+    for key, value in store.spark_settings.items():
+        spark.conf.set(key, value)
+    folder = f"{spec.folder}/{_ROWS}"
+    store.delete_tree(folder)
+    _write(spark, store, spec, folder, environment)
+    manifest = BatchManifest(
+        cube=spec.cube, batch=spec.batch, parts=tuple(_parts(spark, store, spec, folder))
+    )
+    store.write(path, encode(manifest))
+    return _staged(manifest)
+
+
+def _staged(manifest: BatchManifest) -> Staged:
+    parts = [each.part for each in manifest.parts]
+    return Staged(len(parts), sum(part.rows for part in parts), sum(part.events for part in parts))
+
+
+def _write(
+    spark: SparkSession, store: ObjectStore, spec: BatchSpec, folder: str, environment: dict[str, str]
+) -> None:
+    schema = Schema(_table_of_batch(spec.table_definition), spec.cube_definition)
+    base = Cuboid(spec.cube_definition.all_dimensions)
+    columns = spark_schema(schema, base).add(SEGMENT_COLUMN, T.IntegerType())
+    records = read_source(spark, spec.source, environment).select(
+        F.to_json(F.struct(*_columns(schema, spec.source)), {"ignoreNullFields": "true"}).alias(_RECORD)
+    )
+    refusals = spark.sparkContext.accumulator(Refusals(), _RefusalsParam())
+    roll_up = RollUp(schema, spec.start_ms, spec.end_ms, spec.source.outside, refusals)
+    rolled = records.mapInArrow(roll_up, columns)
+    frame = group(rolled, schema, [base], [0]).drop(CUBOID_COLUMN)
+    frame = frame.hint("rebalance", SEGMENT_COLUMN).sortWithinPartitions(SEGMENT_COLUMN, *base.dimensions)
+    frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").partitionBy(
+        SEGMENT_COLUMN
+    ).parquet(store.spark_uri(folder), compression="zstd")
+    refused = refusals.value
+    if refused.rows:
+        raise Refused(
+            f"{refused.rows} rows of batch {spec.batch} cannot be events of cube {spec.cube}",
+            expected=f"rows of {SegmentRange(spec.start_ms, spec.end_ms).name} that a receiver would take",
+            found="; ".join(refused.examples),
+            action="mend the source, or choose another range; `outside: leave_out` leaves out rows outside of it. "
+            "Nothing was changed",
+        )
+
+
+def read_source(spark: SparkSession, source: BatchSource, environment: dict[str, str]) -> DataFrame:
+    """Raises DefinitionError where a secret is not in the environment."""
+    missing = sorted(set(source.secrets.values()) - set(environment))
+    if missing:
+        raise DefinitionError(
+            "the batch source has secrets that the driver does not know",
+            expected=f"variables {', '.join(missing)} in its environment",
+        )
+    options = source.options | {name: environment[variable] for name, variable in source.secrets.items()}
+    reader = spark.read.format(source.format).options(**options)
+    return reader.load() if source.path is None else reader.load(source.path)
+
+
+def _table_of_batch(table: Table) -> Table:
+    """Return the table as a batch has it: flat, and without what only a stream states."""
+    return msgspec.structs.replace(
+        table,
+        columns=tuple(msgspec.structs.replace(column, path=None) for column in table.columns),
+        host_column=None,
+        heartbeat_column=None,
+        watermark_records=None,
+        unknown_columns="ignore",
+    )
+
+
+def _columns(schema: Schema, source: BatchSource) -> list[Column]:
+    time = schema.table.time
+    columns = []
+    for name in schema.read_columns:
+        column = F.expr(source.columns.get(name, f"`{name}`"))
+        if name == time.column and time.format in _EPOCHS:
+            column = F.expr(_epoch(source.columns.get(name, f"`{name}`"), _EPOCHS[time.format]))
+        columns.append(column.alias(name))
+    return columns
+
+
+def _epoch(expression: str, function: str) -> str:
+    """Return an instant as the number that the stream would have; what is no instant stays as it is."""
+    text = f"CAST(({expression}) AS STRING)"
+    instant = f"CAST({function}(CAST(({expression}) AS TIMESTAMP)) AS STRING)"
+    is_instant = f"typeof({expression}) LIKE 'timestamp%' OR typeof({expression}) = 'date'"
+    return f"CASE WHEN {is_instant} THEN {instant} ELSE {text} END"
+
+
+class Refusals(NamedTuple):
+    """Rows that no event could be. A task that is repeated counts its own again."""
+
+    rows: int = 0
+    examples: tuple[str, ...] = ()
+
+
+class _RefusalsParam(AccumulatorParam[Refusals]):
+    def zero(self, value: Refusals) -> Refusals:
+        return Refusals()
+
+    def addInPlace(self, value1: Refusals, value2: Refusals) -> Refusals:  # noqa: N802 - Spark's name
+        return Refusals(value1.rows + value2.rows, (value1.examples + value2.examples)[:_EXAMPLES])
+
+
+class RollUp:
+    """Turns JSON records into rows of the base cuboid, each with its segment's place in the range.
+
+    Rows that are refused are added to `refusals` and left out, so that one look at the source finds them all.
+    """
+
+    def __init__(
+        self, schema: Schema, start_ms: int, end_ms: int, outside: str, refusals: Accumulator[Refusals]
+    ) -> None:
+        self._schema = schema
+        self._start_ms, self._end_ms = start_ms, end_ms
+        self._outside = outside
+        self._refusals = refusals
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = EventDecoder(self._schema)
+        expected = physical_schema(self._schema, plain=True)
+        window_ms = self._schema.cube.segment.window_ms
+        now_ms = time.time_ns() // 1_000_000
+        for batch in batches:
+            for start in range(0, batch.num_rows, _ROWS_MAX):
+                events = self._events(decoder, batch.column(0).slice(start, _ROWS_MAX), now_ms)
+                for segment_ms, table in aggregate_events(self._schema, events).items():
+                    rows = to_plain(self._schema, table).select(expected.names).cast(expected)
+                    place = (segment_ms - self._start_ms) // window_ms
+                    places = pa.array(np.full(rows.num_rows, place, np.int32))
+                    yield from rows.append_column(SEGMENT_COLUMN, places).combine_chunks().to_batches()
+
+    def _events(self, decoder: EventDecoder, records: pa.Array, now_ms: int) -> pa.Table:
+        values = [None if value is None else value.encode() for value in records.to_pylist()]
+        nowhere = np.zeros(len(values), np.int32), np.zeros(len(values), np.int64)
+        decoded = decoder.decode(values, *nowhere, now_ms=now_ms)
+        rejects = decoded.rejects
+        if len(rejects):
+            examples = [
+                f"{reason}: {detail}, in {records[place].as_py()[:_SHOWN_CHARS]}"
+                for place, reason, detail in zip(
+                    rejects.index[:_EXAMPLES].tolist(), rejects.reason, rejects.detail, strict=False
+                )
+            ]
+            self._refusals.add(Refusals(len(rejects), tuple(examples)))
+        event_ms = decoded.table.column(EVENT_MS).to_numpy()
+        inside = (event_ms >= self._start_ms) & (event_ms < self._end_ms)
+        if inside.all():
+            return decoded.table
+        if self._outside == "refuse":
+            examples = [f"event time {instant_text(int(each))}" for each in event_ms[~inside][:_EXAMPLES]]
+            self._refusals.add(Refusals(int((~inside).sum()), tuple(examples)))
+        return decoded.table.filter(pa.array(inside))
+
+
+def _parts(spark: SparkSession, store: ObjectStore, spec: BatchSpec, folder: str) -> Iterator[BatchPart]:
+    """Yield the parts of all segments with rows, and of those without that have a record."""
+    files: dict[str, list[str]] = {}
+    size_bytes = 0
+    for stored in store.list(folder):
+        parent, _, name = stored.path.rpartition("/")
+        if name.endswith(".parquet"):
+            files.setdefault(parent, []).append(name)
+            size_bytes += stored.bytes
+    paths = [f"{parent}/{name}" for parent, names in files.items() for name in names]
+    make_durable(store, paths)
+    look = FilesOfBuild(spark, size_bytes)
+    looked = look(spec.object_store, [FileToLookAt(path, counts_events=True) for path in paths])
+    entries = {
+        path: (entry_of(path.rpartition("/")[2], state), events_of(state))
+        for path, state in zip(paths, looked, strict=True)
+    }
+    places = {f"{folder}/{SEGMENT_COLUMN}={place}": segment for place, segment in enumerate(_windows(spec))}
+    foreign = sorted(set(files) - set(places))
+    if foreign:
+        raise Corrupted(f"files of batch {spec.batch}", expected="folders of its segments", found=foreign[0])
+    for parent, segment in places.items():
+        names = sorted(files.get(parent, ()))
+        if names or segment.is_recorded:
+            found = [entries[f"{parent}/{name}"] for name in names]
+            yield _part(
+                store, spec, parent, segment, [entry for entry, _ in found], sum(count for _, count in found)
+            )
+
+
+def _windows(spec: BatchSpec) -> Sequence[BatchSegment]:
+    """Return the segments, after a look that they are the windows of the range."""
+    window_ms = spec.cube_definition.segment.window_ms
+    starts = [parse_segment_name(each.segment).start_ms for each in spec.segments]
+    if starts != list(range(spec.start_ms, spec.end_ms, window_ms)):
+        raise Corrupted(f"plan of batch {spec.batch}", expected="all segments of its range, by start")
+    return spec.segments
+
+
+def _part(
+    store: ObjectStore,
+    spec: BatchSpec,
+    folder: str,
+    segment: BatchSegment,
+    files: Sequence[FileEntry],
+    events: int,
+) -> BatchPart:
+    manifest = StagedManifest(
+        cube=spec.cube,
+        segment=segment.segment,
+        version=segment.version,
+        replica_set=REPLICA_SET,
+        ranges=segment.ranges,
+        files=tuple(files),
+        events=events,
+    )
+    store.write(f"{folder}/{MANIFEST_NAME}", encode(manifest))
+    part = StagedPart(
+        replica_set=REPLICA_SET,
+        path=folder,
+        ranges=segment.ranges,
+        rows=sum(entry.rows for entry in files),
+        events=events,
+        bytes=sum(entry.bytes for entry in files),
+    )
+    return BatchPart(segment.segment, segment.version, part)

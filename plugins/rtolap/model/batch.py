@@ -1,0 +1,129 @@
+"""Batches: a range of a cube's event time out of another source than its topic.
+
+A batch says what segments hold, all of each and in place of what the stream had said. It is planned by the
+coordinator, which names segments and vectors, staged by `spark_jobs/stage_batch.py`, which reads the source
+and rolls it up, and applied by the coordinator, which has the staged parts built into versions.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from rtolap.base.errors import DefinitionError
+from rtolap.model.cube import Cube
+from rtolap.model.offsets import PartRange
+from rtolap.model.segment import SegmentRange
+from rtolap.model.table import Table
+
+BATCH_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+SourceFormat = Literal["parquet", "orc", "csv", "json", "jdbc", "iceberg"]
+_WITHOUT_SECRETS = re.compile(r"(?i)passw|secret|token|credential|private.?key|access.?key")
+
+
+class BatchSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rows that Spark can read, each an event.
+
+    Attributes:
+        path: of files and folders as Spark names them, or the name of an Iceberg table; none for jdbc.
+        options: of Spark's reader, as `header` of csv or `dbtable` of jdbc. Secrets are no options.
+        secrets: options whose values the driver reads from its environment: option → variable.
+        columns: SQL expressions of Spark over the source, by column of the stream table; a column that is
+            not named is the source's column of the same name.
+        outside: what becomes of rows whose event time lies outside the range: the batch is refused, or they
+            are left out.
+    """
+
+    format: SourceFormat
+    path: str | None = None
+    options: dict[str, str] = {}
+    secrets: dict[str, str] = {}
+    columns: dict[str, str] = {}
+    outside: Literal["refuse", "leave_out"] = "refuse"
+
+
+class BatchSegment(msgspec.Struct, frozen=True):
+    """A segment of a batch.
+
+    Attributes:
+        version: the version that the batch becomes.
+        ranges: from where the cube begins to the vector below which the batch speaks for the segment.
+        is_recorded: False for a segment that has no record; it gets one if the batch has rows of it.
+    """
+
+    segment: str
+    version: int
+    ranges: tuple[PartRange, ...]
+    is_recorded: bool = True
+
+
+class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What `stage_batch.py` is to do. Folders are relative to `object_store`.
+
+    Attributes:
+        folder: `batches/<cube>/<cube id>/<batch>`: no other batch writes there.
+        segments: without gap, by start.
+    """
+
+    batch: str
+    cube: str
+    table_definition: Table
+    cube_definition: Cube
+    object_store: str
+    folder: str
+    start_ms: int
+    end_ms: int
+    segments: tuple[BatchSegment, ...]
+    source: BatchSource
+
+
+def check_batch_id(batch: str) -> str:
+    if not BATCH_ID.fullmatch(batch):
+        raise DefinitionError(
+            "not the id of a batch", expected="up to 64 letters, digits, - and _", found=repr(batch)
+        )
+    return batch
+
+
+def check_source(source: BatchSource, table: Table, columns: tuple[str, ...]) -> None:
+    """Raises DefinitionError. `columns`: those of the table that the cube reads."""
+    if (source.path is None) is not (source.format == "jdbc"):
+        raise DefinitionError(
+            f"a batch source of format {source.format}",
+            expected="options and no path" if source.format == "jdbc" else "a path",
+            found=repr(source.path),
+        )
+    secret = next((name for name in source.options if _WITHOUT_SECRETS.search(name)), None)
+    if secret is not None:
+        raise DefinitionError(
+            f"option {secret} of a batch source",
+            expected=f"the name of a variable of the driver's environment: secrets: {{{secret}: VARIABLE}}",
+            action="options are stored and shown",
+        )
+    unknown = sorted(set(source.columns) - {column.name for column in table.columns})
+    if unknown:
+        raise DefinitionError(
+            f"columns of a batch source that table {table.name} has not",
+            expected=f"some of {', '.join(columns)}",
+            found=", ".join(unknown),
+        )
+    computed = sorted(name for name in source.columns if table.column(name).expression is not None)
+    if computed:
+        raise DefinitionError(
+            f"columns of a batch source that table {table.name} computes itself",
+            expected="the columns that they are made of",
+            found=", ".join(computed),
+        )
+
+
+def windows_of(start_ms: int, end_ms: int, window_ms: int) -> list[SegmentRange]:
+    """Return the segments of a range. Raises DefinitionError where it cuts one, or is empty."""
+    if start_ms >= end_ms or start_ms % window_ms or end_ms % window_ms:
+        raise DefinitionError(
+            "range of a batch",
+            expected=f"begin and end at segments, which are {window_ms} ms long",
+            found=f"{SegmentRange(start_ms, end_ms).name}",
+        )
+    return [SegmentRange(at, at + window_ms) for at in range(start_ms, end_ms, window_ms)]
