@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
+import msgspec
 import pytest
+from rtolap.metadata import segments
+from rtolap.metadata.records import SegmentRecord
+from rtolap.model.offsets import Offsets, PartRange
+from rtolap.model.segment import StagedPart
 from rtolap.query.session_token import SessionPositions, SessionTokens
 
 from tests.support.cubes.harness import run_seed
@@ -11,6 +19,7 @@ from tests.support.seeds import notices, so_many
 SEEDS = so_many(3, 4)
 FORGETFUL_SEED = 2
 HOPPING_SEED = 0
+CARELESS_SEED = 0
 LOSING_SEEDS = (10,)
 
 
@@ -49,6 +58,31 @@ def test_every_answer_is_the_recount_while_records_of_an_earlier_version_are_mov
     counts = run_seed(seed, 100, upgrading=True)
     assert counts["records aged"] > 0
     assert counts["records settled"] > 0
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(3, 4)))
+def test_every_answer_is_the_recount_while_batches_replace_segments(seed: int) -> None:
+    """Replay a failure with `run_seed(N, batches=True)`."""
+    counts = run_seed(seed, batches=True)
+    assert counts["versions of a batch"] > 0
+    assert counts["answers"] > 5
+
+
+def test_the_runs_notice_a_batch_that_takes_the_vector_that_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the topic brought between plan and hand-over is then in no answer, or twice."""
+    replaced = segments.replace_by_batch
+
+    def careless(
+        record: SegmentRecord, batch: str, part: StagedPart, *, first: Offsets, **more: Any
+    ) -> SegmentRecord:
+        found = segments.vector_of_batch(record, first)
+        ranges = tuple(PartRange(partition, 0, end) for partition, end in found.items())
+        of_now = msgspec.structs.replace(part, ranges=ranges)
+        return replaced(record, batch, of_now, first=first, **{**more, "version": record.version + 1})
+
+    monkeypatch.setattr(segments, "replace_by_batch", careless)
+    assert notices(functools.partial(run_seed, batches=True), CARELESS_SEED, "differs from the recount")
 
 
 def test_the_runs_notice_a_query_service_that_forgets_what_it_has_answered_with(

@@ -17,8 +17,8 @@ which hold a version until it is READY, upload it again.
 BASE_LOST leads to IMMUTABLE too: the READY version has lost what builds start from, and the parts of the next
 one hold all of the segment, read again from Kafka. BASE_RESTORED takes that back: its files are there again.
 REPLACE leads to REMOTE_PERSISTED from any state but PURGED: a staged batch holds all of the segment, and the
-next version is made of it. A segment without a record begins its life so. WITHDRAWN takes a batch back that is
-not READY yet, where late events wait for their upload.
+next version is made of it. A segment without a record begins its life so. WITHDRAWN takes a batch back that
+is not READY yet, where late events wait for their upload.
 PURGED is for ever: a replay does not bring such a segment back.
 
 The table orders nothing to be done. Every service acts on the state that it reads in the record: an order

@@ -24,6 +24,7 @@ from rtolap.model.cube import Schema
 from rtolap.object_store.store import open_store
 from rtolap.protocols.coordinator.messages import BuildSpecMessage
 
+from tests.support.cubes.batches import SaidByBatch
 from tests.support.cubes.builders import Event, spec_losses
 from tests.support.cubes.mortal_coordinator import MortalCoordinator
 from tests.support.cubes.stepped_receiver import Receiver
@@ -56,6 +57,8 @@ class Cluster:
         self.metadata = ClusterMetadata(self.session, self.clock, self.store)
         self.log: dict[int, list[Event | None]] = {part: [] for part in range(partitions)}
         self.history: dict[str, pa.Table] = {}
+        self.staged_batches: dict[str, SaidByBatch] = {}  # by the path of a part
+        self.said_by_batches: dict[str, SaidByBatch] = {}  # by the location of a version that began with one
         self._low_watermark_ms: int | None = None
         self.metadata.create_table(schema.table)
         self.metadata.create_cube(schema.cube)
@@ -144,6 +147,10 @@ class Cluster:
             [plain.empty_table(), *(table.select(plain.names).cast(plain) for table in tables)]
         )
         self.history[spec.location] = built
+        if spec.batch:
+            self.said_by_batches[spec.location] = self.staged_batches[spec.parts[0].path]
+        elif spec.previous_location in self.said_by_batches:
+            self.said_by_batches[spec.location] = self.said_by_batches[spec.previous_location]
         sink = io.BytesIO()
         pq.write_table(built, sink)
         self.store.write(f"{spec.location}/{BASE_FILE}", sink.getvalue())

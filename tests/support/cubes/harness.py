@@ -71,6 +71,9 @@ LOSING_FILES = (*ACTIONS, (Actions.lose_part, 4.0), (Actions.lose_base, 4.0))
 # Besides, records are as an earlier version has left them, and a leader moves them into pages.
 UPGRADING = (*ACTIONS, (Actions.age, 6.0), (Actions.settle, 3.0))
 
+# Besides, segments are replaced by batches, and some that have no event get theirs out of one.
+BATCHES = (*ACTIONS, (Actions.plan_batch, 8.0), (Actions.apply_batch, 8.0))
+
 # Besides, logs lose their tails where no vector counts them, and grow again; the cube drops what is lost.
 CUTTING_LOGS = (*ACTIONS, (Actions.cut_log, 4.0))
 
@@ -228,7 +231,10 @@ class Run:
                 assert record.location is not None, "a version has its place"
                 merge_into(history, from_table(cluster.history[record.location]))
         horizon_ms = cluster.metadata.control(cluster.cube).horizon_ms
-        whole = Found(history, ends, horizon_ms, dict.fromkeys(ends, vectors))
+        locations = {
+            record.start_ms: record.location for record in cluster.records().values() if record.location
+        }
+        whole = Found(history, ends, horizon_ms, dict.fromkeys(ends, vectors), locations)
         self._equal(engine_estimates(history), self.askers[0].expected(whole), "final history")
 
     def _close_rest(self) -> None:
@@ -262,11 +268,12 @@ def run_seed(
     losing_files: bool = False,
     cutting_logs: bool = False,
     upgrading: bool = False,
+    batches: bool = False,
 ) -> Counter[str]:
     """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
     wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
-        beside = UPGRADING if upgrading else ACTIONS
+        beside = UPGRADING if upgrading else BATCHES if batches else ACTIONS
         weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else beside
         run = Run(seed, Path(folder), steps, weights)
         try:

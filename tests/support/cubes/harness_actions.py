@@ -13,8 +13,9 @@ from rtolap.cubes.format.manifest import MANIFEST_NAME
 from rtolap.metadata.change_log import change_log, logged
 from rtolap.metadata.store import Operation
 from rtolap.model.segment import SegmentState
-from rtolap.protocols.coordinator.messages import BuildSpecMessage, ReassignRequest
+from rtolap.protocols.coordinator.messages import BatchRequest, BuildSpecMessage, ReassignRequest
 
+from tests.support.cubes.batches import spec_of, stage
 from tests.support.cubes.builders import WINDOW_MS, random_event
 from tests.support.cubes.cluster import BASE_FILE, REPLICA_SETS, Cluster
 from tests.support.cubes.mortal_coordinator import Killed, MortalCoordinator
@@ -33,6 +34,7 @@ class Actions:
         self.counts: Counter[str] = Counter()
         self.specs: list[BuildSpecMessage] = []
         self.cut_partitions: set[int] = set()
+        self.batches: list[str] = []
         cluster.ensemble.fault = self._fault
 
     def _fault(self, operations: Sequence[Operation]) -> Literal["before", "after"] | None:
@@ -179,6 +181,7 @@ class Actions:
         self.promote(spec)
         self.counts["builds"] += 1
         self.counts["versions rebuilt"] += spec.base_lost
+        self.counts["versions of a batch"] += bool(spec.batch)
         return True
 
     def promote(self, spec: BuildSpecMessage | None = None) -> None:
@@ -193,6 +196,32 @@ class Actions:
         if ready:
             name = self.random.choice(ready)
             self.command(lambda leader: leader.builds.requeue(self.cluster.cube, name))
+
+    def plan_batch(self) -> None:
+        """Plan a batch of some windows and stage it, or be killed before that is done."""
+        first = self.cluster.clock.now_ms() // WINDOW_MS - self.random.randrange(1, 8)
+        built = [record.start_ms for record in self.cluster.records().values() if record.version]
+        if built and self.random.random() < 0.7:
+            first = self.random.choice(built) // WINDOW_MS
+        request = BatchRequest(
+            batch=f"b{len(self.batches)}",
+            start_ms=first * WINDOW_MS,
+            end_ms=(first + self.random.choice((1, 1, 2, 3))) * WINDOW_MS,
+            source={"format": "parquet", "path": "drawn"},
+        )
+        self.batches.append(request.batch)
+        plan = self.command(lambda leader: leader.batches.plan(self.cluster.cube, request))
+        if plan is not None and self.random.random() >= self.kill_rate / 2:
+            staged = stage(self.cluster.store, self.cluster.schema, spec_of(plan.spec), self.random)
+            self.cluster.staged_batches.update(staged)
+            self.counts["batches staged"] += 1
+
+    def apply_batch(self) -> None:
+        """Apply a batch, mostly one of the newest."""
+        if self.batches:
+            batch = self.random.choice(self.batches[-3:] if self.random.random() < 0.8 else self.batches)
+            self.command(lambda leader: leader.batches.apply(self.cluster.cube, batch))
+            self.counts["batches applied"] += 1
 
     def lose_part(self) -> None:
         """Lose a staged part, or damage a file of it; a person may request a build, or not."""

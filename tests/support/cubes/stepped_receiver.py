@@ -146,13 +146,14 @@ class Receiver:
         )
 
     def vectors(self) -> dict[int, Vectors]:
-        """Return the vectors of all segments, of those of its state as it has them."""
+        """Return the vectors of all segments, of those of its state as it has them: none where its tables are
+        not aligned with any version yet."""
         state = self.core.state
         drop_late = self.cluster.schema.cube.late.policy == "drop"
         settled = {
             start: vectors_of(state.settled.record(start), drop_late=drop_late)
             for start in state.settled.versions(None, None)
-            if start not in state.vectors
+            if start not in state.vectors and start not in state.segments
         }
         return {**settled, **state.vectors}
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 
 from rtolap.base.errors import Unavailable
 from rtolap.cubes.receiver.local.align import Vectors
@@ -25,12 +26,17 @@ Span = tuple[int, int]  # event time, [start_ms, end_ms), of whole minutes
 
 @dataclass(frozen=True)
 class Found:
-    """An answer, the prefix that it holds, and what those who answered know of vectors, by partition."""
+    """An answer, the prefix that it holds, and what those who answered know of vectors, by partition.
+
+    Attributes:
+        locations: of the versions that it was read from, by the start of the segment.
+    """
 
     answer: Answer
     positions: dict[int, int]
     horizon_ms: int | None
     vectors: Mapping[int, Mapping[int, Vectors]]
+    locations: Mapping[int, str]
 
 
 @dataclass
@@ -81,7 +87,7 @@ class Asker:
         keys = len(DIMENSIONS)
         found = {row[:keys]: tuple(number(cell) for cell in row[keys:]) for row in rows}
         assert len(found) == len(rows), "a group is in two rows"
-        return Found(found, positions, self._horizon_ms, self._query.vectors)
+        return Found(found, positions, self._horizon_ms, self._query.vectors, self._query.locations)
 
     def close(self) -> None:
         self._query.close()
@@ -98,24 +104,35 @@ class Asker:
 
     def expected(self, found: Found, span: Span | None = None) -> Answer:
         """Return the recount of the prefix that the positions name, without what is purged or dropped as
-        late."""
-        counted = recount(
-            (
-                event
-                for part, events in self._cluster.log.items()
-                for offset, event in enumerate(events[: found.positions[part]])
-                if event is not None and self._counts(found, span, part, offset, event)
-            ),
-            visitors=self._visitors,
+        late, and with what batches say in place of the topic."""
+        streamed = (
+            event
+            for part, events in self._cluster.log.items()
+            for offset, event in enumerate(events[: found.positions[part]])
+            if event is not None and self._counts(found, span, part, offset, event)
         )
+        said = (
+            event
+            for location in found.locations.values()
+            if location in self._cluster.said_by_batches
+            for event in self._cluster.said_by_batches[location].events
+            if self._is_asked_for(found, span, event)
+        )
+        counted = recount(chain(streamed, said), visitors=self._visitors)
         return plain_estimates(counted) if self._visitors else counted
 
-    def _counts(self, found: Found, span: Span | None, part: int, offset: int, event: Event) -> bool:
-        cube = self._cluster.schema.cube
-        start_ms, end_ms = event.segment_ms, event.segment_ms + cube.segment.window_ms
+    def _is_asked_for(self, found: Found, span: Span | None, event: Event) -> bool:
+        end_ms = event.segment_ms + self._cluster.schema.cube.segment.window_ms
         if found.horizon_ms is not None and end_ms <= found.horizon_ms:
             return False
-        if span is not None and not span[0] <= event.event_ms < span[1]:
+        return span is None or span[0] <= event.event_ms < span[1]
+
+    def _counts(self, found: Found, span: Span | None, part: int, offset: int, event: Event) -> bool:
+        cube, start_ms = self._cluster.schema.cube, event.segment_ms
+        if not self._is_asked_for(found, span, event):
+            return False
+        said = self._cluster.said_by_batches.get(found.locations.get(start_ms, ""))
+        if said is not None and offset < said.below.get(part, 0):
             return False
         known = found.vectors[part].get(start_ms) if cube.late.policy == "drop" else None
         if known is None:

@@ -69,6 +69,12 @@ class SteppedQuery:
     def vectors(self) -> Mapping[int, Mapping[int, Vectors]]:
         return self._source.vectors
 
+    @property
+    def locations(self) -> Mapping[int, str]:
+        """The READY versions that it knows, by the start of the segment: the last answer was of these."""
+        _, records = self._cluster.view(self._cube).snapshot()
+        return {record.start_ms: record.location for record in records.values() if record.location}
+
     def look(self) -> None:
         self._cluster.view(self._cube).refresh()
 

@@ -140,7 +140,7 @@ def _write(
             f"{refused.rows} rows of batch {spec.batch} cannot be events of cube {spec.cube}",
             expected=f"rows of {SegmentRange(spec.start_ms, spec.end_ms).name} that a receiver would take",
             found="; ".join(refused.examples),
-            action="mend the source, or choose another range; `outside: leave_out` leaves out rows outside of it. "
+            action="mend the source, or choose another range; `outside: leave_out` keeps what is inside. "
             "Nothing was changed",
         )
 
