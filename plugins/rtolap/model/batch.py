@@ -8,6 +8,7 @@ and rolls it up, and applied by the coordinator, which has the staged parts buil
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -20,7 +21,24 @@ from rtolap.model.table import Table
 
 BATCH_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 SourceFormat = Literal["parquet", "orc", "csv", "json", "jdbc", "iceberg"]
-_WITHOUT_SECRETS = re.compile(r"(?i)passw|secret|token|credential|private.?key|access.?key")
+_COLUMN = re.compile(r"[^`.\x00]{1,128}(\.[^`.\x00]{1,128})*")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
+_PATH = re.compile(r"[A-Za-z0-9_./:+=,@~*{}-]{1,1024}")
+# Options of Spark's readers that say how rows are written, never what else is opened, loaded or run.
+_FILES = ("recursiveFileLookup", "pathGlobFilter")
+_CSV = ("header", "sep", "quote", "escape", "encoding", "comment", "nullValue", "emptyValue", "multiLine")
+_SPACE = ("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace")
+_PARTS = ("fetchsize", "partitionColumn", "lowerBound", "upperBound", "numPartitions")
+OPTIONS: Mapping[SourceFormat, frozenset[str]] = {
+    "parquet": frozenset(("mergeSchema", *_FILES)),
+    "orc": frozenset(("mergeSchema", *_FILES)),
+    "csv": frozenset((*_CSV, *_SPACE, *_FILES)),
+    "json": frozenset(("multiLine", "encoding", "primitivesAsString", *_FILES)),
+    "jdbc": frozenset(("url", "dbtable", "user", *_PARTS)),
+    "iceberg": frozenset(("snapshot-id", "as-of-timestamp", "branch", "tag")),
+}
+SECRETS: Mapping[SourceFormat, frozenset[str]] = {"jdbc": frozenset(("user", "password"))}
+_TABLE = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+){0,2}")
 
 
 class BatchSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -30,8 +48,8 @@ class BatchSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         path: of files and folders as Spark names them, or the name of an Iceberg table; none for jdbc.
         options: of Spark's reader, as `header` of csv or `dbtable` of jdbc. Secrets are no options.
         secrets: options whose values the driver reads from its environment: option → variable.
-        columns: SQL expressions of Spark over the source, by column of the stream table; a column that is
-            not named is the source's column of the same name.
+        columns: columns of the source by column of the stream table, with dots into structs; a column that is
+            not named has the same name there.
         outside: what becomes of rows whose event time lies outside the range: the batch is refused, or they
             are left out.
     """
@@ -42,6 +60,10 @@ class BatchSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     secrets: dict[str, str] = {}
     columns: dict[str, str] = {}
     outside: Literal["refuse", "leave_out"] = "refuse"
+
+    def column_path(self, column: str) -> str:
+        """Return the source's column for one of the stream table."""
+        return self.columns.get(column, column)
 
 
 class BatchSegment(msgspec.Struct, frozen=True):
@@ -95,13 +117,19 @@ def check_source(source: BatchSource, table: Table, columns: tuple[str, ...]) ->
             expected="options and no path" if source.format == "jdbc" else "a path",
             found=repr(source.path),
         )
-    secret = next((name for name in source.options if _WITHOUT_SECRETS.search(name)), None)
-    if secret is not None:
+    _check_options(source)
+    if source.path is not None and not _PATH.fullmatch(source.path):
         raise DefinitionError(
-            f"option {secret} of a batch source",
-            expected=f"the name of a variable of the driver's environment: secrets: {{{secret}: VARIABLE}}",
-            action="options are stored and shown",
+            "path of a batch source", expected="letters, digits and _./:+=,@~*{}-", found=repr(source.path)
         )
+    for column, found in source.columns.items():
+        if not _COLUMN.fullmatch(found):
+            raise DefinitionError(
+                f"source of column {column} of a batch",
+                expected="a column's name, with dots into structs; no expression",
+                found=repr(found),
+                action="let the table compute it: see `expression` of its columns",
+            )
     unknown = sorted(set(source.columns) - {column.name for column in table.columns})
     if unknown:
         raise DefinitionError(
@@ -115,6 +143,33 @@ def check_source(source: BatchSource, table: Table, columns: tuple[str, ...]) ->
             f"columns of a batch source that table {table.name} computes itself",
             expected="the columns that they are made of",
             found=", ".join(computed),
+        )
+
+
+def _check_options(source: BatchSource) -> None:
+    known = OPTIONS[source.format]
+    unknown = sorted(set(source.options) - known)
+    if unknown:
+        raise DefinitionError(
+            f"options of a batch source of format {source.format}",
+            expected=f"some of {', '.join(sorted(known))}",
+            found=", ".join(unknown),
+            action="secrets are named by `secrets: {option: VARIABLE}`",
+        )
+    secrets = SECRETS.get(source.format, frozenset())
+    for option, variable in source.secrets.items():
+        if option not in secrets or not _VARIABLE.fullmatch(variable):
+            raise DefinitionError(
+                f"secrets of a batch source of format {source.format}",
+                expected=f"a variable's name for {', '.join(sorted(secrets)) or 'none: it takes no secret'}",
+                found=f"{option}: {variable!r}",
+            )
+    table, url = source.options.get("dbtable", ""), source.options.get("url", "")
+    if source.format == "jdbc" and not (_TABLE.fullmatch(table) and url.startswith("jdbc:")):
+        raise DefinitionError(
+            "batch source of format jdbc",
+            expected="url: jdbc:…, and dbtable: the name of a table or view",
+            found=f"url {url!r}, dbtable {table!r}",
         )
 
 

@@ -20,6 +20,7 @@ from rtolap.cubes.format.manifest import (
     MANIFEST_NAME,
     BatchManifest,
     BatchPart,
+    FileEntry,
     StagedManifest,
     encode,
 )
@@ -79,7 +80,7 @@ def _part(
     values: Sequence[bytes],
 ) -> BatchPart:
     rows = _rolled_up(schema, values)
-    files = ()
+    files: tuple[FileEntry, ...] = ()
     if rows.num_rows:
         sink = io.BytesIO()
         pq.write_table(rows, sink)

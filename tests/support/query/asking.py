@@ -57,11 +57,9 @@ class Asker:
             cluster.ensemble, cluster.clock, cluster.cube, cluster.receivers, cluster.history, cluster.folder
         )
         self.seen: dict[int, int] = {}
-        self._horizon_ms = cluster.metadata.control(cluster.cube).horizon_ms
 
     def look(self) -> None:
         self._query.look()
-        self._horizon_ms = self._cluster.metadata.control(self._cluster.cube).horizon_ms
 
     def ask(
         self, choose: Callable[[str], Receiver], span: Span | None = None, client: Client | None = None
@@ -80,14 +78,11 @@ class Asker:
                 raise AssertionError("two replica sets answer for a partition") from error
             return None
         self.seen = client.seen = positions
-        asked = [receiver for receiver in self._cluster.receivers if receiver.name in up]
-        if any(receiver.core.state.horizon_ms == control.horizon_ms for receiver in asked):
-            self._horizon_ms = control.horizon_ms  # who knows of it answers no older snapshot
         rows = [tuple(row.values()) for row in table.to_pylist()]
         keys = len(DIMENSIONS)
         found = {row[:keys]: tuple(number(cell) for cell in row[keys:]) for row in rows}
         assert len(found) == len(rows), "a group is in two rows"
-        return Found(found, positions, self._horizon_ms, self._query.vectors, self._query.locations)
+        return Found(found, positions, self._query.horizon_ms, self._query.vectors, self._query.locations)
 
     def close(self) -> None:
         self._query.close()

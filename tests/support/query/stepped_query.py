@@ -19,7 +19,7 @@ from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.local.align import Vectors
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.records import SegmentRecord, standing
 from rtolap.metadata.store import Watch
 from rtolap.protocols.receiver.messages import ANSWER_KEY, CubeStats, PartialAnswer, PartialQuery
 from rtolap.query.cancel import Cancellation
@@ -72,8 +72,13 @@ class SteppedQuery:
     @property
     def locations(self) -> Mapping[int, str]:
         """The READY versions that it knows, by the start of the segment: the last answer was of these."""
-        _, records = self._cluster.view(self._cube).snapshot()
-        return {record.start_ms: record.location for record in records.values() if record.location}
+        known = standing(*self._cluster.view(self._cube).snapshot())
+        return {record.start_ms: record.location for record in known if record.location is not None}
+
+    @property
+    def horizon_ms(self) -> int | None:
+        """The purge horizon of the last answer: the view's, as it stands behind it."""
+        return self._cluster.view(self._cube).snapshot()[0].horizon_ms
 
     def look(self) -> None:
         self._cluster.view(self._cube).refresh()

@@ -17,16 +17,15 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.accumulators import Accumulator, AccumulatorParam
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused
 from rtolap.columnar.schema import EVENT_MS, physical_schema
+from rtolap.cubes.build.batch_source import as_records, read_source, table_of_batch
 from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.grouping import group, spark_schema
 from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report_batch
@@ -45,17 +44,14 @@ from rtolap.cubes.format.manifest import (
     encode,
 )
 from rtolap.events.decode import EventDecoder
-from rtolap.model.batch import BatchSegment, BatchSource, BatchSpec
+from rtolap.model.batch import BatchSegment, BatchSpec
 from rtolap.model.cube import Cuboid, Schema
 from rtolap.model.quantities import instant_text
 from rtolap.model.segment import SegmentRange, StagedPart, parse_segment_name
-from rtolap.model.table import Table
 from rtolap.object_store.store import ObjectStore, open_store
 
 REPLICA_SET = "batch"  # in the place of who uploads a part
-_RECORD = "record"
 _ROWS = "rows"  # the folder of the files, by segment
-_EPOCHS = {"epoch_s": "unix_seconds", "epoch_ms": "unix_millis", "epoch_us": "unix_micros"}
 _EXAMPLES, _SHOWN_CHARS = 5, 300  # of refused rows
 _ROWS_MAX = 1 << 16  # of a step: decoded and rolled up at once
 
@@ -120,12 +116,10 @@ def _staged(manifest: BatchManifest) -> Staged:
 def _write(
     spark: SparkSession, store: ObjectStore, spec: BatchSpec, folder: str, environment: dict[str, str]
 ) -> None:
-    schema = Schema(_table_of_batch(spec.table_definition), spec.cube_definition)
+    schema = Schema(table_of_batch(spec.table_definition), spec.cube_definition)
     base = Cuboid(spec.cube_definition.all_dimensions)
     columns = spark_schema(schema, base).add(SEGMENT_COLUMN, T.IntegerType())
-    records = read_source(spark, spec.source, environment).select(
-        F.to_json(F.struct(*_columns(schema, spec.source)), {"ignoreNullFields": "true"}).alias(_RECORD)
-    )
+    records = as_records(read_source(spark, spec.source, environment), schema, spec.source)
     refusals = spark.sparkContext.accumulator(Refusals(), _RefusalsParam())
     roll_up = RollUp(schema, spec.start_ms, spec.end_ms, spec.source.outside, refusals)
     rolled = records.mapInArrow(roll_up, columns)
@@ -143,50 +137,6 @@ def _write(
             action="mend the source, or choose another range; `outside: leave_out` keeps what is inside. "
             "Nothing was changed",
         )
-
-
-def read_source(spark: SparkSession, source: BatchSource, environment: dict[str, str]) -> DataFrame:
-    """Raises DefinitionError where a secret is not in the environment."""
-    missing = sorted(set(source.secrets.values()) - set(environment))
-    if missing:
-        raise DefinitionError(
-            "the batch source has secrets that the driver does not know",
-            expected=f"variables {', '.join(missing)} in its environment",
-        )
-    options = source.options | {name: environment[variable] for name, variable in source.secrets.items()}
-    reader = spark.read.format(source.format).options(**options)
-    return reader.load() if source.path is None else reader.load(source.path)
-
-
-def _table_of_batch(table: Table) -> Table:
-    """Return the table as a batch has it: flat, and without what only a stream states."""
-    return msgspec.structs.replace(
-        table,
-        columns=tuple(msgspec.structs.replace(column, path=None) for column in table.columns),
-        host_column=None,
-        heartbeat_column=None,
-        watermark_records=None,
-        unknown_columns="ignore",
-    )
-
-
-def _columns(schema: Schema, source: BatchSource) -> list[Column]:
-    time = schema.table.time
-    columns = []
-    for name in schema.read_columns:
-        column = F.expr(source.columns.get(name, f"`{name}`"))
-        if name == time.column and time.format in _EPOCHS:
-            column = F.expr(_epoch(source.columns.get(name, f"`{name}`"), _EPOCHS[time.format]))
-        columns.append(column.alias(name))
-    return columns
-
-
-def _epoch(expression: str, function: str) -> str:
-    """Return an instant as the number that the stream would have; what is no instant stays as it is."""
-    text = f"CAST(({expression}) AS STRING)"
-    instant = f"CAST({function}(CAST(({expression}) AS TIMESTAMP)) AS STRING)"
-    is_instant = f"typeof({expression}) LIKE 'timestamp%' OR typeof({expression}) = 'date'"
-    return f"CASE WHEN {is_instant} THEN {instant} ELSE {text} END"
 
 
 class Refusals(NamedTuple):
