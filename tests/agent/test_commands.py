@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from rtolap.agent.commands import Commands
 from rtolap.agent.host import Host
+from rtolap.agent.spark_allowed import SparkAllowed
 from rtolap.base.errors import DefinitionError
+from rtolap.model.batch import BatchSource, BatchSpec
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.offsets import PartRange
 from rtolap.protocols.agent.messages import ProcessSpec
@@ -332,6 +336,92 @@ def test_a_build_elsewhere_is_refused(commands: Commands, other: dict[str, objec
         commands.check(asked_for(build(), build(**other)))
 
 
+BATCH = BatchSpec(
+    batch="b-1",
+    cube=CUBE.name,
+    table_definition=TABLE,
+    cube_definition=CUBE,
+    object_store=STORE,
+    folder=f"batches/{CUBE.name}/{'0' * 32}/b-1",
+    start_ms=0,
+    end_ms=1,
+    segments=(),
+    source=BatchSource(format="parquet", path="file:///data/exports/2013/"),
+)
+
+
+def staging_job(spec: BatchSpec) -> ProcessSpec:
+    return ProcessSpec(
+        generation=1,
+        argv=("spark-submit", "stage_batch.py", "{files}/batch.json"),
+        one_shot=True,
+        files={"batch.json": msgspec.json.encode(spec).decode()},
+    )
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> Commands:
+    (tmp_path / "stage_batch.py").write_text("")
+    sources = ("file:///data/exports/", "jdbc:postgresql://db/sales", "lake.db.orders")
+    return Commands(Host(tmp_path, tmp_path, STORE, spark_allowed=SparkAllowed(sources=sources)))
+
+
+def test_a_batch_is_staged_out_of_a_source_that_the_operator_allows(reading: Commands) -> None:
+    of_table = BatchSource(format="iceberg", path="lake.db.orders")
+    of_database = BatchSource(
+        format="jdbc",
+        options={"url": "jdbc:postgresql://db/sales", "dbtable": "public.orders"},
+        secrets={"password": "SALES_PASSWORD"},
+    )
+    for source in (BATCH.source, of_table, of_database):
+        argv = reading.check(staging_job(msgspec.structs.replace(BATCH, source=source)))
+        assert Path(argv[-2]).name == "stage_batch.py"
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"object_store": "file:///elsewhere"}, "another object store"),
+        ({"folder": "batches/other/b-1"}, "its folder lies outside"),
+        ({"folder": f"history/{CUBE.name}/b-1"}, "its folder lies outside"),
+        ({"batch": "../b"}, "its batch lies outside"),
+        ({"source": BatchSource(format="parquet", path="file:///etc/")}, "its source is not allowed"),
+        (
+            {"source": BatchSource(format="csv", path="file:///data/exports/../x")},
+            "its source is not allowed",
+        ),
+        ({"source": BatchSource(format="iceberg", path="lake.db.orders2")}, "its source is not allowed"),
+        (
+            {"source": BatchSource(format="jdbc", options={"url": "jdbc:h2:mem", "dbtable": "a"})},
+            "its source is not allowed",
+        ),
+        (
+            {"source": BatchSource(format="jdbc", options={"url": "jdbc:x", "dbtable": "(SELECT 1) t"})},
+            "the name of a table or view",
+        ),
+        (
+            {"source": BatchSource(format="jdbc", options={"url": "jdbc:x", "dbtable": "a", "driver": "X"})},
+            "options of a batch source",
+        ),
+        (
+            {"source": BatchSource(format="parquet", path="file:///data/exports/", columns={"shop": "a`b"})},
+            "no expression",
+        ),
+    ],
+)
+def test_a_batch_that_reads_or_writes_elsewhere_is_refused(
+    reading: Commands, other: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(DefinitionError, match=re.escape(said)):
+        reading.check(staging_job(msgspec.structs.replace(BATCH, **other)))
+
+
+def test_an_agent_reads_no_source_that_its_operator_has_not_named(tmp_path: Path) -> None:
+    (tmp_path / "stage_batch.py").write_text("")
+    with pytest.raises(DefinitionError, match="none is"):
+        Commands(Host(tmp_path, tmp_path, STORE)).check(staging_job(BATCH))
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -344,7 +434,7 @@ def test_a_build_elsewhere_is_refused(commands: Commands, other: dict[str, objec
 def test_a_build_without_specifications_of_its_request_is_refused(
     commands: Commands, more: dict[str, object]
 ) -> None:
-    with pytest.raises(DefinitionError, match="build refused"):
+    with pytest.raises(DefinitionError, match=r"(build|job) refused"):
         commands.check(asked_for(build(), **more))
 
 

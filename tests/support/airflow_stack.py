@@ -292,6 +292,11 @@ class AirflowStack:
         return wait_for(f"{key} in {states}", look)
 
 
+def exports_of(root: Path) -> Path:
+    """Return the folder whose files batches may read."""
+    return root / "exports"
+
+
 @contextmanager
 def airflow_stack(
     root: Path, dags: Iterable[Path], include: Path, *, zookeeper: str, kafka: str, node: str = "/airflow-it"
@@ -306,6 +311,10 @@ def airflow_stack(
         ports[name] = free_port(ports.values())
     settings = rtolap_settings(layout, ports)
     settings |= {"RTOLAP_ZOOKEEPER_ROOT": node, "RTOLAP_INCLUDE_DIR": str(include)}
+    allowed = root / "spark-allowed.yaml"
+    allowed.touch(mode=0o600)
+    allowed.write_text(f"sources: [{exports_of(root).as_uri()}/]\n")
+    settings |= {"RTOLAP_SPARK_ALLOWED": str(allowed)}
     around = Surroundings(layout, ports, settings)
     folder = root / "dags"
     folder.mkdir()

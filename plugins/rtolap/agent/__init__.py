@@ -16,7 +16,8 @@ Invariants
 It never decides what should run: that is Airflow's part. A restarted agent adopts the processes that its
 predecessor left, by pid, start time and a mark in their environment.
 
-`states` is the lifecycle table, `records` what is kept on disk, `commands` the allow-list, `processes` the
-operating system, `ledger` and `lifecycle` change one record, `supervisor` does what callers ask, `watch`
-looks after what runs, `server` is the REST endpoint and the process.
+`states` is the lifecycle table, `records` what is kept on disk, `commands` the allow-list, `job_specs` what
+our own Spark jobs may be given, `processes` the operating system, `ledger` and `lifecycle` change one record,
+`supervisor` does what callers ask, `watch` looks after what runs, `server` is the REST endpoint and the
+process.
 """

@@ -2,7 +2,7 @@
 
 A caller names a program, never a path. `rtolap` runs this very package with this very interpreter, and only
 the sub-commands and options that `options` declares; `spark-submit` runs pyspark's own script on one of the
-files in the jobs folder, and our own job on specifications that were checked. There is no shell
+files in the jobs folder, and our own jobs on specifications that were checked. There is no shell
 anywhere. Whoever has the cluster's token can ask for what is listed, on this host's own store and folders,
 and for nothing else.
 """
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rtolap.agent.host import Host
+from rtolap.agent.job_specs import FILE, JOBS, check_arguments, files_named
 from rtolap.agent.options import (
     RTOLAP_NAMED,
     RTOLAP_OPTIONS,
@@ -32,18 +32,10 @@ from rtolap.agent.spark_options import (
     own_spark_options,
     spark_environment,
 )
-from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError
-from rtolap.base.undecodable import UNDECODABLE
-from rtolap.model.build_spec import BuildSpec
-from rtolap.protocols.agent.messages import FILES_MARK, ProcessSpec
+from rtolap.protocols.agent.messages import ProcessSpec
 
-BUILD_JOB = "build_segment.py"
 _SPARK = "spark-submit"
-_PART = r"[A-Za-z0-9_+=,@~-][A-Za-z0-9_.+=,@~-]*"
-_NAME = re.compile(_PART)
-_CUBE_ID = r"(?:[0-9a-f]{32}/)?"  # not in folders of before there was one
-_FILE = re.compile(re.escape(FILES_MARK) + "/(.+)")
 Resolver = Callable[[Sequence[str]], tuple[str, ...]]
 
 
@@ -73,8 +65,11 @@ class Commands:
         check_environment(spec.env)
         if self._programs[spec.argv[0]] == self._spark:
             job = job_position(spec.argv)
-            if spec.argv[job] == BUILD_JOB:
-                _check_builds(spec.argv[job + 1 :], spec.files, self._host)
+            check = JOBS.get(spec.argv[job])
+            if check is not None:
+                check_arguments(spec.argv[job + 1 :], spec.files)
+                for text in (spec.files[name] for name in files_named(spec.argv[job + 1 :])):
+                    check(text, self._host)
         return argv
 
     def resolve(self, argv: Sequence[str]) -> tuple[str, ...]:
@@ -121,11 +116,11 @@ class Commands:
                 expected=f"the name of a Python file in {self._jobs_dir.name}/",
                 found=repr(name),
             )
-        if name == BUILD_JOB:
-            _check_build_arguments(rest)
+        if name in JOBS:
+            check_arguments(rest)
         own = own_spark_options(options, self._host)
         if is_cluster_mode(options):
-            own, rest = (*own, *_sent_along(rest)), [_FILE.sub(r"\1", argument) for argument in rest]
+            own, rest = (*own, *_sent_along(rest)), [FILE.sub(r"\1", argument) for argument in rest]
         return (str(_spark_submit()), *options, *own, str(job), *rest)
 
     def _rtolap(self, arguments: Sequence[str]) -> tuple[str, ...]:
@@ -146,7 +141,7 @@ class Commands:
 
 def _sent_along(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the options that send the request's file along. The driver finds it in its working folder."""
-    files = [argument for argument in arguments if _FILE.fullmatch(argument)]
+    files = [argument for argument in arguments if FILE.fullmatch(argument)]
     if len(files) > 1:
         raise DefinitionError(
             "job in cluster mode refused", expected="at most one file of the request", found=len(files)
@@ -161,69 +156,3 @@ def _spark_submit() -> Path:
             "spark-submit cannot run here", expected="pyspark beside the agent", action="pip install pyspark"
         )
     return Path(spec.origin).parent / "bin" / "spark-submit"
-
-
-def _check_builds(arguments: Sequence[str], files: Mapping[str, str], host: Host) -> None:
-    """Check `arguments` of the build job: files of the request itself, with specifications that fit this
-    host.
-
-    A build deletes and writes below the `location` that its specification names, and reads its parts. The
-    coordinator gives specifications out, but everybody with the cluster's token could make others. Each
-    specification therefore has to be for this host's store, and inside its layout.
-    """
-    for argument in arguments:
-        name = _FILE.fullmatch(argument)
-        if name is None or name[1] not in files:
-            raise DefinitionError(
-                "build refused",
-                expected=f"{FILES_MARK}/ and the name of a file of the request, for each argument",
-                found=repr(argument),
-            )
-        for spec in _specs(files[name[1]]):
-            _check_build(spec, host)
-
-
-def _check_build_arguments(arguments: Sequence[str]) -> None:
-    """Check the form alone. A process that is started again had its files checked when they came."""
-    if not arguments or not all(_FILE.fullmatch(argument) for argument in arguments):
-        raise DefinitionError(
-            "build refused", expected=f"files of the request, as {FILES_MARK}/name", found=repr(arguments)
-        )
-
-
-def _specs(text: str) -> list[BuildSpec]:
-    try:
-        if text.lstrip().startswith("["):
-            return decode_json(text, list[BuildSpec])
-        return [decode_json(text, BuildSpec)]
-    except UNDECODABLE as error:
-        raise DefinitionError("build refused: no build specification", found=str(error)) from error
-
-
-def _check_build(spec: BuildSpec, host: Host) -> None:
-    if spec.object_store.rstrip("/") != host.object_store.rstrip("/"):
-        raise DefinitionError(
-            "build refused: another object store",
-            expected=f"{host.object_store}, which this host is set up with",
-            found=spec.object_store,
-            action="give coordinator and agents the same RTOLAP_OBJECT_STORE",
-        )
-    for name in (spec.cube, spec.segment, spec.build_id):
-        _fits("name", name, _NAME)
-    segment = f"{re.escape(spec.cube)}/{_CUBE_ID}{re.escape(spec.segment)}"
-    location = f"history/{segment}/v{spec.version}-{re.escape(spec.build_id)}"
-    _fits("location", spec.location, re.compile(location))
-    for part in spec.parts:
-        _fits("part", part.path, re.compile(f"staged/{segment}/v{spec.version}/{_PART}"))
-    if spec.previous_location is not None:
-        before = re.compile(f"history/{segment}/v{spec.version - 1}-{_PART}")
-        _fits("previous version", spec.previous_location, before)
-
-
-def _fits(what: str, found: str, pattern: re.Pattern[str]) -> None:
-    if not pattern.fullmatch(found):
-        raise DefinitionError(
-            f"build refused: its {what} lies outside the store's layout",
-            expected=pattern.pattern.replace("\\", ""),
-            found=repr(found),
-        )

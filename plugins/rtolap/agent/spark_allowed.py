@@ -1,4 +1,4 @@
-"""What a host's operator allows builds to set in Spark, beyond what every agent allows: a YAML file.
+"""What a host's operator allows Spark jobs beyond what every agent does: a YAML file.
 
     settings:                                          name → the whole of its value, as a regular expression
       spark.hadoop.fs.s3a.endpoint: https://s3[.]example[.]org
@@ -6,6 +6,9 @@
     jars:                                              each as a request names it
       - /opt/jars/hadoop-aws.jar
       - hdfs:///jars/own-functions.jar
+    sources:                                           of batches: a folder with all below it, a file, an
+      - file:///data/exports/                          Iceberg table, or the URL of a database
+      - jdbc:postgresql://db.example.org/sales
 
 Whoever may start processes through the agent chooses among these values and no others. A setting can name
 code, files and servers, so a pattern should say the whole of what is meant. What the agent itself sets, as
@@ -29,15 +32,23 @@ _JAR = re.compile(r"[^,\s]+\.jar")
 
 
 class SparkAllowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings and jars that an operator allows.
+    """Settings, jars and sources of batches that an operator allows.
 
     Attributes:
         settings: name of a setting → pattern of its whole value.
         jars: paths and URIs.
+        sources: those that end with a slash allow all below them, others themselves.
     """
 
     settings: dict[str, str] = {}
     jars: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    def allows_source(self, where: str) -> bool:
+        """Return True where a batch may read this path, table or URL."""
+        if ".." in where.split("/"):
+            return False
+        return any(where == each or (each.endswith("/") and where.startswith(each)) for each in self.sources)
 
     def allows_setting(self, name: str, value: str) -> bool:
         """Return True where the operator allows this value. None has control characters."""
@@ -61,7 +72,7 @@ def read_spark_allowed(path: Path | None) -> SparkAllowed:
     except msgspec.ValidationError as error:
         raise DefinitionError(
             f"{path} does not say {_WHAT}",
-            expected="`settings`, patterns by name, and `jars`, a list",
+            expected="`settings`, patterns by name, and `jars` and `sources`, lists",
             found=error,
         ) from None
     for name, pattern in allowed.settings.items():

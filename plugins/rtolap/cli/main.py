@@ -71,6 +71,7 @@ MOUNTS: dict[str, Mount] = {
         "rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, accept-loss, purge."
     ),
     "build": Mount("rtolap.cli.build", "Builds of closed segments."),
+    "batch": Mount("rtolap.cli.batches", "Batches: what another source says of a range."),
     "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),
     "loader": Mount("rtolap.cli.loader", "Loaders: topics into tables, exactly once."),
     "sep": Mount("rtolap.cli.sep.commands", "HBase change capture: subscriptions and their progress."),

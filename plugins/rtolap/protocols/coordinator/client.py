@@ -211,3 +211,4 @@ class AsyncCoordinatorClient:
     metrics_targets = _Awaited(calls.metrics_targets)
     application_watermarks = _Awaited(calls.application_watermarks)
     explain_window = _Awaited(calls.explain_window)
+    batch_progress = _Awaited(calls.batch_progress)

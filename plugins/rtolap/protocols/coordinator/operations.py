@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.coordinator.messages import Reassignment, ReassignRequest
+from rtolap.protocols.coordinator.messages import BatchProgress, Reassignment, ReassignRequest
 
 READY = "READY"
 REMOTE_PERSISTED = "REMOTE_PERSISTED"
@@ -94,3 +94,15 @@ def requeue_window(client: CoordinatorClient, cube: str, start_ms: int, end_ms: 
         else:
             queued.append(name)
     return Requeued(tuple(queued), waiting, left)
+
+
+def applied_batch(client: CoordinatorClient, cube: str, batch: str) -> BatchProgress:
+    """Hand over all segments of a staged batch.
+
+    Raises NotYet before it is staged, and Refused where a segment has changed since the plan: those before it
+    are handed over then.
+    """
+    progress = client.apply_batch(cube, batch)
+    while progress.left:
+        progress = client.apply_batch(cube, batch)
+    return progress

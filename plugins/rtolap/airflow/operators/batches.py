@@ -1,0 +1,118 @@
+"""Plans, stages and applies a batch: segments whose events another source than the topic says.
+
+    plan at the coordinator ──▶ stage_batch.py at the agent, awaited by a trigger ──▶ apply at the coordinator
+
+Each step may be repeated: the same batch id is the same plan, a batch that is staged is not read again, and a
+segment that was handed over is not handed over twice. A worker that is lost anywhere leaves what the next
+execution goes on from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.sdk import BaseOperatorLink, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from rtolap.airflow.errors import final_at_once
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.hooks.spark import SPARK_DEFAULT, spark_options
+from rtolap.airflow.links import ProcessLogLink, SegmentsLink
+from rtolap.airflow.operators.process import ManagedProcessOperator, failure, find
+from rtolap.model.instants import instant_ms
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.coordinator.operations import applied_batch
+
+SPEC_FILE = "batch.json"
+EXIT_REFUSED = 3  # of stage_batch.py: a retry cannot help
+
+
+class BatchOperator(ManagedProcessOperator):
+    """Has `cube`'s segments in `[range_start, range_end)` replaced by what `source` says.
+
+    Instants are ISO 8601 or milliseconds. `batch` is the id, new for each batch: a clear or a retry goes on
+    with the same one. `source`: `rtolap.model.batch.BatchSource` as a mapping or its JSON; the host's
+    operator has to allow it (RTOLAP_SPARK_ALLOWED). Spark is submitted as the Airflow connection
+    `spark_conn_id` says. Rows that no event of the cube could be, and rows outside the range, fail the task
+    without a retry; nothing is changed then.
+
+    Result: {"cube", "batch"}, the arguments of a `BatchReadySensor`: the segments are built by
+    `rtolap_segment_build`.
+    """
+
+    template_fields: Sequence[str] = ("cube", "batch", "range_start", "range_end", "source", "env")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink())
+    ui_color = "#f4e3d7"
+
+    def __init__(
+        self,
+        *,
+        cube: str,
+        batch: str,
+        range_start: str | int,
+        range_end: str | int,
+        source: Mapping[str, Any] | str,
+        spark_conn_id: str = SPARK_DEFAULT,
+        spark_master: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        job: str = "stage_batch.py",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(argv=(), process_key=f"batch.{cube}.{batch}", one_shot=True, **kwargs)
+        self.cube = cube
+        self.batch = batch
+        self.range_start = range_start
+        self.range_end = range_end
+        self.source = source
+        self.spark_conn_id = spark_conn_id
+        self.spark_master = spark_master
+        self.spark_conf = dict(spark_conf or {})
+        self.job = job
+
+    def execute(self, context: Context) -> Any:
+        self._named()
+        hook = RtolapHook(self.rtolap_conn_id)
+        with hook.agent() as agent, hook.coordinator() as coordinator, final_at_once():
+            running = find(agent, self.process_key)
+            if running is not None and (running.is_live or running.state == "SUCCEEDED"):
+                self.log.info("%s generation %d goes on", running.key, running.generation)
+                return self.wait(context, running.generation)
+            source = json.loads(self.source) if isinstance(self.source, str) else dict(self.source)
+            planned = coordinator.plan_batch(
+                self.cube, self.batch, instant_ms(self.range_start), instant_ms(self.range_end), source
+            )
+            self.log.info(
+                "batch %s of %s replaces %d segments, and may begin %d others",
+                *(self.batch, self.cube, planned.replaced, planned.fresh),
+            )
+            generation = self._stage(context, agent, json.dumps(planned.spec))
+        return self.wait(context, generation)
+
+    def process_ended(self, context: Context, event: dict[str, Any], generation: int) -> Any:
+        self._named()
+        if (event.get("process_key"), event.get("generation")) != (self.process_key, generation):
+            self.log.info("the event is another task's, so the wait goes on: %s", event)
+            self.wait(context, generation)
+        hook = RtolapHook(self.rtolap_conn_id)
+        with hook.agent() as agent, hook.coordinator() as coordinator, final_at_once():
+            status = self.ended_status(agent, event)
+            if status.state != "SUCCEEDED":
+                agent.acknowledge(status.key, status.generation)
+                refused = status.exit_code == EXIT_REFUSED
+                raise (AirflowFailException if refused else AirflowException)(failure(status))
+            progress = applied_batch(coordinator, self.cube, self.batch)
+            agent.acknowledge(status.key, status.generation)
+        self.log.info("%d segments with %d events are handed over", len(progress.segments), progress.events)
+        return {"cube": self.cube, "batch": self.batch}
+
+    def _stage(self, context: Context, agent: AgentClient, spec: str) -> int:
+        options = spark_options(
+            self.process_key, self.spark_conf, conn_id=self.spark_conn_id, master=self.spark_master
+        )
+        argv = ["spark-submit", *options, self.job, "{files}/" + SPEC_FILE]
+        return self.start(context, agent, argv, labels={"kind": "batch"}, files={SPEC_FILE: spec})
+
+    def _named(self) -> None:
+        self.process_key = f"batch.{self.cube}.{self.batch}"  # templates are known only now
