@@ -185,7 +185,7 @@ class Cluster:
             "version": spec.version,
             "build_id": spec.build_id,
             "covered": spec.covered,
-            "events": record.events + sum(part.events for part in spec.parts),
+            "events": (0 if record.is_rebuilt else record.events) + sum(part.events for part in spec.parts),
             "cuboids": (),
             "losses": spec_losses(spec),
             **wrong,

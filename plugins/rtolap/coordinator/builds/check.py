@@ -72,10 +72,11 @@ def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttem
                 action="start a new build",
             )
     if manifest.events != expected_events(record):
+        staged = sum(part.events for part in record.parts)
         raise Corrupted(
             f"manifest {path} does not hold the events of its sources",
-            expected=f"{record.events} of version {record.version} + the staged parts' "
-            f"{expected_events(record) - record.events}",
+            expected=f"{expected_events(record) - staged} of version {record.version} + the staged parts' "
+            f"{staged}",
             found=manifest.events,
             action="start a new build; if it happens again, verify the staged parts",
         )
