@@ -10,9 +10,9 @@ from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet,
 from rtolap.coordinator.builds.batches import PLANS_KEPT_MS
 from rtolap.protocols.coordinator.messages import BatchPlanMessage
 
-from tests.support.cubes.batches import spec_of
+from tests.support.batches.by_hand import stage_empty
+from tests.support.batches.drawn import spec_of
 from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
-from tests.support.cubes.staged_batches import stage_empty
 
 SOURCE: dict[str, Any] = {"format": "parquet", "path": "file:///exports/"}
 

@@ -24,7 +24,7 @@ from rtolap.model.cube import Schema
 from rtolap.object_store.store import open_store
 from rtolap.protocols.coordinator.messages import BuildSpecMessage
 
-from tests.support.cubes.batches import SaidByBatch
+from tests.support.batches.drawn import SaidByBatch
 from tests.support.cubes.builders import Event, spec_losses
 from tests.support.cubes.mortal_coordinator import MortalCoordinator
 from tests.support.cubes.stepped_receiver import Receiver

@@ -15,7 +15,7 @@ from rtolap.metadata.store import Operation
 from rtolap.model.segment import SegmentState
 from rtolap.protocols.coordinator.messages import BatchRequest, BuildSpecMessage, ReassignRequest
 
-from tests.support.cubes.batches import spec_of, stage
+from tests.support.batches.drawn import spec_of, stage
 from tests.support.cubes.builders import WINDOW_MS, random_event
 from tests.support.cubes.cluster import BASE_FILE, REPLICA_SETS, Cluster
 from tests.support.cubes.mortal_coordinator import Killed, MortalCoordinator
