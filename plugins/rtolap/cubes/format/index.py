@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from rtolap.columnar.bitmaps import words
 from rtolap.columnar.filter import mask
 from rtolap.columnar.literals import place
 from rtolap.model.predicate import And, Compare, In, IsNull, Or, Predicate, Scalar
@@ -69,7 +70,7 @@ def build(columns: dict[str, pa.Array]) -> Built:
             continue
         # Numbers of 16 bits are sorted by counting them, which keeps the rows of each in order.
         codes = coded.codes.astype(np.uint16) if coded.radix <= 1 << 16 else coded.codes
-        order = np.argsort(codes, kind="stable").astype(np.uint32)
+        order = words(np.argsort(codes, kind="stable").astype(np.uint32))
         values = pa.concat_arrays([coded.values, pa.nulls(1, coded.values.type)]).take(pa.array(present))
         entries: list[Entry] = []
         ends = np.cumsum(counts[present])

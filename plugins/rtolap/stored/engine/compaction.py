@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyroaring import BitMap, FrozenBitMap
 
+from rtolap.columnar.bitmaps import bitmap_of
 from rtolap.columnar.chunks import single_chunk
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine.core import Core
@@ -82,7 +83,7 @@ class Moved(NamedTuple):
         at = np.searchsorted(self.old, rows)
         known = at < len(self.old)
         known[known] = self.old[at[known]] == rows[known]
-        return BitMap(self.new[at[known]].astype(np.uint32))
+        return bitmap_of(self.new[at[known]])
 
 
 class CompactionOutcome(NamedTuple):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap, FrozenBitMap
 
 from rtolap.base.errors import Unavailable
+from rtolap.columnar.bitmaps import bitmap_of
 from rtolap.columnar.chunks import single_chunk
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine.core import Core
@@ -222,7 +223,7 @@ class Overwriting:
 
 
 def _among(rows: Longs, deleted: BitMap | FrozenBitMap) -> NDArray[np.bool_]:
-    hit = BitMap(rows.astype(np.uint32)) & deleted
+    hit = bitmap_of(rows) & deleted
     return np.isin(rows, np.frombuffer(hit.to_array(), np.uint32))
 
 
