@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, print_json, print_table, report, warn
+from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
+from rtolap.cubes.format.batch_compare import compare, read_batch
 from rtolap.model.completeness import offsets_text
 from rtolap.model.instants import instant_ms
 from rtolap.model.offsets import PartRange
 from rtolap.model.quantities import instant_text
+from rtolap.object_store.store import open_store
 from rtolap.protocols.coordinator.messages import PartitionRange, SegmentInfo
 
 __all__ = ["app", "instant_ms"]
@@ -107,6 +110,39 @@ def requeue(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     if info.lost:
         waits = f"{waits}; {_lost(cube, info)}"
     report(info, waits, as_json=as_json)
+
+
+@app.command()
+def verify(
+    cube: Cube,
+    batch: Annotated[str, typer.Argument(help="Id of a staged batch: what the source says.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Compare READY segments with a staged batch, group by group. Exits with 1 for a difference.
+
+    Sketches are left out. Plan and stage the batch first; it need not be applied.
+    """
+    with coordinator_client() as client:
+        folder = client.batch_progress(cube, batch).folder
+        records = {segment.segment: segment for segment in client.segments(cube)}
+    store = open_store(Settings().object_store)
+    spec, parts = read_batch(store, folder)
+    lines = []
+    for part in parts:
+        record = records.get(part.segment)
+        location = record.location if record is not None and record.version else None
+        lines.append((part.segment, compare(store, spec, location, part.part.path)))
+    differ = [name for name, difference in lines if not difference.is_none]
+    if as_json:
+        print_json([{"segment": name} | difference._asdict() for name, difference in lines])
+    else:
+        print_table(
+            ("segment", "events in history", "in the source", "only history", "only source", "different"),
+            [(name, *difference) for name, difference in lines],
+        )
+        success(f"{len(lines) - len(differ)} of {len(lines)} segments are what batch {batch} says")
+    if differ:
+        raise typer.Exit(1)
 
 
 @app.command("accept-loss")

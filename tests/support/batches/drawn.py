@@ -79,7 +79,7 @@ def _part(
     path: str,
     values: Sequence[bytes],
 ) -> BatchPart:
-    rows = _rolled_up(schema, values)
+    rows = rolled_up(schema, values)
     files: tuple[FileEntry, ...] = ()
     if rows.num_rows:
         sink = io.BytesIO()
@@ -102,7 +102,7 @@ def _part(
     return BatchPart(segment.segment, segment.version, part)
 
 
-def _rolled_up(schema: Schema, values: Sequence[bytes]) -> pa.Table:
+def rolled_up(schema: Schema, values: Sequence[bytes]) -> pa.Table:
     plain = physical_schema(schema, plain=True)
     nowhere = np.zeros(len(values), np.int32), np.zeros(len(values), np.int64)
     decoded = EventDecoder(schema).decode(values, *nowhere, now_ms=1 << 50)

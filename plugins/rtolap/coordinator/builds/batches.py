@@ -129,6 +129,7 @@ class Batches:
         return wire.BatchProgress(
             cube=cube,
             batch=batch,
+            folder=f"{creation_folder('batches', cube, cube_id)}/{batch}",
             segments=tuple(found),
             left=sum(not _has(each, batch) for each in found.values()),
             building=tuple(pending),

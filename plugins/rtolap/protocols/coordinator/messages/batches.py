@@ -45,6 +45,7 @@ class BatchProgress(Message):
     """How far a staged batch is.
 
     Attributes:
+        folder: of its parts, in the object store.
         segments: all that it has, by start.
         left: those that are not handed over yet: apply it again.
         building: those that wait for their build.
@@ -55,6 +56,7 @@ class BatchProgress(Message):
 
     cube: str
     batch: str
+    folder: str
     segments: tuple[str, ...] = ()
     left: int = 0
     building: tuple[str, ...] = ()
