@@ -68,7 +68,7 @@ MOUNTS: dict[str, Mount] = {
         "rtolap.cli.format", "Check every byte of a fragment or manifest.", "verify", adopt=False
     ),
     "segments": Mount(
-        "rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, accept-loss, purge."
+        "rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, verify, accept-loss, purge."
     ),
     "build": Mount("rtolap.cli.build", "Builds of closed segments."),
     "batch": Mount("rtolap.cli.batches", "Batches: what another source says of a range."),

@@ -212,6 +212,8 @@ def _state(segment: SegmentInfo) -> str:
         mark
         for mark, is_so in (
             ("base cuboid lost", segment.base_lost),
+            (f"of batch {segment.batch}", bool(segment.batch)),
+            (f"replaced by batch {segment.pending_batch}", bool(segment.pending_batch)),
             ("events lost", segment.lost),
             ("bound breached", segment.breached),
         )

@@ -102,6 +102,9 @@ def test_a_run_replaces_a_range_and_what_the_stream_brings_later_is_added(
     assert len(batches) == 1, "a clear goes on with the same batch"
     expected = stream.recount(without=frozenset((1, 2))) | export.recount()
     assert airflow.until("whole answer", stream.answer) == expected
+    (batch,) = batches
+    same = airflow.command("rtolap", "segments", "verify", stream.name, batch, timeout_s=180)
+    assert same.returncode == 0, same.stdout + same.stderr
     sent_before = stream.recount()
     stream.send(2, events=30)
     late = {
