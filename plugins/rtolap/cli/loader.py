@@ -20,6 +20,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
+from rtolap.kafka.schema_registry import SchemaRegistries
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
@@ -86,6 +87,7 @@ def run(
             lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}", settings),
             box,
             SystemClock(),
+            SchemaRegistries.of_host(settings).get,
         )
 
         def check_rights(loader: Loader) -> None:

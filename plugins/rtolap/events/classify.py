@@ -6,10 +6,11 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any, Literal, NamedTuple
 
 from rtolap.column_types import DECIMAL_PRECISION_MAX, ColumnType
+from rtolap.events.event_time import EventTimeParser
 
 Reason = Literal[
     "tombstone",
@@ -17,6 +18,11 @@ Reason = Literal[
     "too_large",
     "invalid_utf8",
     "malformed_json",
+    "malformed_csv",
+    "malformed_avro",
+    "malformed_protobuf",
+    "bad_framing",
+    "unknown_schema",
     "not_an_object",
     "wrong_type",
     "nested_value",
@@ -29,6 +35,7 @@ Reason = Literal[
 ]
 
 _WHOLE = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _INT_RANGE: dict[str, int] = {"int": 1 << 31, "bigint": 1 << 63}
 _EXACT_DOUBLE = 10**15
 _FOUND_CHARS_MAX = 80
@@ -57,6 +64,9 @@ class Leaf(NamedTuple):
         type: string for dates, timestamps and written times.
         rounded: the decimal to which the column is rounded; None for no rounding. The column is read with one
             more digit behind the point, which decides: digits that the reader cuts off cannot change a half.
+        moment: date or timestamp, where the column is one and is written as text. A format with points in
+            time of its own gives it as that type.
+        times: how points in time are written, of columns that hold them.
     """
 
     name: str
@@ -64,6 +74,8 @@ class Leaf(NamedTuple):
     type: ColumnType
     is_time: bool
     rounded: ColumnType | None = None
+    moment: ColumnType | None = None
+    times: EventTimeParser | None = None
 
 
 class Classifier:
@@ -152,6 +164,26 @@ def _accepts(kind: ColumnType, value: Any) -> bool:
         return number == whole and -limit <= whole < limit
     except (InvalidOperation, OverflowError, ValueError):
         return False
+
+
+def number_in(leaf: Leaf, text: str) -> int | float | Decimal | None:
+    """Return the number that a text holds, as the column is read; None where there is none that fits it.
+
+    The rules are those for a string in JSON.
+    """
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    if leaf.rounded is not None:
+        if not _rounds_to(leaf.rounded, text):
+            return None
+        with localcontext(prec=2 * DECIMAL_PRECISION_MAX):
+            return Decimal(text).quantize(Decimal(1).scaleb(-leaf.type.scale), ROUND_DOWN)
+    if not _accepts(leaf.type, text):
+        return None
+    if leaf.type.kind == "double":
+        return float(text)
+    number = Decimal(text)
+    return number if leaf.type.kind == "decimal" else int(number)
 
 
 def _rounds_to(kind: ColumnType, value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A batch of JSON records → typed Arrow columns, and a named reason for each record that is refused.
+"""A batch of records → typed Arrow columns, and a named reason for each record that is refused.
 
 Nothing is lost on the way in: numbers that a column cannot hold exactly, broken bytes and unreadable times
 are rejects, never wrong values, and one bad record never costs its batch. Only columns that the cube uses are
@@ -27,9 +27,10 @@ from rtolap.events.classify import Leaf, Problem
 from rtolap.events.computed import ComputedColumn
 from rtolap.events.decimals import rounded
 from rtolap.events.event_time import EventTimeParser, Instants, lenient
+from rtolap.events.formats.readers import Registries, no_registries, record_reader
 from rtolap.events.plan import ReadPlan
 from rtolap.events.rejects import Rejects, rejects_of
-from rtolap.events.rows import RowReader, at_path
+from rtolap.events.rows import at_path
 from rtolap.model.cube import Schema
 from rtolap.watermark.records.columns import Stated, Statements, stated
 
@@ -179,13 +180,13 @@ class Decoded:
 class EventDecoder:
     """The decoder of one cube and one thread (the pattern parser is not thread-safe)."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, registries: Registries = no_registries) -> None:
         self._schema = schema
         time = schema.table.time
         times = EventTimeParser(time.format, time.zone)
         plan = ReadPlan(schema, times)
         self._plan = plan
-        self._rows = RowReader(plan)
+        self._rows = record_reader(plan, schema.table.record_format, schema.table.record_fields, registries)
         self._columns = _ColumnMaker(schema, plan, times)
 
     def decode(

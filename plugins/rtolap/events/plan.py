@@ -53,6 +53,7 @@ class ReadPlan(JsonPlan):
 
     def __init__(self, schema: Schema, times: EventTimeParser) -> None:
         self.time_column = schema.table.time.column
+        self._iso = EventTimeParser("iso8601", "UTC")
         table = schema.table
         self.columns = tuple(self._leaf(schema, name, times) for name in schema.read_columns)
         self.statement_path = (table.watermark_field,) if table.watermark_records == "field" else None
@@ -89,7 +90,9 @@ class ReadPlan(JsonPlan):
         if column.rounding == "half_up":
             finer = decimal(declared.precision + 1, declared.scale + 1)
             return Leaf(name, column.json_path, finer, is_time, rounded=declared)
-        return Leaf(name, column.json_path, read, is_time)
+        moment = declared if read == STRING and declared != STRING else None
+        parser = times if is_time else None if moment is None else self._iso
+        return Leaf(name, column.json_path, read, is_time, moment=moment, times=parser)
 
 
 def _tree(leaves: tuple[Leaf, ...]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from rtolap.model.formats.record_format import FormatName, RecordFormat, record_format
 from rtolap.model.stored.table import PartitionUnit
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
@@ -204,6 +205,7 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         kafka_cluster: as in a `Table`: the cluster of the topic and of the topic of its rejects.
         processes: number of the processes that share its partitions, or how it follows from the lag. None for
             one process and partitions that are not divided.
+        format: how the records are written, as in a `Table`.
     """
 
     name: str
@@ -225,6 +227,11 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     watermark_field: str = "rtolap_watermark"
     kafka_cluster: str = DEFAULT_KAFKA_CLUSTER
     processes: int | LoaderProcesses | None = None
+    format: FormatName | RecordFormat = "json"
+
+    @property
+    def record_format(self) -> RecordFormat:
+        return record_format(self.format)
 
     @property
     def sharing(self) -> LoaderProcesses | None:

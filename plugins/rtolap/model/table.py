@@ -8,6 +8,7 @@ import msgspec
 
 from rtolap.base.errors import NotFound
 from rtolap.column_types import ColumnType, parse_type
+from rtolap.model.formats.record_format import FormatName, RecordFormat, record_format
 
 DEFAULT_KAFKA_CLUSTER = "default"  # the one that RTOLAP_KAFKA names
 
@@ -63,6 +64,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             it instead.
         kafka_cluster: the cluster of the topic and of its dead letters. Each host's operator declares how to
             reach it (`RTOLAP_KAFKA_CLUSTERS`).
+        format: how the records are written; its name alone, or with options.
     """
 
     name: str
@@ -77,6 +79,18 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     watermark_records: Literal["header", "field"] | None = None
     watermark_field: str = "rtolap_watermark"
     kafka_cluster: str = DEFAULT_KAFKA_CLUSTER
+    format: FormatName | RecordFormat = "json"
+
+    @property
+    def record_format(self) -> RecordFormat:
+        return record_format(self.format)
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        """Return the names of the fields of a record that is read by position."""
+        return self.record_format.fields or tuple(
+            column.name for column in self.columns if column.expression is None
+        )
 
     def column(self, name: str) -> Column:
         for column in self.columns:

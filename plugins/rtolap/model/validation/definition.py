@@ -20,6 +20,7 @@ from rtolap.model.validation.computed import computed_problems
 from rtolap.model.validation.cube import cube_problems
 from rtolap.model.validation.event_time import time_problems
 from rtolap.model.validation.lookup import source_problems
+from rtolap.model.validation.record_format import format_problems
 
 NAME_LENGTH_MAX = 64
 COLUMNS_MAX = 1000
@@ -66,6 +67,7 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
     found += _host_column_problems(table)
     found += _heartbeat_column_problems(table)
     found += watermark_field_problems(table)
+    found += format_problems(table)
     found += bound_problems(("record_bytes_max",), table.record_bytes_max, 1, _RECORD_BYTES_MAX)
     found += bound_problems(("future_max_ms",), table.future_max_ms, 0)
     return tuple(found)

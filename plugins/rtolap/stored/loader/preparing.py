@@ -8,6 +8,7 @@ import numpy as np
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
+from rtolap.events.formats.readers import Registries, no_registries
 from rtolap.events.rejects import Rejects
 from rtolap.kafka.interfaces import Batch, LogTruncated, OffsetsGone, StreamConsumer, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
@@ -48,12 +49,14 @@ class Preparer:
         open_consumer: Callable[[], StreamConsumer],
         box: RejectBox,
         clock: Clock,
+        registries: Registries = no_registries,
     ) -> None:
         self._loader = loader
         self._columns = columns
         self._open_consumer = open_consumer
         self._box = box
         self._clock = clock
+        self._registries = registries
         self._target: Target | None = None
         self._decoder: RecordDecoder | None = None
 
@@ -73,9 +76,12 @@ class Preparer:
     def rows(self, content: Content) -> Decoded:
         """Return once all refused records are stored."""
         statements = batch_statements(content.batch)
-        decoded = self._decoder_now().decode(
-            content.batch.values, None if statements is None else statements.control
-        )
+        try:
+            decoded = self._decoder_now().decode(
+                content.batch.values, None if statements is None else statements.control
+            )
+        except Unavailable as error:  # of a schema registry
+            raise SinkError(error) from error
         refused, total = len(decoded.rejects), decoded.events
         if refused:
             self._keep(content.batch, decoded.rejects)
@@ -114,6 +120,10 @@ class Preparer:
                 watermark_field=(
                     self._loader.watermark_field if self._loader.watermark_records == "field" else None
                 ),
+                form=self._loader.record_format,
+                fields=self._loader.record_format.fields
+                or tuple(column.name for column in self._loader.columns),
+                registries=self._registries,
             )
             self._target = target
         return self._decoder

@@ -80,7 +80,12 @@ class Settler:
             self._clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s
         )
         self._preparer = Preparer(
-            loader, columns, lambda: resources.open_consumer(loader), resources.box, resources.clock
+            loader,
+            columns,
+            lambda: resources.open_consumer(loader),
+            resources.box,
+            resources.clock,
+            resources.registries,
         )
 
     def attempt(self, pending: Pending) -> AttemptOutcome:

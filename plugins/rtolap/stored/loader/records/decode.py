@@ -19,14 +19,17 @@ from rtolap.column_types import BIGINT, STRING
 from rtolap.columnar.schema import arrow_type
 from rtolap.events.classify import Leaf, Problem
 from rtolap.events.event_time import EventTimeParser, lenient
+from rtolap.events.formats.readers import Registries, no_registries, record_reader
 from rtolap.events.plan import JsonPlan
 from rtolap.events.rejects import Rejects, rejects_of
-from rtolap.events.rows import RowReader, at_path
+from rtolap.events.rows import at_path
+from rtolap.model.formats.record_format import RecordFormat
 from rtolap.model.stored.schema import default_value
 from rtolap.stored.loader.target import Target, TargetColumn
 from rtolap.watermark.records.columns import stated
 
 _SHOWN_CHARS_MAX = 80
+_JSON = RecordFormat()
 
 
 class Decoded(NamedTuple):
@@ -55,9 +58,12 @@ class RecordDecoder:
         record_bytes_max: int,
         unknown_columns: str = "ignore",
         watermark_field: str | None = None,
+        form: RecordFormat = _JSON,
+        fields: Sequence[str] = (),
+        registries: Registries = no_registries,
     ) -> None:
         """Take the target. `watermark_field` is the field of the records' values that marks control
-        records."""
+        records. `fields` are those of a record that is read by position: none for the table's columns."""
         self._columns = target.columns
         self._bytes_max = record_bytes_max
         formats = {column.source.format for column in self._columns}
@@ -74,7 +80,8 @@ class RecordDecoder:
             if unknown_columns == "reject"
             else None
         )
-        self._reader = RowReader(JsonPlan(leaves, known))
+        names = fields or tuple(column.name for column in self._columns)
+        self._reader = record_reader(JsonPlan(leaves, known), form, names, registries)
         self.schema = pa.schema(
             [pa.field(column.name, arrow_type(column.type), column.nullable) for column in self._columns]
         )
@@ -119,10 +126,13 @@ class RecordDecoder:
         return present, places
 
     def _leaf(self, column: TargetColumn) -> Leaf:
-        kind = column.type
-        if kind.kind in ("date", "timestamp"):
-            kind = BIGINT if self._times[column.source.format].is_epoch else STRING
-        return Leaf(column.name, column.source.json_path, kind, False)
+        kind, path = column.type, column.source.json_path
+        if kind.kind not in ("date", "timestamp"):
+            return Leaf(column.name, path, kind, False)
+        times = self._times[column.source.format]
+        if times.is_epoch:
+            return Leaf(column.name, path, BIGINT, False, times=times)
+        return Leaf(column.name, path, STRING, False, moment=kind, times=times)
 
     def _column(
         self,

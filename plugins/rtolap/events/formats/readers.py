@@ -1,0 +1,56 @@
+"""The reader of a format, for those who decode records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rtolap.base.errors import DefinitionError
+from rtolap.events.formats.avro_reader import AvroReader
+from rtolap.events.formats.csv_reader import CsvReader
+from rtolap.events.formats.framing import ChunkedReader, FramedReader
+from rtolap.events.formats.reader import RecordReader
+from rtolap.events.plan import JsonPlan
+from rtolap.events.rows import RowReader
+from rtolap.kafka.schema_registry import SchemaSource
+from rtolap.model.formats.avro_schema import parse_avro_schema
+from rtolap.model.formats.record_format import RecordFormat
+
+Registries = Callable[[str], SchemaSource]
+
+
+def no_registries(name: str) -> SchemaSource:
+    """Stand for the registries of a process that was given none. Raises DefinitionError."""
+    raise DefinitionError(f"this process was given no schema registry {name}", expected="its registries")
+
+
+def record_reader(
+    plan: JsonPlan, form: RecordFormat, fields: Sequence[str], registries: Registries
+) -> RecordReader:
+    """Return a reader. `fields`: names of the fields of a record that is read by position.
+
+    Raises DefinitionError where the columns cannot be read from such records, or the host does not know the
+    registry.
+    """
+    match form.type:
+        case "json":
+            return RowReader(plan)
+        case "csv":
+            return CsvReader(plan, form, fields)
+        case "avro":
+            if form.registry is None:
+                return ChunkedReader(plan, AvroReader(plan, parse_avro_schema(form.schema or "")))
+            source = registries(form.registry)
+            return FramedReader(plan, lambda schema_id: _avro_of(plan, source, schema_id))
+        case "protobuf":
+            raise NotImplementedError
+
+
+def _avro_of(plan: JsonPlan, source: SchemaSource, schema_id: int) -> AvroReader:
+    registered = source.schema(schema_id)
+    if registered.kind != "AVRO":
+        raise DefinitionError("a schema of another format", expected="AVRO", found=registered.kind)
+    if registered.references:
+        raise DefinitionError(
+            "a schema that refers to others", expected="one that holds all of its types", found="references"
+        )
+    return AvroReader(plan, parse_avro_schema(registered.text))
