@@ -226,7 +226,7 @@ def _address(name: str, declared: Any) -> _Address:
         declared.get("token") is not None and declared.get("user") is not None
     ):
         raise DefinitionError(
-            f"{where} logs in", expected="user and password, or token", found="parts of both"
+            f"{where} cannot log in", expected="user and password, or token", found="parts of both"
         )
     return _Address(
         _checked(name, tuple(url.rstrip("/") for url in urls)),

@@ -8,14 +8,12 @@ take is refused in every record that has a value in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from rtolap.base.undecodable import UNDECODABLE
 from rtolap.events.classify import Problem
-from rtolap.events.formats.columns import Path, RowBuilder
+from rtolap.events.formats.columns import Path, RowBuilder, Wanted
 from rtolap.events.formats.lockstep import Cursor, Records
 from rtolap.events.formats.reader import Places, Problems
 from rtolap.events.plan import JsonPlan
@@ -26,28 +24,6 @@ _ITEMS_MAX = 65_536  # each is a step for all records
 _SCALARS_OF_SIZE = {"boolean": 1, "float": 4, "double": 8}
 _DECIMAL_BYTES = 16
 _UTF8 = pa.string()
-
-
-@dataclass
-class Wanted:
-    """What is wanted of a value: the value itself for a column, or what is inside of it.
-
-    Attributes:
-        path: of the column that the value is read for.
-    """
-
-    path: Path | None = None
-    fields: dict[str, Wanted] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, plan: JsonPlan) -> Wanted:
-        root = cls()
-        for leaf in plan.leaves:
-            node = root
-            for part in leaf.path:
-                node = node.fields.setdefault(part, cls())
-            node.path = leaf.path
-        return root
 
 
 class AvroReader:
@@ -110,7 +86,7 @@ class _Reading:
                     return
                 if wanted.path is not None:
                     self._put(wanted.path, kind, cursor, values)
-                for inner in _paths(wanted):
+                for inner in wanted.paths():
                     self._refuse(inner, cursor, kind, "an object")
 
     def _put(self, path: Path, kind: AvroType, cursor: Cursor, values: pa.Array) -> None:
@@ -119,18 +95,9 @@ class _Reading:
         if failed.any():
             rows, values = rows[~failed], values.filter(pa.array(~failed))
         if kind.kind == "string":
-            values, rows = self._texts(path, values, rows)
-        self._builder.put(path, rows, values)
-
-    def _texts(self, path: Path, values: pa.Array, rows: Places) -> tuple[pa.Array, Places]:
-        """Return binary values as texts, without those that are none."""
-        try:
-            return values.cast(_UTF8), rows
-        except pa.ArrowInvalid:
-            broken = np.array([not _is_utf8(value) for value in values.to_pylist()], bool)
-        name = self._builder.leaves[path].name
-        self._builder.refuse(rows[broken], Problem("invalid_utf8", f"column {name} holds broken bytes"))
-        return values.filter(pa.array(~broken)).cast(_UTF8), rows[~broken]
+            self._builder.put_texts(path, rows, values)
+        else:
+            self._builder.put(path, rows, values)
 
     def _refused(
         self, wanted: Wanted | None, cursor: Cursor, kind: AvroType, *, inside: bool = False
@@ -144,7 +111,7 @@ class _Reading:
             detail = f"column {leaf.name}: expected {leaf.rounded or leaf.moment or leaf.type}, found {kind}"
             self._builder.refuse(cursor.rows, Problem("nested_value", detail))
         if inside:
-            for path in _paths(wanted):
+            for path in wanted.paths():
                 self._refuse(path, cursor, kind, "an object")
 
     def _refuse(self, path: Path, cursor: Cursor, kind: AvroType, expected: str) -> None:
@@ -218,22 +185,6 @@ class _Reading:
             left = left - 1
             goes_on = (left > 0) & ~part.failed()
             live, left = live[goes_on], left[goes_on]
-
-
-def _paths(wanted: Wanted) -> list[Path]:
-    """Return the paths of the columns that are read out of a value."""
-    found: list[Path] = []
-    for child in wanted.fields.values():
-        found += ([] if child.path is None else [child.path]) + _paths(child)
-    return found
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UNDECODABLE:
-        return False
-    return True
 
 
 def _boolean(kind: AvroType, cursor: Cursor, wanted: bool) -> pa.Array:

@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.events.classify import Leaf, Problem
 from rtolap.events.formats.reader import Places, Problems
 from rtolap.events.formats.values import fitted, misfit, read_type
 from rtolap.events.plan import JsonPlan
 
 Path = tuple[str, ...]
+
+
+@dataclass
+class Wanted:
+    """What is wanted of a value: the value itself for a column, or what is inside of it.
+
+    Attributes:
+        path: of the column that the value is read for.
+    """
+
+    path: Path | None = None
+    fields: dict[str, Wanted] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: JsonPlan) -> Wanted:
+        root = cls()
+        for leaf in plan.leaves:
+            node = root
+            for part in leaf.path:
+                node = node.fields.setdefault(part, cls())
+            node.path = leaf.path
+        return root
+
+    def paths(self) -> list[Path]:
+        """Return the paths of the columns that are read out of the value."""
+        found: list[Path] = []
+        for child in self.fields.values():
+            found += ([] if child.path is None else [child.path]) + child.paths()
+        return found
 
 
 class RowBuilder:
@@ -37,6 +68,17 @@ class RowBuilder:
             for at in np.flatnonzero(bad).tolist():
                 self._faults.setdefault(int(rows[at]), misfit(leaf, values, at))
         self._pieces[path].append((rows, column))
+
+    def put_texts(self, path: Path, rows: Places, values: pa.Array) -> None:
+        """Do as `put` with binary values that are texts in UTF-8. Others are refused."""
+        try:
+            texts = values.cast(pa.string())
+        except pa.ArrowInvalid:
+            broken = np.array([not _is_utf8(value) for value in values.to_pylist()], bool)
+            detail = f"column {self.leaves[path].name} holds broken bytes"
+            self.refuse(rows[broken], Problem("invalid_utf8", detail))
+            rows, texts = rows[~broken], values.filter(pa.array(~broken)).cast(pa.string())
+        self.put(path, rows, texts)
 
     def refuse(self, rows: Places, problem: Problem) -> None:
         for row in rows.tolist():
@@ -65,6 +107,14 @@ class RowBuilder:
         index[rows] = np.arange(len(rows))
         values = pa.concat_arrays([column for _, column in pieces])
         return values.take(pa.array(index, mask=index < 0))
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UNDECODABLE:
+        return False
+    return True
 
 
 def _nested(columns: Mapping[Path, pa.Array], count: int) -> pa.StructArray:

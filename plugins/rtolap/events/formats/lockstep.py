@@ -38,12 +38,13 @@ class Records:
         skipped: bytes at the beginning of each that are no part of it.
     """
 
-    def __init__(self, records: Sequence[bytes], skipped: int = 0) -> None:
+    def __init__(self, records: Sequence[bytes], skipped: int | Places = 0) -> None:
         self.text = b"".join((*records, _PADDING))
         self.bytes = np.frombuffer(self.text, np.uint8)
         self.words: Words = np.ndarray((len(self.text) - _WORD + 1,), "<u8", self.text, strides=(1,))
         lengths = np.fromiter(map(len, records), np.int64, len(records))
         self.ends = np.cumsum(lengths)
+        self.lengths = lengths
         self.starts = np.minimum(self.ends - lengths + skipped, self.ends)
         self.failures: dict[int, str] = {}
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rtolap.base.errors import DefinitionError
+from google.protobuf.descriptor import Descriptor
+
+from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.events.formats.avro_reader import AvroReader
 from rtolap.events.formats.csv_reader import CsvReader
-from rtolap.events.formats.framing import ChunkedReader, FramedReader
+from rtolap.events.formats.framing import ChunkedReader, FramedReader, ProtobufFileReader
+from rtolap.events.formats.protobuf_reader import ProtobufReader
+from rtolap.events.formats.protobuf_types import file_of_schema, message_at, message_of_set
 from rtolap.events.formats.reader import RecordReader
 from rtolap.events.plan import JsonPlan
 from rtolap.events.rows import RowReader
@@ -42,7 +46,28 @@ def record_reader(
             source = registries(form.registry)
             return FramedReader(plan, lambda schema_id: _avro_of(plan, source, schema_id))
         case "protobuf":
-            raise NotImplementedError
+            return _protobuf(plan, form, registries)
+
+
+def _protobuf(plan: JsonPlan, form: RecordFormat, registries: Registries) -> RecordReader:
+    if form.registry is None:
+        message = message_of_set(form.schema or "", form.message or "")
+        return ChunkedReader(plan, ProtobufReader(plan, message))
+    source = registries(form.registry)
+
+    def of_schema(schema_id: int) -> ProtobufFileReader:
+        registered = source.schema(schema_id)
+        if registered.kind != "PROTOBUF":
+            raise DefinitionError("a schema of another format", expected="PROTOBUF", found=registered.kind)
+        file = file_of_schema(registered, source.referenced)
+        return ProtobufFileReader(plan, lambda positions: of_message(message_at(file, positions)))
+
+    def of_message(message: Descriptor) -> ProtobufReader:
+        if form.message not in (None, message.full_name):
+            raise NotFound(f"message {message.full_name} is not {form.message}")
+        return ProtobufReader(plan, message)
+
+    return FramedReader(plan, of_schema)
 
 
 def _avro_of(plan: JsonPlan, source: SchemaSource, schema_id: int) -> AvroReader:

@@ -37,7 +37,11 @@ def fitted(values: pa.Array, leaf: Leaf) -> tuple[pa.Array, Flags]:
 
 def misfit(leaf: Leaf, values: pa.Array, row: int) -> Problem:
     """Return the problem of a value that does not fit."""
-    found = values[row].as_py()
+    value = values[row]
+    if pa.types.is_timestamp(value.type):  # it may be beyond what Python has
+        found: object = f"{value.value} {value.type}"
+    else:
+        found = value.as_py()
     shown = repr(found[:_FOUND_CHARS_MAX]) if isinstance(found, str) else str(found)[:_FOUND_CHARS_MAX]
     expected = leaf.rounded or leaf.moment or leaf.type
     reason = "invalid_time" if leaf.is_time else "wrong_type"
