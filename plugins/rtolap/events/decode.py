@@ -13,7 +13,7 @@ unknown columns, dates and timestamps, event time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +28,7 @@ from rtolap.events.computed import ComputedColumn
 from rtolap.events.decimals import rounded
 from rtolap.events.event_time import EventTimeParser, Instants, lenient
 from rtolap.events.formats.readers import Registries, no_registries, record_reader
+from rtolap.events.formats.sources import Beside, with_sources
 from rtolap.events.plan import ReadPlan
 from rtolap.events.rejects import Rejects, rejects_of
 from rtolap.events.rows import at_path
@@ -36,6 +37,7 @@ from rtolap.watermark.records.columns import Stated, Statements, stated
 
 Places = NDArray[np.int64]
 _SHOWN_CHARS_MAX = 80
+_NO_TEXTS: Mapping[str, Sequence[bytes | None]] = {}
 _FUTURE_MS_MAX = 1 << 62  # no event time lies as far ahead as this
 
 
@@ -198,6 +200,7 @@ class EventDecoder:
         now_ms: int,
         create_ms: NDArray[np.int64] | None = None,
         statements: Sequence[bytes | None] | None = None,
+        texts: Mapping[str, Sequence[bytes | None]] = _NO_TEXTS,
     ) -> Decoded:
         """Decode records. `values[i]` was read from `partitions[i]` at `offsets[i]`.
 
@@ -206,11 +209,14 @@ class EventDecoder:
         (negative, or no array).
 
         `statements[i]` stood in the watermark header; to be given where the table has watermarks there.
+        `texts`: keys and headers, where the table has columns of them (see `Batch`).
         """
         problems: dict[int, Problem] = {}
         stated_in = self._stated(statements, partitions)
         records, places = self._sized(values, problems, None if stated_in is None else stated_in.control)
         rows, places = self._rows.read(records, places, problems)
+        beside = Beside(partitions, offsets, create_ms, texts)
+        rows, places = with_sources(rows, places, self._plan.sourced, beside, problems)
         if self._plan.statement_path is not None:
             stated_in = stated(at_path(rows, self._plan.statement_path), np.asarray(partitions)[places])
             if stated_in.control.any():

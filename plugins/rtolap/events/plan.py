@@ -15,8 +15,10 @@ from rtolap.column_types import BIGINT, INT, STRING, ColumnType, decimal
 from rtolap.columnar.schema import arrow_type
 from rtolap.events.classify import Leaf
 from rtolap.events.event_time import EventTimeParser
+from rtolap.events.formats.sources import NO_VALUE, source_path
 from rtolap.events.lossy import ANY_SCALE, Strict
 from rtolap.model.cube import Schema
+from rtolap.model.table import VALUE
 
 _EPOCH_TYPES = ("int", "bigint", "timestamp", "string")
 _WRITTEN_TYPES = ("string", "timestamp", "date")
@@ -49,6 +51,7 @@ class ReadPlan(JsonPlan):
         columns: in the order of `Schema.read_columns`.
         leaves: the columns, and the field of the producer's watermark where the table has one.
         statement_path: the path of that field.
+        sourced: the columns that are not in the value, by their source.
     """
 
     def __init__(self, schema: Schema, times: EventTimeParser) -> None:
@@ -57,13 +60,16 @@ class ReadPlan(JsonPlan):
         table = schema.table
         self.columns = tuple(self._leaf(schema, name, times) for name in schema.read_columns)
         self.statement_path = (table.watermark_field,) if table.watermark_records == "field" else None
-        leaves = self.columns
+        sources = {name: table.column(name).source for name in schema.read_columns}
+        self.sourced = {sources[leaf.name]: leaf for leaf in self.columns if sources[leaf.name] != VALUE}
+        leaves = tuple(leaf for leaf in self.columns if sources[leaf.name] == VALUE)
         if self.statement_path is not None:
             leaves += (Leaf(table.watermark_field, self.statement_path, STRING, False),)
+        if not leaves:  # a reader reads a column
+            leaves = (Leaf("", NO_VALUE, STRING, False),)
+        in_values = [each for each in table.columns if each.expression is None and each.source == VALUE]
         known = (
-            frozenset(column.json_path[0] for column in table.columns if column.expression is None).union(
-                self.statement_path or ()
-            )
+            frozenset(column.json_path[0] for column in in_values).union(self.statement_path or ())
             if table.unknown_columns == "reject"
             else None
         )
@@ -73,6 +79,7 @@ class ReadPlan(JsonPlan):
         column = schema.table.column(name)
         declared = column.column_type
         is_time = name == self.time_column
+        path = column.json_path if column.source == VALUE else source_path(column.source)
         read = STRING if declared.kind in ("date", "timestamp") else declared
         if is_time:
             allowed: tuple[str, ...] = _EPOCH_TYPES if times.is_epoch else _WRITTEN_TYPES
@@ -89,10 +96,10 @@ class ReadPlan(JsonPlan):
                 read = INT if declared.kind == "int" else BIGINT
         if column.rounding == "half_up":
             finer = decimal(declared.precision + 1, declared.scale + 1)
-            return Leaf(name, column.json_path, finer, is_time, rounded=declared)
+            return Leaf(name, path, finer, is_time, rounded=declared)
         moment = declared if read == STRING and declared != STRING else None
         parser = times if is_time else None if moment is None else self._iso
-        return Leaf(name, column.json_path, read, is_time, moment=moment, times=parser)
+        return Leaf(name, path, read, is_time, moment=moment, times=parser)
 
 
 def _tree(leaves: tuple[Leaf, ...]) -> dict[str, Any]:

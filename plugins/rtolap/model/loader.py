@@ -9,7 +9,7 @@ import msgspec
 
 from rtolap.model.formats.record_format import FormatName, RecordFormat, record_format
 from rtolap.model.stored.table import PartitionUnit
-from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER, VALUE, text_sources
 
 # host:port, an IPv6 host in brackets
 SQL_ADDRESS = re.compile(r"(?:([A-Za-z0-9._-]+)|\[([0-9A-Fa-f:.]+)\]):(\d{1,5})")
@@ -29,6 +29,7 @@ class LoaderColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         default: the value of a record that lacks the column, in place of the table's default.
         missing: the value of a record that lacks the column: null, or the default. `auto` is null where the
             table is known to take it, else the default.
+        source: where it is read, as in a `Column`.
     """
 
     name: str
@@ -37,6 +38,7 @@ class LoaderColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str | None = None
     default: str | None = None
     missing: Literal["auto", "null", "default"] = "auto"
+    source: str = VALUE
 
     @property
     def json_path(self) -> tuple[str, ...]:
@@ -232,6 +234,11 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     @property
     def record_format(self) -> RecordFormat:
         return record_format(self.format)
+
+    @property
+    def text_sources(self) -> tuple[str, ...]:
+        """See `Table`."""
+        return text_sources(column.source for column in self.columns)
 
     @property
     def sharing(self) -> LoaderProcesses | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -12,7 +13,15 @@ from rtolap.model.formats.record_format import FormatName, RecordFormat, record_
 
 DEFAULT_KAFKA_CLUSTER = "default"  # the one that RTOLAP_KAFKA names
 
+VALUE = "value"
+HEADER = "header:"
+
 TimeFormat = str  # epoch_s | epoch_ms | epoch_us | iso8601 | a strptime pattern
+
+
+def text_sources(sources: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the sources that are the key or headers of records, each once."""
+    return tuple(dict.fromkeys(each for each in sources if each == "key" or each.startswith(HEADER)))
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,6 +32,8 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         rounding: what happens to a value with more fractional digits than the decimal column has. `refuse`
             refuses its record, `half_up` rounds the value, halves away from zero.
         expression: computes the value out of other columns of the event; None: the value is read.
+        source: where it is read: `value`, `key`, `header:<name>`, `timestamp`, `partition` or `offset` of the
+            record.
     """
 
     name: str
@@ -30,6 +41,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str | None = None
     rounding: Literal["refuse", "half_up"] = "refuse"
     expression: str | None = None
+    source: str = VALUE
 
     @property
     def column_type(self) -> ColumnType:
@@ -89,8 +101,13 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def record_fields(self) -> tuple[str, ...]:
         """Return the names of the fields of a record that is read by position."""
         return self.record_format.fields or tuple(
-            column.name for column in self.columns if column.expression is None
+            column.name for column in self.columns if column.expression is None and column.source == VALUE
         )
+
+    @property
+    def text_sources(self) -> tuple[str, ...]:
+        """Return the sources beside values that the consumer has to read: the key and headers."""
+        return text_sources(column.source for column in self.columns)
 
     def column(self, name: str) -> Column:
         for column in self.columns:

@@ -15,7 +15,7 @@ from rtolap.column_types import DECIMAL_PRECISION_MAX, parse_type
 from rtolap.model.cube import TIME_UNITS, Schema
 from rtolap.model.loader import Loader
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
-from rtolap.model.table import Column, Lookup, Table
+from rtolap.model.table import VALUE, Column, Lookup, Table
 from rtolap.model.validation.computed import computed_problems
 from rtolap.model.validation.cube import cube_problems
 from rtolap.model.validation.event_time import time_problems
@@ -85,6 +85,11 @@ def lookup_problems(lookup: Lookup) -> tuple[Problem, ...]:
         Problem(("columns", position, "rounding"), "a lookup is read as it is", found=repr(column.rounding))
         for position, column in enumerate(lookup.columns)
         if column.rounding != "refuse"
+    ]
+    found += [
+        Problem(("columns", position, "source"), "a lookup is read as it is", found=repr(column.source))
+        for position, column in enumerate(lookup.columns)
+        if column.source != VALUE
     ]
     found += [
         Problem(("columns", position, "expression"), "a lookup is read as it is", found=column.expression)
@@ -214,9 +219,10 @@ def _path_problems(columns: Sequence[Column]) -> list[Problem]:
     """Return the problems of the columns' paths. A JSON value is either a scalar or an object: `a` and `a.b`
     cannot both be columns."""
     found: list[Problem] = []
-    paths = {column.json_path: column.name for column in columns if column.expression is None}
+    read = [column for column in columns if column.expression is None and column.source == VALUE]
+    paths = {column.json_path: column.name for column in read}
     for position, column in enumerate(columns):
-        if column.expression is not None:
+        if column not in read:
             continue
         path = column.json_path
         if not all(path):

@@ -15,7 +15,7 @@ from rtolap.model.formats.avro_schema import SCHEMA_CHARS_MAX, parse_avro_schema
 from rtolap.model.formats.record_format import RecordFormat
 from rtolap.model.loader import Loader
 from rtolap.model.problems import Key, Problem, did_you_mean
-from rtolap.model.table import Table
+from rtolap.model.table import HEADER, VALUE, Table
 
 _OF_FORMAT: dict[str, tuple[str, ...]] = {
     "json": (),
@@ -23,6 +23,7 @@ _OF_FORMAT: dict[str, tuple[str, ...]] = {
     "avro": ("schema", "schema_file", "registry"),
     "protobuf": ("schema", "schema_file", "registry", "message"),
 }
+_SOURCES = (VALUE, "key", "timestamp", "partition", "offset")
 _AT: Key = ("format",)
 _REGISTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MESSAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
@@ -32,7 +33,7 @@ _LINE_ENDS = "\r\n"
 def format_problems(reads: Table | Loader) -> list[Problem]:
     """Return the problems of the format of a table's or loader's topic. The columns are looked at, too."""
     form = reads.record_format
-    found = _foreign_options(form)
+    found = [*_source_problems(reads), *_foreign_options(form)]
     match form.type:
         case "csv":
             found += _csv_problems(form, reads)
@@ -62,6 +63,26 @@ def _foreign_options(form: RecordFormat) -> list[Problem]:
         for field in fields
         if field.name != "type" and field.name not in own and getattr(form, field.name) != field.default
     ]
+
+
+def _source_problems(reads: Table | Loader) -> list[Problem]:
+    found, seen = [], set()
+    for place, column in enumerate(reads.columns):
+        source, key = column.source, ("columns", place, "source")
+        name = source.removeprefix(HEADER) if source.startswith(HEADER) else None
+        if source not in _SOURCES and not name:
+            hint = did_you_mean(source, _SOURCES)
+            expected = f"one of {', '.join(_SOURCES)}, {HEADER}<name>"
+            found.append(Problem(key, "unknown source", expected=expected, found=repr(source), hint=hint))
+        elif source != VALUE and column.path is not None:
+            expected = "no path: only values have parts"
+            found.append(Problem((*key[:2], "path"), "a path in a source", expected=expected, found=source))
+        elif source != VALUE and getattr(column, "expression", None) is not None:
+            found.append(Problem(key, "a computed column is not read", expected="no source", found=source))
+        elif source != VALUE and source in seen:
+            found.append(Problem(key, "another column reads it", expected="a source once", found=source))
+        seen.add(source)
+    return found
 
 
 def _csv_problems(form: RecordFormat, reads: Table | Loader) -> list[Problem]:
@@ -97,7 +118,7 @@ def _unread(names: Sequence[str], reads: Table | Loader) -> list[Problem]:
     paths = {
         ("columns", place, "path" if column.path else "name"): ".".join(map(str, column.json_path))
         for place, column in enumerate(reads.columns)
-        if getattr(column, "expression", None) is None
+        if getattr(column, "expression", None) is None and column.source == VALUE
     }
     if reads.watermark_records == "field":
         paths["watermark_field",] = reads.watermark_field

@@ -9,6 +9,7 @@ import numpy as np
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.events.formats.readers import Registries, no_registries
+from rtolap.events.formats.sources import Beside
 from rtolap.events.rejects import Rejects
 from rtolap.kafka.interfaces import Batch, LogTruncated, OffsetsGone, StreamConsumer, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
@@ -16,6 +17,7 @@ from rtolap.kafka.truncation import TruncationCheck
 from rtolap.model.leader_epochs import PartitionEpochs
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
+from rtolap.model.table import VALUE
 from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.records.decode import Decoded, RecordDecoder
 from rtolap.stored.loader.records.rejects import RejectBox
@@ -78,7 +80,9 @@ class Preparer:
         statements = batch_statements(content.batch)
         try:
             decoded = self._decoder_now().decode(
-                content.batch.values, None if statements is None else statements.control
+                content.batch.values,
+                None if statements is None else statements.control,
+                Beside.of(content.batch),
             )
         except Unavailable as error:  # of a schema registry
             raise SinkError(error) from error
@@ -122,7 +126,7 @@ class Preparer:
                 ),
                 form=self._loader.record_format,
                 fields=self._loader.record_format.fields
-                or tuple(column.name for column in self._loader.columns),
+                or tuple(column.name for column in self._loader.columns if column.source == VALUE),
                 registries=self._registries,
             )
             self._target = target

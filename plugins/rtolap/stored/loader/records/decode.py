@@ -20,11 +20,13 @@ from rtolap.columnar.schema import arrow_type
 from rtolap.events.classify import Leaf, Problem
 from rtolap.events.event_time import EventTimeParser, lenient
 from rtolap.events.formats.readers import Registries, no_registries, record_reader
+from rtolap.events.formats.sources import NO_VALUE, NOTHING_BESIDE, Beside, source_path, with_sources
 from rtolap.events.plan import JsonPlan
 from rtolap.events.rejects import Rejects, rejects_of
 from rtolap.events.rows import at_path
 from rtolap.model.formats.record_format import RecordFormat
 from rtolap.model.stored.schema import default_value
+from rtolap.model.table import VALUE
 from rtolap.stored.loader.target import Target, TargetColumn
 from rtolap.watermark.records.columns import stated
 
@@ -70,28 +72,36 @@ class RecordDecoder:
         self._times = {form: EventTimeParser(form, "UTC") for form in formats}
         self._leaves = {column.name: self._leaf(column) for column in self._columns}
         self._statement_path = () if watermark_field is None else (watermark_field,)
-        leaves = tuple(self._leaves.values())
+        sources = {column.name: column.source.source for column in self._columns}
+        self._sourced = {sources[name]: leaf for name, leaf in self._leaves.items() if sources[name] != VALUE}
+        leaves = tuple(leaf for name, leaf in self._leaves.items() if sources[name] == VALUE)
         if watermark_field is not None:
             leaves += (Leaf(watermark_field, self._statement_path, STRING, False),)
+        if not leaves:  # a reader reads a column
+            leaves = (Leaf("", NO_VALUE, STRING, False),)
         known = (
-            frozenset(column.source.json_path[0] for column in self._columns).union(
-                self._statement_path, target.left_out
-            )
+            frozenset(leaf.path[0] for leaf in leaves).union(self._statement_path, target.left_out)
             if unknown_columns == "reject"
             else None
         )
-        names = fields or tuple(column.name for column in self._columns)
+        names = fields or tuple(name for name, source in sources.items() if source == VALUE)
         self._reader = record_reader(JsonPlan(leaves, known), form, names, registries)
         self.schema = pa.schema(
             [pa.field(column.name, arrow_type(column.type), column.nullable) for column in self._columns]
         )
 
-    def decode(self, values: Sequence[bytes | None], control: NDArray[np.bool_] | None = None) -> Decoded:
+    def decode(
+        self,
+        values: Sequence[bytes | None],
+        control: NDArray[np.bool_] | None = None,
+        beside: Beside = NOTHING_BESIDE,
+    ) -> Decoded:
         """Decode records. `control` says which of them are control records, where their headers say it."""
         problems: dict[int, Problem] = {}
         records, places = self._sized(values, problems, control)
         events = len(places) + len(problems)
         rows, places = self._reader.read(records, places, problems)
+        rows, places = with_sources(rows, places, self._sourced, beside, problems)
         if self._statement_path:
             statement_controls = stated(
                 at_path(rows, self._statement_path), np.zeros(len(places), np.int32)
@@ -125,8 +135,13 @@ class RecordDecoder:
         present = [value for place in places.tolist() if (value := values[place]) is not None]
         return present, places
 
+    @staticmethod
+    def _path(column: TargetColumn) -> tuple[str, ...]:
+        source = column.source
+        return source.json_path if source.source == VALUE else source_path(source.source)
+
     def _leaf(self, column: TargetColumn) -> Leaf:
-        kind, path = column.type, column.source.json_path
+        kind, path = column.type, self._path(column)
         if kind.kind not in ("date", "timestamp"):
             return Leaf(column.name, path, kind, False)
         times = self._times[column.source.format]
@@ -143,7 +158,7 @@ class RecordDecoder:
         problems: dict[int, Problem],
     ) -> pa.Array:
         """Return a column, filled where it can be. Rows for which it cannot are struck from `keep`."""
-        raw = at_path(rows, column.source.json_path)
+        raw = at_path(rows, self._path(column))
         filled = self._parsed(column, raw)
         if filled.null_count > raw.null_count:
             lost = pc.and_(filled.is_null(), raw.is_valid()).to_numpy(zero_copy_only=False)
