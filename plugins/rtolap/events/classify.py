@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from rtolap.column_types import DECIMAL_PRECISION_MAX, ColumnType
 from rtolap.events.event_time import EventTimeParser
+from rtolap.model.value_paths import index_of, path_text
 
 Reason = Literal[
     "tombstone",
@@ -117,12 +118,22 @@ class Classifier:
 
 
 def _leaf_problem(leaf: Leaf, record: dict[str, Any]) -> Problem | None:
-    value: Any = record
-    for depth, part in enumerate(leaf.path):
+    return _value_problem(leaf, record, 0)
+
+
+def _value_problem(leaf: Leaf, value: Any, begin: int) -> Problem | None:
+    """Return the problem of what stands at the steps of the path from `begin` on. All items of an array are
+    looked at, because all are read."""
+    for depth, part in enumerate(leaf.path[begin:], begin):
         if value is None:
             return None
+        if index_of(part) is not None:
+            if not isinstance(value, list):
+                return _wrong(leaf, f"an array at {path_text(leaf.path[:depth])}", value)
+            problems = (_value_problem(leaf, item, depth + 1) for item in value)
+            return next((problem for problem in problems if problem is not None), None)
         if not isinstance(value, dict):
-            inside = ".".join(leaf.path[:depth])
+            inside = path_text(leaf.path[:depth])
             return _wrong(leaf, f"an object at {inside}", value)
         value = value.get(part)
     if value is None or (leaf.rounded is None and _accepts(leaf.type, value)):

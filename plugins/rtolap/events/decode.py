@@ -48,7 +48,6 @@ class _ColumnMaker:
         self._schema = schema
         self._plan = plan
         self._times = times
-        self._instants = EventTimeParser("iso8601", "UTC")
         self._types = {
             name: arrow_type(schema.table.column(name).column_type) for name in schema.read_columns
         }
@@ -128,12 +127,15 @@ class _ColumnMaker:
             return raw
         if leaf.rounded is not None:
             return rounded(raw, wanted)
-        if pa.types.is_date(wanted):
+        times = leaf.times
+        assert times is not None, "only points in time are read as something else"
+        if pa.types.is_date(wanted) and times.is_iso:
             encoded = raw.dictionary_encode()
             days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
             return days.take(encoded.indices)
-        instants = self._instants.parse(raw)
-        return pa.array(instants.micros, mask=instants.missing | instants.invalid).cast(wanted)
+        found = times.parse(raw)
+        instants = pa.array(found.micros, mask=found.missing | found.invalid).cast(pa.timestamp("us"))
+        return pc.floor_temporal(instants, unit="day").cast(wanted) if pa.types.is_date(wanted) else instants
 
     def _time_column(self, leaf: Leaf, raw: pa.Array, times: Instants) -> pa.Array:
         """Return the event time as its declared type: an instant for timestamps, otherwise as it was

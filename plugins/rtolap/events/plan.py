@@ -19,24 +19,33 @@ from rtolap.events.formats.sources import NO_VALUE, source_path
 from rtolap.events.lossy import ANY_SCALE, Strict
 from rtolap.model.cube import Schema
 from rtolap.model.table import VALUE
+from rtolap.model.value_paths import index_of, path_text
 
 _EPOCH_TYPES = ("int", "bigint", "timestamp", "string")
 _WRITTEN_TYPES = ("string", "timestamp", "date")
+ITEMS = "[]"
 _PATTERN_TYPES = ("string", "timestamp")
 
 
 class JsonPlan:
-    """The leaves that are read. `known`: names allowed at the top level, or None when any are."""
+    """The leaves that are read. `known`: names allowed at the top level, or None when any are.
+
+    Attributes:
+        reads_items: whether an item of an array itself is a column.
+    """
 
     def __init__(self, leaves: tuple[Leaf, ...], known: frozenset[str] | None) -> None:
         self.leaves = leaves
         self.known = known
         self.arrow_schema = pa.schema(_fields(_tree(leaves)))
+        self.reads_items = any(index_of(leaf.path[-1]) is not None for leaf in leaves)
 
     def strict(self) -> list[Strict]:
         """Return columns whose digits must not be lost on reading, by the last part of their path."""
         watched = []
         for leaf in self.leaves:
+            if index_of(leaf.path[-1]) is not None:
+                continue  # an item has no key: see `reads_items`
             if leaf.type.kind in ("int", "bigint"):
                 watched.append(Strict(leaf.path[-1], None))
             elif leaf.type.kind == "decimal":
@@ -56,7 +65,6 @@ class ReadPlan(JsonPlan):
 
     def __init__(self, schema: Schema, times: EventTimeParser) -> None:
         self.time_column = schema.table.time.column
-        self._iso = EventTimeParser("iso8601", "UTC")
         table = schema.table
         self.columns = tuple(self._leaf(schema, name, times) for name in schema.read_columns)
         self.statement_path = (table.watermark_field,) if table.watermark_records == "field" else None
@@ -97,35 +105,47 @@ class ReadPlan(JsonPlan):
         if column.rounding == "half_up":
             finer = decimal(declared.precision + 1, declared.scale + 1)
             return Leaf(name, path, finer, is_time, rounded=declared)
+        parser = times if is_time else None
+        if not is_time and declared.kind in ("date", "timestamp"):
+            parser = EventTimeParser(column.format, "UTC")
+            read = BIGINT if parser.is_epoch else STRING
         moment = declared if read == STRING and declared != STRING else None
-        parser = times if is_time else None if moment is None else self._iso
         return Leaf(name, path, read, is_time, moment=moment, times=parser)
 
 
 def _tree(leaves: tuple[Leaf, ...]) -> dict[str, Any]:
     root: dict[str, Any] = {}
     for leaf in leaves:
-        node = root
-        for part in leaf.path[:-1]:
+        node, steps = root, tuple(map(_key, leaf.path))
+        for part in steps[:-1]:
             node = node.setdefault(part, {})
             if not isinstance(node, dict):
                 raise _conflict(leaf)
-        present: object = node.setdefault(leaf.path[-1], leaf.type)
+        present: object = node.setdefault(steps[-1], leaf.type)
         if not isinstance(present, ColumnType) or present != leaf.type:
             raise _conflict(leaf)
     return root
 
 
+def _key(step: str) -> str:
+    """Return the key of a step: all items of an array are read as one type."""
+    return step if index_of(step) is None else ITEMS
+
+
 def _fields(tree: dict[str, Any]) -> list[pa.Field]:
-    return [
-        pa.field(name, pa.struct(_fields(node)) if isinstance(node, dict) else arrow_type(node))
-        for name, node in tree.items()
-    ]
+    return [pa.field(name, _type(node)) for name, node in tree.items()]
+
+
+def _type(node: dict[str, Any] | ColumnType) -> pa.DataType:
+    if not isinstance(node, dict):
+        return arrow_type(node)
+    items = node.get(ITEMS)
+    return pa.struct(_fields(node)) if items is None else pa.list_(_type(items))
 
 
 def _conflict(leaf: Leaf) -> DefinitionError:
     return DefinitionError(
-        f"column {leaf.name} reads the path {'.'.join(leaf.path)}",
+        f"column {leaf.name} reads the path {path_text(leaf.path)}",
         expected="a path read by one column, or by columns of one type",
         found="another column that reads it, or something around or inside it, as another type",
     )

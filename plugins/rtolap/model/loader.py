@@ -10,6 +10,7 @@ import msgspec
 from rtolap.model.formats.record_format import FormatName, RecordFormat, record_format
 from rtolap.model.stored.table import PartitionUnit
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER, VALUE, text_sources
+from rtolap.model.value_paths import path_steps
 
 # host:port, an IPv6 host in brackets
 SQL_ADDRESS = re.compile(r"(?:([A-Za-z0-9._-]+)|\[([0-9A-Fa-f:.]+)\]):(\d{1,5})")
@@ -42,7 +43,7 @@ class LoaderColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def json_path(self) -> tuple[str, ...]:
-        return tuple((self.path or self.name).split("."))
+        return path_steps(self.path or self.name)
 
 
 class LoaderBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

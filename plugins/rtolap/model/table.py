@@ -10,6 +10,7 @@ import msgspec
 from rtolap.base.errors import NotFound
 from rtolap.column_types import ColumnType, parse_type
 from rtolap.model.formats.record_format import FormatName, RecordFormat, record_format
+from rtolap.model.value_paths import path_steps
 
 DEFAULT_KAFKA_CLUSTER = "default"  # the one that RTOLAP_KAFKA names
 
@@ -28,12 +29,14 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A column of a stream table.
 
     Attributes:
-        path: where the value stands in nested JSON (`airport.origin`); None stands for the name.
+        path: where the value stands inside of others (`airport.origin`, `legs[0].from`); None stands for the
+            name.
         rounding: what happens to a value with more fractional digits than the decimal column has. `refuse`
             refuses its record, `half_up` rounds the value, halves away from zero.
         expression: computes the value out of other columns of the event; None: the value is read.
         source: where it is read: `value`, `key`, `header:<name>`, `timestamp`, `partition` or `offset` of the
             record.
+        format: how a date or timestamp is written; that of the event time is the table's.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rounding: Literal["refuse", "half_up"] = "refuse"
     expression: str | None = None
     source: str = VALUE
+    format: TimeFormat = "iso8601"
 
     @property
     def column_type(self) -> ColumnType:
@@ -49,7 +53,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def json_path(self) -> tuple[str, ...]:
-        return tuple((self.path or self.name).split("."))
+        return path_steps(self.path or self.name)
 
 
 class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,6 +16,7 @@ from rtolap.model.formats.record_format import RecordFormat
 from rtolap.model.loader import Loader
 from rtolap.model.problems import Key, Problem, did_you_mean
 from rtolap.model.table import HEADER, VALUE, Table
+from rtolap.model.value_paths import path_text
 
 _OF_FORMAT: dict[str, tuple[str, ...]] = {
     "json": (),
@@ -116,7 +117,7 @@ def _unread(names: Sequence[str], reads: Table | Loader) -> list[Problem]:
     """Return a problem for each column whose path is no field."""
     expected = f"a field of the records: {', '.join(names)}"
     paths = {
-        ("columns", place, "path" if column.path else "name"): ".".join(map(str, column.json_path))
+        ("columns", place, "path" if column.path else "name"): path_text(column.json_path)
         for place, column in enumerate(reads.columns)
         if getattr(column, "expression", None) is None and column.source == VALUE
     }
