@@ -24,6 +24,7 @@ Reason = Literal[
     "malformed_protobuf",
     "bad_framing",
     "unknown_schema",
+    "unknown_operation",
     "not_an_object",
     "wrong_type",
     "nested_value",

@@ -2,7 +2,7 @@
 
 | format | written as |
 |---|---|
-| `epoch_s`, `epoch_ms`, `epoch_us` | a whole number, or one in a string |
+| `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_days` | a whole number, or one in a string |
 | `iso8601` | `2013-01-02` or `2013-01-02T10:00[:00[.123456]]`, perhaps with `Z`, `+05`, `+05:00` or `+0500` |
 | a pattern | as strptime; `%f` fraction, `%z` offset |
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
 
-MICROS_PER_UNIT = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
+MICROS_PER_UNIT = {"epoch_days": 86_400_000_000, "epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
 FIRST_US = -30_610_224_000_000_000  # year 1000: segment names have four digits for the year
 LAST_US = 253_402_300_799_999_999  # year 9999
 _US = pa.timestamp("us")

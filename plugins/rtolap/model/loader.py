@@ -17,6 +17,7 @@ SQL_ADDRESS = re.compile(r"(?:([A-Za-z0-9._-]+)|\[([0-9A-Fa-f:.]+)\]):(\d{1,5})"
 
 LoaderFormat = Literal["arrow", "json", "csv"]
 LoaderTarget = Literal["rtolap", "doris", "starrocks"]
+OPERATION_COLUMN = "rtolap_operation"  # of rows out of an envelope, beside the table's columns
 RedirectPolicy = Literal["public", "private", "direct", "public-private", "random-be"]
 
 
@@ -235,6 +236,14 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     @property
     def record_format(self) -> RecordFormat:
         return record_format(self.format)
+
+    @property
+    def delivery(self) -> LoaderSink:
+        """Return the sink as rows are sent to it: those of an envelope are written or deleted as it says."""
+        if self.record_format.envelope == "none":
+            return self.sink
+        merge = SinkMerge("merge", f"{OPERATION_COLUMN} = 'd'")
+        return msgspec.structs.replace(self.sink, merge=merge)
 
     @property
     def text_sources(self) -> tuple[str, ...]:

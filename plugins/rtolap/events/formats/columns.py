@@ -87,7 +87,7 @@ class RowBuilder:
     def build(self, places: Places, problems: Problems) -> tuple[pa.StructArray, Places]:
         """Return the rows without refused records, and their places; `problems` gets the others."""
         columns = {path: self._column(path) for path in self.leaves}
-        rows = _nested(columns, self._count)
+        rows = nested(columns, self._count)
         if not self._faults:
             return rows, places
         keep = np.ones(self._count, bool)
@@ -117,7 +117,8 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def _nested(columns: Mapping[Path, pa.Array], count: int) -> pa.StructArray:
+def nested(columns: Mapping[Path, pa.Array], count: int) -> pa.StructArray:
+    """Return rows with these columns at their paths."""
     tree: dict[str, Any] = {}
     for path, column in columns.items():
         node = tree

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 from google.protobuf.descriptor import Descriptor
 
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.events.formats.avro_reader import AvroReader
 from rtolap.events.formats.csv_reader import CsvReader
+from rtolap.events.formats.debezium import DebeziumReader
 from rtolap.events.formats.framing import ChunkedReader, FramedReader, ProtobufFileReader
 from rtolap.events.formats.protobuf_reader import ProtobufReader
 from rtolap.events.formats.protobuf_types import file_of_schema, message_at, message_of_set
@@ -35,6 +37,9 @@ def record_reader(
     Raises DefinitionError where the columns cannot be read from such records, or the host does not know the
     registry.
     """
+    if form.envelope == "debezium":
+        bare = msgspec.structs.replace(form, envelope="none")
+        return DebeziumReader(plan, form, lambda inner: record_reader(inner, bare, fields, registries))
     match form.type:
         case "json":
             return RowReader(plan)

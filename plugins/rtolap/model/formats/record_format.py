@@ -6,6 +6,9 @@ from typing import Literal
 
 import msgspec
 
+OPERATION = "operation"
+"""The source of the operation in an envelope, which is no source that a definition may name."""
+
 FormatName = Literal["json", "csv", "avro", "protobuf"]
 
 
@@ -22,6 +25,8 @@ class RecordFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         schema_file: the file that holds it, beside the definition. Its content takes the place of `schema`
             when the definition is read.
         registry: avro, protobuf: the schema registry that has the schemas. Each record names its own.
+        envelope: json, avro, of loaders: what stands around a row. `debezium`: changes of rows.
+        keys: with an envelope: the columns that tell rows apart.
         message: protobuf: the full name of the records' message.
     """
 
@@ -34,6 +39,8 @@ class RecordFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     schema_file: str | None = None
     registry: str | None = None
     message: str | None = None
+    envelope: Literal["none", "debezium"] = "none"
+    keys: tuple[str, ...] = ()
 
 
 def record_format(declared: FormatName | RecordFormat) -> RecordFormat:

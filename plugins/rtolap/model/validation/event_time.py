@@ -11,11 +11,12 @@ import msgspec
 from rtolap.model.problems import Problem, did_you_mean
 from rtolap.model.table import Table
 
-NAMED_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "iso8601")
+NAMED_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_days", "iso8601")
 _TYPES = {
     "epoch_s": ("int", "bigint"),
     "epoch_ms": ("bigint",),
     "epoch_us": ("bigint",),
+    "epoch_days": ("int", "bigint"),
     "iso8601": ("string", "timestamp"),
 }
 _PATTERN_TYPES = ("string", "timestamp")

@@ -13,15 +13,15 @@ import msgspec
 from rtolap.base.errors import DefinitionError
 from rtolap.model.formats.avro_schema import SCHEMA_CHARS_MAX, parse_avro_schema
 from rtolap.model.formats.record_format import RecordFormat
-from rtolap.model.loader import Loader
+from rtolap.model.loader import Loader, SinkMerge
 from rtolap.model.problems import Key, Problem, did_you_mean
 from rtolap.model.table import HEADER, VALUE, Table
 from rtolap.model.value_paths import path_text
 
 _OF_FORMAT: dict[str, tuple[str, ...]] = {
-    "json": (),
+    "json": ("envelope", "keys"),
     "csv": ("delimiter", "quote", "null", "fields"),
-    "avro": ("schema", "schema_file", "registry"),
+    "avro": ("schema", "schema_file", "registry", "envelope", "keys"),
     "protobuf": ("schema", "schema_file", "registry", "message"),
 }
 _SOURCES = (VALUE, "key", "timestamp", "partition", "offset")
@@ -35,6 +35,7 @@ def format_problems(reads: Table | Loader) -> list[Problem]:
     """Return the problems of the format of a table's or loader's topic. The columns are looked at, too."""
     form = reads.record_format
     found = [*_source_problems(reads), *_foreign_options(form)]
+    found += _envelope_problems(form, reads)
     match form.type:
         case "csv":
             found += _csv_problems(form, reads)
@@ -83,6 +84,30 @@ def _source_problems(reads: Table | Loader) -> list[Problem]:
         elif source != VALUE and source in seen:
             found.append(Problem(key, "another column reads it", expected="a source once", found=source))
         seen.add(source)
+    return found
+
+
+def _envelope_problems(form: RecordFormat, reads: Table | Loader) -> list[Problem]:
+    if form.envelope == "none":
+        return (
+            [_wrong("keys", "keys of no envelope", expected="an envelope beside", found=", ".join(form.keys))]
+            if form.keys
+            else []
+        )
+    if isinstance(reads, Table):
+        expected = "none: changes of rows are for loaders of stored tables"
+        return [_wrong("envelope", "not for a stream table", expected=expected, found=form.envelope)]
+    found = []
+    if not form.keys or len(set(form.keys)) < len(form.keys):
+        expected = "the table's key columns, each once"
+        found.append(_wrong("keys", "no keys", expected=expected, found=", ".join(form.keys) or "none"))
+    if reads.sink.merge != SinkMerge():
+        at: Key = ("sink", "merge")
+        expected = "no key: the envelope says which rows are deleted"
+        found.append(Problem(at, "not beside an envelope", expected=expected, found=reads.sink.merge.type))
+    if reads.sink.target == "starrocks":
+        at = ("sink", "target")
+        found.append(Problem(at, "not with an envelope", expected="rtolap or doris", found="starrocks"))
     return found
 
 

@@ -254,7 +254,7 @@ class Settler:
             keep_label=self._labels_retained,
             not_after_ms=self._clock.now_ms() + sink.timeout_ms,
             rows=decoded.rows.num_rows,
-            headers=format_headers(sink.target, sink.format) | declared_headers(sink),
+            headers=format_headers(sink.target, sink.format) | declared_headers(self._loader.delivery),
         )
 
     def _waits_for_commits(self, pending: Pending) -> bool:

@@ -19,12 +19,13 @@ from rtolap.column_types import BIGINT, STRING
 from rtolap.columnar.schema import arrow_type
 from rtolap.events.classify import Leaf, Problem
 from rtolap.events.event_time import EventTimeParser, lenient
+from rtolap.events.formats.debezium import DELETE
 from rtolap.events.formats.readers import Registries, no_registries, record_reader
 from rtolap.events.formats.sources import NO_VALUE, NOTHING_BESIDE, Beside, source_path, with_sources
 from rtolap.events.plan import JsonPlan
 from rtolap.events.rejects import Rejects, rejects_of
 from rtolap.events.rows import at_path
-from rtolap.model.formats.record_format import RecordFormat
+from rtolap.model.formats.record_format import OPERATION, RecordFormat
 from rtolap.model.stored.schema import default_value
 from rtolap.model.table import VALUE
 from rtolap.stored.loader.target import Target, TargetColumn
@@ -67,13 +68,19 @@ class RecordDecoder:
         """Take the target. `watermark_field` is the field of the records' values that marks control
         records. `fields` are those of a record that is read by position: none for the table's columns."""
         self._columns = target.columns
+        self._keys = form.keys
+        self._has_envelope = form.envelope != "none"
         self._bytes_max = record_bytes_max
         formats = {column.source.format for column in self._columns}
         self._times = {form: EventTimeParser(form, "UTC") for form in formats}
         self._leaves = {column.name: self._leaf(column) for column in self._columns}
         self._statement_path = () if watermark_field is None else (watermark_field,)
         sources = {column.name: column.source.source for column in self._columns}
-        self._sourced = {sources[name]: leaf for name, leaf in self._leaves.items() if sources[name] != VALUE}
+        self._sourced = {
+            sources[name]: leaf
+            for name, leaf in self._leaves.items()
+            if sources[name] not in (VALUE, OPERATION)
+        }
         leaves = tuple(leaf for name, leaf in self._leaves.items() if sources[name] == VALUE)
         if watermark_field is not None:
             leaves += (Leaf(watermark_field, self._statement_path, STRING, False),)
@@ -110,11 +117,23 @@ class RecordDecoder:
                 rows, places = rows.filter(pa.array(~statement_controls)), places[~statement_controls]
                 events -= int(np.count_nonzero(statement_controls))
         keep = np.ones(len(rows), bool)
-        columns = [self._column(column, rows, places, keep, problems) for column in self._columns]
+        gone = self._gone(rows)
+        columns = [self._column(column, rows, places, keep, gone, problems) for column in self._columns]
         batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         if not keep.all():
             batch = batch.filter(pa.array(keep))
+        if self._has_envelope:
+            batch = latest_of_keys(batch, self._keys)
         return Decoded(batch, rejects_of(problems), events)
+
+    def _gone(self, rows: pa.StructArray) -> NDArray[np.bool_]:
+        """Return which rows are deleted: only their keys count."""
+        if not self._has_envelope:
+            return np.zeros(len(rows), bool)
+        flags: NDArray[np.bool_] = pc.equal(at_path(rows, source_path(OPERATION)), DELETE).to_numpy(
+            zero_copy_only=False
+        )
+        return flags
 
     def _sized(
         self,
@@ -124,6 +143,8 @@ class RecordDecoder:
     ) -> tuple[list[bytes], NDArray[np.int64]]:
         lengths = np.fromiter((-1 if value is None else len(value) for value in values), np.int64)
         is_event = np.ones(len(values), bool) if control is None else ~control
+        if self._has_envelope:
+            is_event &= lengths >= 0  # a tombstone says again that a row is gone
         for place in np.flatnonzero(is_event & (lengths < 0)):
             problems[int(place)] = Problem("tombstone", "a record without a value")
         for place in np.flatnonzero(is_event & (lengths > self._bytes_max)):
@@ -155,6 +176,7 @@ class RecordDecoder:
         rows: pa.StructArray,
         places: NDArray[np.int64],
         keep: NDArray[np.bool_],
+        gone: NDArray[np.bool_],
         problems: dict[int, Problem],
     ) -> pa.Array:
         """Return a column, filled where it can be. Rows for which it cannot are struck from `keep`."""
@@ -167,10 +189,18 @@ class RecordDecoder:
                 detail = f"column {column.name}: expected {column.type}, found {shown!r}"
                 problems[int(places[row])] = Problem("wrong_type", detail)
             keep &= ~lost
+        if filled.null_count and column.name in self._keys:
+            lacking = filled.is_null().to_numpy(zero_copy_only=False)
+            for row in np.flatnonzero(lacking & keep):
+                detail = f"key {column.name}: expected {column.type}, found nothing or null"
+                problems[int(places[row])] = Problem("missing_value", detail)
+            keep &= ~lacking
         if filled.null_count and column.default is not None:
             filled = filled.fill_null(pa.scalar(default_value(column.default, column.type), filled.type))
         elif filled.null_count and not column.nullable:
             void = filled.is_null().to_numpy(zero_copy_only=False)
+            if column.name not in self._keys:
+                void &= ~gone
             for row in np.flatnonzero(void & keep):
                 detail = f"column {column.name}: expected {column.type}, found nothing or null"
                 problems[int(places[row])] = Problem("missing_value", detail)
@@ -191,6 +221,16 @@ class RecordDecoder:
         parsed = times.parse(raw)
         instants = pa.array(parsed.micros, mask=parsed.missing | parsed.invalid).cast(pa.timestamp("us"))
         return pc.floor_temporal(instants, unit="day").cast(wanted) if pa.types.is_date(wanted) else instants
+
+
+def latest_of_keys(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+    """Return the last row of each key, in the order of the rows."""
+    if not rows.num_rows:
+        return rows
+    table = pa.table([rows.column(key) for key in keys], names=list(keys))
+    table = table.append_column("", pa.array(np.arange(rows.num_rows)))
+    last = table.group_by(list(keys)).aggregate([("", "max")]).column("_max")
+    return rows if len(last) == rows.num_rows else rows.take(pa.array(np.sort(last.to_numpy())))
 
 
 def _some_value(kind: pa.DataType) -> pa.Scalar:
