@@ -15,7 +15,6 @@ from rtolap.column_types import BIGINT, INT, STRING, ColumnType, decimal
 from rtolap.columnar.schema import arrow_type
 from rtolap.events.classify import Leaf
 from rtolap.events.event_time import EventTimeParser
-from rtolap.events.formats.sources import NO_VALUE, source_path
 from rtolap.events.lossy import ANY_SCALE, Strict
 from rtolap.model.cube import Schema
 from rtolap.model.table import VALUE
@@ -24,6 +23,8 @@ from rtolap.model.value_paths import index_of, path_text
 _EPOCH_TYPES = ("int", "bigint", "timestamp", "string")
 _WRITTEN_TYPES = ("string", "timestamp", "date")
 ITEMS = "[]"
+_OUTSIDE = "\0"  # of names of values: none begins like this
+NO_VALUE = (" no value",)  # the path of a column that no record has, for readers that need one
 _PATTERN_TYPES = ("string", "timestamp")
 
 
@@ -51,6 +52,11 @@ class JsonPlan:
             elif leaf.type.kind == "decimal":
                 watched.append(Strict(leaf.path[-1], leaf.type.scale if leaf.rounded is None else ANY_SCALE))
         return watched
+
+
+def source_path(source: str) -> tuple[str, ...]:
+    """Return the path at which a source beside the value stands in the rows: no value can have it."""
+    return (_OUTSIDE + source,)
 
 
 class ReadPlan(JsonPlan):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from rtolap.events.classify import Problem
+from rtolap.events.classify import Problem, Reason
 from rtolap.events.formats.columns import Path, RowBuilder, Wanted
 from rtolap.events.formats.lockstep import Cursor, Records
 from rtolap.events.formats.reader import Places, Problems
@@ -117,7 +117,7 @@ class _Reading:
     def _refuse(self, path: Path, cursor: Cursor, kind: AvroType, expected: str) -> None:
         leaf = self._builder.leaves[path]
         detail = f"column {leaf.name}: expected {expected} at {'.'.join(path[:-1])}, found {kind}"
-        reason = "invalid_time" if leaf.is_time else "wrong_type"
+        reason: Reason = "invalid_time" if leaf.is_time else "wrong_type"
         self._builder.refuse(cursor.rows, Problem(reason, detail))
 
     def _union(self, kind: AvroType, cursor: Cursor, wanted: Wanted | None, depth: int) -> None:

@@ -19,8 +19,7 @@ from rtolap.column_types import STRING
 from rtolap.events.classify import Leaf, Problem
 from rtolap.events.formats.columns import nested
 from rtolap.events.formats.reader import Places, Problems, RecordReader
-from rtolap.events.formats.sources import source_path
-from rtolap.events.plan import JsonPlan
+from rtolap.events.plan import JsonPlan, source_path
 from rtolap.events.rows import at_path
 from rtolap.model.formats.record_format import OPERATION, RecordFormat
 

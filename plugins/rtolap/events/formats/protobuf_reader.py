@@ -51,6 +51,12 @@ class _Field:
     inside: _Message | None = None
     siblings: tuple[int, ...] = ()
 
+    @property
+    def message_name(self) -> str:
+        """Return the name of the message that the field is; of a scalar nothing."""
+        message = self.descriptor.message_type
+        return "" if message is None else str(message.full_name)
+
 
 @dataclass
 class _Message:
@@ -192,13 +198,11 @@ class _Reading:
                 self._refuse(each, seen, "nested_value", "a repeated field")
             elif each.inside is None:
                 self._scalar(each, seen, present)
-            elif each.path is not None and each.descriptor.message_type.full_name == _TIMESTAMP:
+            elif each.path is not None and each.message_name == _TIMESTAMP:
                 self._timestamp(each.path, each.inside, seen)
             else:
-                if each.path is not None and each.descriptor.message_type.full_name not in _WRAPPERS:
-                    self._refuse(
-                        each, seen, "nested_value", f"message {each.descriptor.message_type.full_name}"
-                    )
+                if each.path is not None and each.message_name not in _WRAPPERS:
+                    self._refuse(each, seen, "nested_value", f"message {each.message_name}")
                 self.put(each.inside, seen)
 
     def _scalar(self, each: _Field, seen: Flags, present: Flags) -> None:

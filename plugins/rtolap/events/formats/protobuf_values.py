@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +48,7 @@ def values_of(field: FieldDescriptor, leaf: Leaf, text: Records, raw: Words, len
 def _names(field: FieldDescriptor, raw: Words) -> pa.Array:
     """Return the names of an enum's values. One that the schema does not know is its number, as text."""
     numbers = _int32(raw)
+    assert field.enum_type is not None, "a field of an enum"
     known = {value.number: value.name for value in reversed(field.enum_type.values)}
     order = np.array(sorted(known), np.int32)
     at = np.minimum(np.searchsorted(order, numbers), len(order) - 1)
@@ -65,7 +67,7 @@ def _zigzag(raw: Words) -> NDArray[np.int64]:
     return ((raw >> np.uint64(1)) ^ (~(raw & np.uint64(1)) + np.uint64(1))).view(np.int64)
 
 
-_NUMBERS: Mapping[int, Callable[[Words], NDArray]] = {
+_NUMBERS: Mapping[int, Callable[[Words], NDArray[Any]]] = {
     FieldDescriptor.TYPE_DOUBLE: lambda raw: raw.view(np.float64),
     FieldDescriptor.TYPE_FLOAT: lambda raw: raw.astype(np.uint32).view(np.float32),
     FieldDescriptor.TYPE_INT64: lambda raw: raw.view(np.int64),

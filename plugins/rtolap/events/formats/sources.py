@@ -10,14 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from rtolap.events.classify import Leaf, Problem
-from rtolap.events.formats.reader import Places, Problems
+from rtolap.events.formats.reader import Flags, Places, Problems
 from rtolap.events.formats.values import fitted, misfit
 from rtolap.kafka.interfaces import Batch
-
-_OUTSIDE = "\0"  # of names of values: none begins like this
-NO_VALUE = (" no value",)  # the path of a column that no record has, for readers that need one
 
 
 class Beside(NamedTuple):
@@ -28,7 +26,7 @@ class Beside(NamedTuple):
         texts: by source: `key`, `header:<name>`.
     """
 
-    partitions: Places
+    partitions: NDArray[np.int32]
     offsets: Places
     create_ms: Places | None = None
     texts: Mapping[str, Sequence[bytes | None]] = {}
@@ -38,12 +36,7 @@ class Beside(NamedTuple):
         return cls(batch.partitions, batch.offsets, batch.create_ms, batch.texts)
 
 
-NOTHING_BESIDE = Beside(np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-
-def source_path(source: str) -> tuple[str, ...]:
-    """Return the path at which a source stands in the rows."""
-    return (_OUTSIDE + source,)
+NOTHING_BESIDE = Beside(np.zeros(0, np.int32), np.zeros(0, np.int64))
 
 
 def with_sources(
@@ -68,7 +61,7 @@ def with_sources(
 
 
 def _values(
-    source: str, places: Places, beside: Beside, keep: np.ndarray, leaf: Leaf, problems: Problems
+    source: str, places: Places, beside: Beside, keep: Flags, leaf: Leaf, problems: Problems
 ) -> pa.Array:
     match source:
         case "partition":

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.columnar.schema import arrow_type
-from rtolap.events.classify import Leaf, Problem, number_in
+from rtolap.events.classify import Leaf, Problem, Reason, number_in
 from rtolap.events.decimals import fitting
 from rtolap.events.event_time import FIRST_US, LAST_US, lenient
 
@@ -44,7 +44,7 @@ def misfit(leaf: Leaf, values: pa.Array, row: int) -> Problem:
         found = value.as_py()
     shown = repr(found[:_FOUND_CHARS_MAX]) if isinstance(found, str) else str(found)[:_FOUND_CHARS_MAX]
     expected = leaf.rounded or leaf.moment or leaf.type
-    reason = "invalid_time" if leaf.is_time else "wrong_type"
+    reason: Reason = "invalid_time" if leaf.is_time else "wrong_type"
     return Problem(reason, f"column {leaf.name}: expected {expected}, found {shown}")
 
 

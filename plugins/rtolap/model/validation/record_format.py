@@ -13,9 +13,9 @@ import msgspec
 from rtolap.base.errors import DefinitionError
 from rtolap.model.formats.avro_schema import SCHEMA_CHARS_MAX, parse_avro_schema
 from rtolap.model.formats.record_format import RecordFormat
-from rtolap.model.loader import Loader, SinkMerge
+from rtolap.model.loader import Loader, LoaderColumn, SinkMerge
 from rtolap.model.problems import Key, Problem, did_you_mean
-from rtolap.model.table import HEADER, VALUE, Table
+from rtolap.model.table import HEADER, VALUE, Column, Table
 from rtolap.model.value_paths import path_text
 
 _OF_FORMAT: dict[str, tuple[str, ...]] = {
@@ -67,9 +67,14 @@ def _foreign_options(form: RecordFormat) -> list[Problem]:
     ]
 
 
+def _columns(reads: Table | Loader) -> tuple[Column | LoaderColumn, ...]:
+    return reads.columns
+
+
 def _source_problems(reads: Table | Loader) -> list[Problem]:
-    found, seen = [], set()
-    for place, column in enumerate(reads.columns):
+    found: list[Problem] = []
+    seen: set[str] = set()
+    for place, column in enumerate(_columns(reads)):
         source, key = column.source, ("columns", place, "source")
         name = source.removeprefix(HEADER) if source.startswith(HEADER) else None
         if source not in _SOURCES and not name:
@@ -141,9 +146,9 @@ def _csv_problems(form: RecordFormat, reads: Table | Loader) -> list[Problem]:
 def _unread(names: Sequence[str], reads: Table | Loader) -> list[Problem]:
     """Return a problem for each column whose path is no field."""
     expected = f"a field of the records: {', '.join(names)}"
-    paths = {
+    paths: dict[Key, str] = {
         ("columns", place, "path" if column.path else "name"): path_text(column.json_path)
-        for place, column in enumerate(reads.columns)
+        for place, column in enumerate(_columns(reads))
         if getattr(column, "expression", None) is None and column.source == VALUE
     }
     if reads.watermark_records == "field":

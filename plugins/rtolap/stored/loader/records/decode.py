@@ -21,8 +21,8 @@ from rtolap.events.classify import Leaf, Problem
 from rtolap.events.event_time import EventTimeParser, lenient
 from rtolap.events.formats.debezium import DELETE
 from rtolap.events.formats.readers import Registries, no_registries, record_reader
-from rtolap.events.formats.sources import NO_VALUE, NOTHING_BESIDE, Beside, source_path, with_sources
-from rtolap.events.plan import JsonPlan
+from rtolap.events.formats.sources import NOTHING_BESIDE, Beside, with_sources
+from rtolap.events.plan import NO_VALUE, JsonPlan, source_path
 from rtolap.events.rejects import Rejects, rejects_of
 from rtolap.events.rows import at_path
 from rtolap.model.formats.record_format import OPERATION, RecordFormat
