@@ -80,6 +80,7 @@ def run(
         connections = kafka_connections(settings, f"rtolap-loader-{job}")
         box = reject_box(loader, settings, connections)
         agent = AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token())
+        registries = SchemaRegistries.of_host(settings)
         resources = JobResources(
             access.jobs,
             access.records,
@@ -87,10 +88,12 @@ def run(
             lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}", settings),
             box,
             SystemClock(),
-            SchemaRegistries.of_host(settings).get,
+            registries.get,
         )
 
         def check_rights(loader: Loader) -> None:
+            if (registry := loader.record_format.registry) is not None:
+                registries.get(registry)
             check_loader_rights(loader, connections)
 
         code = run_job(

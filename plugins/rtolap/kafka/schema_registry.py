@@ -35,9 +35,10 @@ from rtolap.base.tls import trust
 from rtolap.model.problems import did_you_mean
 
 DEFAULT_REGISTRY = "default"
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 5.0  # the thread that reads records waits for so long
 _SCHEMAS_MAX = 10_000  # of a process and registry; a topic has some ten
 _UNKNOWN_MAX, _UNKNOWN_S = 10_000, 30.0
+_RETRY_S = 1.0  # until then a failure stands: callers try again at once
 _SCHEMA_NOT_FOUND = (40403, 40402, 40401)  # schema, version, subject
 _SHOWN_CHARS_MAX = 200
 
@@ -94,6 +95,7 @@ class SchemaRegistry:
         self._lock = Lock()
         self._known: cachetools.LRUCache[str, RegisteredSchema] = cachetools.LRUCache(_SCHEMAS_MAX)
         self._unknown: cachetools.TTLCache[str, NotFound] = cachetools.TTLCache(_UNKNOWN_MAX, _UNKNOWN_S)
+        self._failed: cachetools.TTLCache[str, Unavailable] = cachetools.TTLCache(_UNKNOWN_MAX, _RETRY_S)
 
     def schema(self, schema_id: int) -> RegisteredSchema:
         return self._at(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
@@ -112,11 +114,17 @@ class SchemaRegistry:
                 return known
             if (unknown := self._unknown.get(path)) is not None:
                 raise NotFound(unknown.message)
+            if (failed := self._failed.get(path)) is not None:
+                raise _again(failed)
         try:
             found = self._fetched(path, what)
         except NotFound as error:
             with self._lock:
                 self._unknown[path] = error
+            raise
+        except Unavailable as error:
+            with self._lock:
+                self._failed[path] = error
             raise
         with self._lock:
             self._known[path] = found
@@ -154,6 +162,11 @@ class SchemaRegistry:
             raise NotFound(f"schema registry {self.name} has no {what}")
         shown = answer.text[:_SHOWN_CHARS_MAX]
         raise Unavailable("refused", found=f"{url}: {answer.status_code} {shown}")
+
+
+def _again(error: Unavailable) -> Unavailable:
+    """Return an error that says the same: one that is raised twice would hold the stacks of both."""
+    return Unavailable(error.message, expected=error.expected, found=error.found, action=error.action)
 
 
 def _error_code(content: bytes) -> int | None:

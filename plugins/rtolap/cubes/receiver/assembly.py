@@ -18,6 +18,7 @@ from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.runner import CubeRunner
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.upload import Uploader
+from rtolap.events.decode import EventDecoder
 from rtolap.events.formats.readers import Registries, no_registries
 from rtolap.events.rejects import TOPIC_CONFIG
 from rtolap.kafka.interfaces import StreamConsumer, StreamProducer, TopicAdmin
@@ -72,8 +73,9 @@ class CubeAssembly:
         """Return a runner that has not started. Local data of an earlier creation of the cube is deleted.
 
         Raises Forbidden, Unauthorized and DefinitionError where Kafka would not let it read the topic or keep
-        refused records.
+        refused records; DefinitionError, too, where this host knows no registry for the records.
         """
+        EventDecoder(schema, self.registries)  # whether its records can be read, before anything is opened
         table = schema.table
         folder = self.data_dir / "cubes" / schema.cube.name
         for other in folder.iterdir() if folder.exists() else ():

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import NotFound, RtolapError, Unavailable
+from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
 from rtolap.events.formats.readers import Registries, no_registries
 from rtolap.events.formats.sources import Beside
 from rtolap.events.rejects import Rejects
@@ -86,6 +86,10 @@ class Preparer:
             )
         except Unavailable as error:  # of a schema registry
             raise SinkError(error) from error
+        except DefinitionError as error:  # paths that collide, descriptors without the message
+            raise Stopped(
+                StopCause.TABLE_UNUSABLE, str(error), action="mend the definition, and start the loader again"
+            ) from error
         refused, total = len(decoded.rejects), decoded.events
         if refused:
             self._keep(content.batch, decoded.rejects)
