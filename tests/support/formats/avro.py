@@ -48,7 +48,7 @@ def encode(schema: Any, value: Any) -> bytes:
             octets = raw.encode() if isinstance(raw, str) else raw
             return zigzag(len(octets)) + octets
         case "fixed":
-            return value
+            return bytes(value)
         case "enum":
             return zigzag(schema["symbols"].index(value))
         case "array":
@@ -66,7 +66,7 @@ def framed(schema_id: int, value: bytes) -> bytes:
 
 
 def _fits(branch: Any, value: Any) -> bool:
-    return (branch == "null") == (value is None)
+    return bool(branch == "null") == (value is None)
 
 
 def _number(logical: str | None, value: Any) -> int:

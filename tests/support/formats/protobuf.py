@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from tests.support.formats.avro import zigzag
 
 Field = FieldDescriptorProto
-TYPES: Mapping[str, int] = {
+TYPES: Mapping[str, FieldDescriptorProto.Type.ValueType] = {
     name.removeprefix("TYPE_").lower(): number for name, number in FieldDescriptorProto.Type.items()
 }
 
@@ -31,8 +31,8 @@ def add_message(
     A type is a scalar's, or a message's as `.package.Name`, or of many `repeated TYPE`. `presence`: scalars
     are `optional`.
     """
-    nests = isinstance(to, descriptor_pb2.DescriptorProto)
-    made = to.nested_type.add(name=name) if nests else to.message_type.add(name=name)  # type: ignore[union-attr]
+    inside = to.nested_type if isinstance(to, descriptor_pb2.DescriptorProto) else to.message_type
+    made = inside.add(name=name)
     for number, (each, kind) in enumerate(fields, 1):
         added = made.field.add(name=each, number=number, label=Field.LABEL_OPTIONAL)
         if kind.startswith("repeated "):
@@ -40,7 +40,7 @@ def add_message(
         if kind.startswith("."):
             added.type, added.type_name = Field.TYPE_MESSAGE, kind
         else:
-            added.type = TYPES[kind]  # type: ignore[assignment]
+            added.type = TYPES[kind]
             if presence and added.label == Field.LABEL_OPTIONAL:
                 added.proto3_optional = True
                 added.oneof_index = len(made.oneof_decl)
