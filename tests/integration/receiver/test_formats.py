@@ -7,10 +7,12 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
+from rtolap.kafka.interfaces import OutRecord
 from rtolap.model.formats.record_format import RecordFormat
 
-from tests.support.cubes.builders import START_MS, Event, random_event
+from tests.support.cubes.builders import START_MS, Event, random_event, small_schema
 from tests.support.cubes.receiver_world import ReceiverWorld
 from tests.support.cubes.services import wait_for
 from tests.support.formats.avro import encode, framed
@@ -34,7 +36,8 @@ ID = 41
 
 
 def as_csv(event: Event) -> bytes:
-    fields = (event.event_ms, event.kind, event.place, event.amount, event.price)
+    """Return all of the event but its kind, which is the record's key."""
+    fields = (event.event_ms, event.place, event.amount, event.price)
     return "|".join("" if value is None else str(value) for value in fields).encode()
 
 
@@ -52,7 +55,11 @@ def send(world: ReceiverWorld, write: Callable[[Event], bytes], count: int, bad:
         if event is None and value is not None:
             value = bad[refused % len(bad)]
         refused += event is None
-        world.send(number % len(world.log), value if event is None else write(event), event)
+        partition = number % len(world.log)
+        key = None if event is None or event.kind is None else event.kind.encode()
+        record = OutRecord(value if event is None else write(event), key=key, partition=partition)
+        world.producer.produce(world.cube, [record])
+        world.log[partition].append(event)
     world.producer.flush(30)
     return refused
 
@@ -67,11 +74,17 @@ def reasons(world: ReceiverWorld) -> dict[str, int]:
     return found
 
 
-def test_csv_is_exact_over_a_kill(make_world: Callable[..., ReceiverWorld]) -> None:
-    world = make_world(format=RecordFormat(type="csv", delimiter="|"))
+def test_csv_with_a_dimension_out_of_keys_is_exact_over_a_kill(
+    make_world: Callable[..., ReceiverWorld],
+) -> None:
+    columns = [
+        msgspec.structs.replace(column, source="key") if column.name == "kind" else column
+        for column in small_schema().table.columns
+    ]
+    world = make_world(columns=tuple(columns), format=RecordFormat(type="csv", delimiter="|"))
     world.assign()
     world.start("r0")
-    bad = (b"1|2", b'1|"open|1|1|1', b"yesterday||||", b"1|a\nb|1|1|1", b"1|a|1|1|1.555")
+    bad = (b"1|2", b'1|"open|1|1', b"yesterday|||", b"1|1\n|1|1", b"1|1|1|1.555")
     refused = 0
     for _ in range(2):
         refused += send(world, as_csv, 600, bad)

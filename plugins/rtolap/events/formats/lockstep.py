@@ -47,6 +47,7 @@ class Records:
         self.lengths = lengths
         self.starts = np.minimum(self.ends - lengths + skipped, self.ends)
         self.failures: dict[int, str] = {}
+        self.failed: Flags = np.zeros(len(records), bool)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -99,14 +100,13 @@ class Cursor:
     def fail(self, which: Flags, why: str) -> None:
         """Fail the records of these cursors."""
         if which.any():
-            for row in self.rows[which].tolist():
-                self.records.failures.setdefault(row, why)
+            rows = self.rows[which]
+            self.records.failures |= dict.fromkeys(rows[~self.records.failed[rows]].tolist(), why)
+            self.records.failed[rows] = True
             self.at[which] = self.ends[which]
 
     def failed(self) -> Flags:
-        if not self.records.failures:
-            return np.zeros(len(self), bool)
-        return np.isin(self.rows, np.fromiter(self.records.failures, np.int64))
+        return self.records.failed[self.rows]
 
     def advance(self, lengths: Places | int) -> None:
         self.at += lengths

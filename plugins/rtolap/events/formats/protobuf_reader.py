@@ -229,10 +229,7 @@ class _Reading:
 
     def _sound(self, which: Flags) -> Places:
         """Return the records among these that have not failed: of others nothing means anything."""
-        if self._text.failures:
-            which = which.copy()
-            which[np.fromiter(self._text.failures, np.int64)] = False
-        return np.flatnonzero(which)
+        return np.flatnonzero(which & ~self._text.failed)
 
     def _refuse(self, each: _Field, which: Flags, reason: str, found: str) -> None:
         rows = self._sound(which)
