@@ -21,6 +21,7 @@ from rtolap.events.plan import JsonPlan
 from rtolap.events.rows import at_path
 from rtolap.kafka.schema_registry import RegisteredSchema
 from rtolap.model.formats.avro_schema import parse_avro_schema
+from rtolap.model.formats.record_format import RecordFormat
 
 from tests.events.formats.conftest import decoded, decoder_of
 from tests.events.formats.test_contract import FULL, rows
@@ -235,6 +236,89 @@ def test_schemas_of_one_batch_may_differ() -> None:
     assert not len(found.rejects), found.rejects
     assert rows(found) == [FULL, event] * 3
     assert declared.schemas.asked == [3, SCHEMA_ID]  # each once
+
+
+READER = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "v", "type": "long", "aliases": ["other", "old"]},
+        {"name": "s", "type": "string", "default": "none"},
+        {
+            "name": "d",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2},
+            "default": "\u0001\u0002",
+        },
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}, "default": 1500},
+        {"name": "n", "type": ["null", "int"], "default": None},
+        {
+            "name": "in",
+            "type": {
+                "type": "record",
+                "name": "I",
+                "fields": [
+                    {"name": "a", "type": "int", "default": 7},
+                    {"name": "b", "type": "int", "aliases": ["c"]},
+                ],
+            },
+            "default": {"b": 9},
+        },
+    ],
+}
+
+
+def test_a_readers_schema_gives_names_by_alias_and_defaults_where_the_record_is_there() -> None:
+    inner = {"type": "record", "name": "I", "fields": [{"name": "c", "type": "int"}]}
+    writer = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "old", "type": "int"}, {"name": "in", "type": ["null", inner]}],
+    }
+    plan = JsonPlan(
+        (
+            leaf(BIGINT),
+            leaf(STRING, "s"),
+            leaf(decimal(6, 2), "d"),
+            leaf(TIMESTAMP, "at"),
+            leaf(INT, "n"),
+            Leaf("a", ("in", "a"), INT, False),
+            Leaf("b", ("in", "b"), INT, False),
+        ),
+        None,
+    )
+    reader = parse_avro_schema(json.dumps(READER))
+    problems: dict[int, Any] = {}
+    both = AvroReader(plan, parse_avro_schema(json.dumps(writer)), reader)
+    values = [encode(writer, {"old": 1, "in": {"c": 2}}), encode(writer, {"old": 3, "in": None}), b"\2"]
+    found, _ = both.read(values, np.arange(3), problems)
+    at = datetime(1970, 1, 1, 0, 0, 1, 500_000)
+    beside = {"s": "none", "d": Decimal("2.58"), "at": at, "n": None}
+    assert found.to_pylist() == [
+        {"v": 1, "in": {"a": 7, "b": 2}, **beside},
+        {"v": 3, "in": {"a": None, "b": None}, **beside},
+    ]
+    assert list(problems) == [2]
+    bare = {"type": "record", "name": "R", "fields": [{"name": "v", "type": "long"}]}
+    found, _ = AvroReader(plan, parse_avro_schema(json.dumps(bare)), reader).read(
+        [zigzag(5)], np.arange(1), {}
+    )
+    assert found.to_pylist() == [{"v": 5, "in": {"a": 7, "b": 9}, **beside}]
+
+
+def test_a_registry_and_a_readers_schema_stand_side_by_side() -> None:
+    declared = by_registry()
+    assert declared.schemas is not None
+    renamed = [
+        dict(field) | ({"name": "text"} if field["name"] == "s" else {}) for field in AVRO_SCHEMA["fields"]
+    ]
+    declared.schemas.schemas[SCHEMA_ID] = RegisteredSchema(json.dumps(AVRO_SCHEMA | {"fields": renamed}))
+    aliased = [
+        dict(field) | ({"aliases": ["text"]} if field["name"] == "s" else {})
+        for field in AVRO_SCHEMA["fields"]
+    ]
+    form = RecordFormat(type="avro", registry="default", schema=json.dumps(AVRO_SCHEMA | {"fields": aliased}))
+    found = decoded(decoder_of(declared, format=form), [declared.encode(FULL)])
+    assert rows(found) == [FULL]
 
 
 def test_nothing_of_a_batch_is_decoded_while_the_registry_is_away() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rtolap.events.classify import Problem, Reason
+from rtolap.events.formats.avro_resolution import UNITS, resolved
 from rtolap.events.formats.columns import Path, RowBuilder, Wanted
 from rtolap.events.formats.lockstep import Cursor, Records
 from rtolap.events.formats.reader import Places, Problems
@@ -27,14 +28,19 @@ _UTF8 = pa.string()
 
 
 class AvroReader:
-    """Reads records of a schema into the rows of one plan."""
+    """Reads records of a schema into the rows of one plan.
 
-    def __init__(self, plan: JsonPlan, schema: AvroType) -> None:
+    Args:
+        reader: the schema whose names the columns read; None: those of the records themselves.
+    """
+
+    def __init__(self, plan: JsonPlan, schema: AvroType, reader: AvroType | None = None) -> None:
         self._plan = plan
         self._schema = schema
-        self._wanted = Wanted.of(plan)
-        names = [name for name, _ in schema.fields]
-        self._unknown = [name for name in names if plan.known is not None and name not in plan.known]
+        wanted = Wanted.of(plan)
+        self._wanted = wanted if reader is None else resolved(wanted, schema, reader)
+        known = None if plan.known is None else plan.known.union(self._wanted.fields)
+        self._unknown = [name for name, _ in schema.fields if known is not None and name not in known]
 
     def read(
         self, records: list[bytes], places: Places, problems: Problems, *, skipped: int = 0
@@ -75,6 +81,7 @@ class _Reading:
                 self._refused(wanted, cursor, kind)
                 for name, child in kind.fields:
                     self.value(child, cursor, None if wanted is None else wanted.fields.get(name), depth + 1)
+                self._put_constants(wanted, cursor)
             case "union":
                 self._union(kind, cursor, wanted, depth)
             case "array" | "map":
@@ -98,6 +105,13 @@ class _Reading:
             self._builder.put_texts(path, rows, values)
         else:
             self._builder.put(path, rows, values)
+
+    def _put_constants(self, wanted: Wanted | None, cursor: Cursor) -> None:
+        if wanted is None or not wanted.constants:
+            return
+        rows = cursor.rows[~cursor.failed()]
+        for path, value in wanted.constants:
+            self._builder.put(path, rows, pa.repeat(value, len(rows)))
 
     def _refused(
         self, wanted: Wanted | None, cursor: Cursor, kind: AvroType, *, inside: bool = False
@@ -204,10 +218,7 @@ def _long(kind: AvroType, cursor: Cursor, wanted: bool) -> pa.Array:
     numbers = pa.array(cursor.zigzag())
     if kind.logical is None:
         return numbers
-    return numbers.cast(pa.timestamp(_UNITS[kind.logical.rpartition("-")[2]]))
-
-
-_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+    return numbers.cast(pa.timestamp(UNITS[kind.logical.rpartition("-")[2]]))
 
 
 def _float(kind: AvroType, cursor: Cursor, wanted: bool) -> pa.Array:

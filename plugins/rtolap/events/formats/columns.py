@@ -24,10 +24,12 @@ class Wanted:
 
     Attributes:
         path: of the column that the value is read for.
+        constants: values of columns that the value itself does not hold, where it is there.
     """
 
     path: Path | None = None
     fields: dict[str, Wanted] = field(default_factory=dict)
+    constants: list[tuple[Path, pa.Scalar]] = field(default_factory=list)
 
     @classmethod
     def of(cls, plan: JsonPlan) -> Wanted:

@@ -18,7 +18,7 @@ from rtolap.events.formats.reader import RecordReader
 from rtolap.events.plan import JsonPlan
 from rtolap.events.rows import RowReader
 from rtolap.kafka.schema_registry import SchemaSource
-from rtolap.model.formats.avro_schema import parse_avro_schema
+from rtolap.model.formats.avro_schema import AvroType, parse_avro_schema
 from rtolap.model.formats.record_format import RecordFormat
 
 Registries = Callable[[str], SchemaSource]
@@ -49,7 +49,8 @@ def record_reader(
             if form.registry is None:
                 return ChunkedReader(plan, AvroReader(plan, parse_avro_schema(form.schema or "")))
             source = registries(form.registry)
-            return FramedReader(plan, lambda schema_id: _avro_of(plan, source, schema_id))
+            reader = None if form.schema is None else parse_avro_schema(form.schema)
+            return FramedReader(plan, lambda schema_id: _avro_of(plan, source, schema_id, reader))
         case "protobuf":
             return _protobuf(plan, form, registries)
 
@@ -75,7 +76,7 @@ def _protobuf(plan: JsonPlan, form: RecordFormat, registries: Registries) -> Rec
     return FramedReader(plan, of_schema)
 
 
-def _avro_of(plan: JsonPlan, source: SchemaSource, schema_id: int) -> AvroReader:
+def _avro_of(plan: JsonPlan, source: SchemaSource, schema_id: int, reader: AvroType | None) -> AvroReader:
     registered = source.schema(schema_id)
     if registered.kind != "AVRO":
         raise DefinitionError("a schema of another format", expected="AVRO", found=registered.kind)
@@ -83,4 +84,4 @@ def _avro_of(plan: JsonPlan, source: SchemaSource, schema_id: int) -> AvroReader
         raise DefinitionError(
             "a schema that refers to others", expected="one that holds all of its types", found="references"
         )
-    return AvroReader(plan, parse_avro_schema(registered.text))
+    return AvroReader(plan, parse_avro_schema(registered.text), reader)

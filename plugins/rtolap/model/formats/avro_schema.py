@@ -54,6 +54,8 @@ class AvroType:
         logical: the logical type, where it changes what the value means.
         size: fixed: bytes.
         fields: record: its fields in order.
+        aliases: record: other names of fields, by their name.
+        defaults: record: values of fields that are absent, as they stand in JSON, by their name.
         items: array: the type of an item; map: that of a value.
         branches: union: its types in order.
     """
@@ -66,6 +68,8 @@ class AvroType:
     size: int = 0
     symbols: tuple[str, ...] = ()
     fields: list[tuple[str, AvroType]] = field(default_factory=list)
+    aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    defaults: dict[str, Any] = field(default_factory=dict)
     items: AvroType | None = None
     branches: tuple[AvroType, ...] = ()
 
@@ -139,7 +143,12 @@ class _Parser:
         for each in _list(declared, "fields"):
             if not isinstance(each, dict) or not isinstance(each.get("name"), str):
                 raise _wrong(f"fields of record {made.name} with names", repr(each)[:80])
-            made.fields.append((each["name"], self.type_of(each.get("type"), inner, depth + 1)))
+            name = each["name"]
+            made.fields.append((name, self.type_of(each.get("type"), inner, depth + 1)))
+            if "aliases" in each:
+                made.aliases[name] = tuple(map(str, _list(each, "aliases")))
+            if "default" in each:
+                made.defaults[name] = each["default"]
         names = [name for name, _ in made.fields]
         if len(set(names)) < len(names):
             raise _wrong(f"fields of record {made.name} with names of their own", ", ".join(names)[:80])

@@ -24,7 +24,8 @@ class RecordFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             FileDescriptorSet in Base64.
         schema_file: the file that holds it, beside the definition. Its content takes the place of `schema`
             when the definition is read.
-        registry: avro, protobuf: the schema registry that has the schemas. Each record names its own.
+        registry: avro, protobuf: the schema registry that has the schemas. Each record names its own. A
+            `schema` beside it, of avro, is the reader's: it gives names by alias and defaults.
         envelope: json, avro, of loaders: what stands around a row. `debezium`: changes of rows.
         keys: with an envelope: the columns that tell rows apart.
         message: protobuf: the full name of the records' message.

@@ -162,6 +162,10 @@ def _unread(names: Sequence[str], reads: Table | Loader) -> list[Problem]:
 
 def _schema_problems(form: RecordFormat) -> list[Problem]:
     given = [name for name in ("schema", "schema_file", "registry") if getattr(form, name) is not None]
+    if form.type == "avro" and form.registry is not None and len(given) == 2:
+        # the other one is the reader's
+        found = _schema_problems(msgspec.structs.replace(form, registry=None))
+        return found + _schema_problems(msgspec.structs.replace(form, schema=None, schema_file=None))
     if len(given) != 1:
         expected = "one of schema, schema_file, registry"
         return [
