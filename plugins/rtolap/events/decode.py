@@ -129,7 +129,7 @@ class _ColumnMaker:
             return rounded(raw, wanted)
         times = leaf.times
         assert times is not None, "only points in time are read as something else"
-        if pa.types.is_date(wanted) and times.is_iso:
+        if pa.types.is_date(wanted) and times.is_iso and pa.types.is_string(raw.type):
             encoded = raw.dictionary_encode()
             days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
             return days.take(encoded.indices)
@@ -217,8 +217,6 @@ class EventDecoder:
         stated_in = self._stated(statements, partitions)
         records, places = self._sized(values, problems, None if stated_in is None else stated_in.control)
         rows, places = self._rows.read(records, places, problems)
-        beside = Beside(partitions, offsets, create_ms, texts)
-        rows, places = with_sources(rows, places, self._plan.sourced, beside, problems)
         if self._plan.statement_path is not None:
             stated_in = stated(at_path(rows, self._plan.statement_path), np.asarray(partitions)[places])
             if stated_in.control.any():
@@ -226,6 +224,8 @@ class EventDecoder:
                     rows.filter(pa.array(~stated_in.control)),
                     places[~stated_in.control],
                 )
+        beside = Beside(partitions, offsets, create_ms, texts)
+        rows, places = with_sources(rows, places, self._plan.sourced, beside, problems)
         present_ms = _present(create_ms, places, now_ms)
         columns, keep = self._columns.columns(rows, places, present_ms, problems)
         if not keep.all():

@@ -15,13 +15,16 @@ import pytest
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.column_types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, ColumnType, decimal
 from rtolap.events.classify import Leaf
+from rtolap.events.decode import EventDecoder
 from rtolap.events.event_time import EventTimeParser
 from rtolap.events.formats.avro_reader import AvroReader
 from rtolap.events.plan import JsonPlan
 from rtolap.events.rows import at_path
 from rtolap.kafka.schema_registry import RegisteredSchema
+from rtolap.model.cube import Cube, Measure, Schema
 from rtolap.model.formats.avro_schema import parse_avro_schema
 from rtolap.model.formats.record_format import RecordFormat
+from rtolap.model.table import Column, Table, TimeColumn
 
 from tests.events.formats.conftest import decoded, decoder_of
 from tests.events.formats.test_contract import FULL, rows
@@ -303,6 +306,26 @@ def test_a_readers_schema_gives_names_by_alias_and_defaults_where_the_record_is_
         [zigzag(5)], np.arange(1), {}
     )
     assert found.to_pylist() == [{"v": 5, "in": {"a": 7, "b": 9}, **beside}]
+
+
+@pytest.mark.parametrize("order", [(DATE, TIMESTAMP), (TIMESTAMP, DATE)])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [({"type": "long", "logicalType": "timestamp-millis"}, 90_000_000), ("string", "1970-01-02T01:00:00")],
+)
+def test_a_day_and_a_time_may_be_read_of_one_value(order: Any, kind: Any, value: Any) -> None:
+    columns = [Column("ts", "bigint")]
+    columns += [Column(each.kind, each.kind, path="v") for each in order]
+    fields = [{"name": "ts", "type": "long"}, {"name": "v", "type": kind}]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    form = RecordFormat(type="avro", schema=json.dumps(schema))
+    table = Table(name="t", topic="t", columns=tuple(columns), time=TimeColumn("ts"), format=form)
+    measures = (Measure("count", "date"), Measure("count", "timestamp"))
+    decoder = EventDecoder(Schema(table, Cube(name="c", table="t", dimensions=(), measures=measures)))
+    found = decoded(decoder, [encode(schema, {"ts": 1, "v": value})])
+    assert not len(found.rejects), found.rejects
+    (row,) = found.table.to_pylist()
+    assert (row["date"], row["timestamp"]) == (date(1970, 1, 2), datetime(1970, 1, 2, 1))
 
 
 def test_a_registry_and_a_readers_schema_stand_side_by_side() -> None:

@@ -110,6 +110,9 @@ def _envelope_problems(form: RecordFormat, reads: Table | Loader) -> list[Proble
         at: Key = ("sink", "merge")
         expected = "no key: the envelope says which rows are deleted"
         found.append(Problem(at, "not beside an envelope", expected=expected, found=reads.sink.merge.type))
+    if reads.watermark_records == "field":
+        at = ("watermark_records",)
+        found.append(Problem(at, "not with an envelope", expected="header", found="field"))
     if reads.sink.target == "starrocks":
         at = ("sink", "target")
         found.append(Problem(at, "not with an envelope", expected="rtolap or doris", found="starrocks"))

@@ -108,7 +108,6 @@ class RecordDecoder:
         records, places = self._sized(values, problems, control)
         events = len(places) + len(problems)
         rows, places = self._reader.read(records, places, problems)
-        rows, places = with_sources(rows, places, self._sourced, beside, problems)
         if self._statement_path:
             statement_controls = stated(
                 at_path(rows, self._statement_path), np.zeros(len(places), np.int32)
@@ -116,6 +115,7 @@ class RecordDecoder:
             if statement_controls.any():
                 rows, places = rows.filter(pa.array(~statement_controls)), places[~statement_controls]
                 events -= int(np.count_nonzero(statement_controls))
+        rows, places = with_sources(rows, places, self._sourced, beside, problems)
         keep = np.ones(len(rows), bool)
         gone = self._gone(rows)
         columns = [self._column(column, rows, places, keep, gone, problems) for column in self._columns]
@@ -214,7 +214,7 @@ class RecordDecoder:
         if raw.type == wanted:
             return raw
         times = self._times[column.source.format]
-        if pa.types.is_date(wanted) and not times.is_epoch and column.source.format == "iso8601":
+        if pa.types.is_date(wanted) and times.is_iso and pa.types.is_string(raw.type):
             encoded = raw.dictionary_encode()
             days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
             return days.take(encoded.indices)
