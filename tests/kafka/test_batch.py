@@ -6,7 +6,7 @@ import random
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
-from rtolap.kafka.batch import to_batch
+from rtolap.kafka.batch import joined, to_batch
 
 
 def _message(partition: int, offset: int, stamp: tuple[int, int]) -> Message:
@@ -36,6 +36,22 @@ def test_a_gap_that_another_partition_fills_in_number_is_seen() -> None:
     messages = [_message(*place, (TIMESTAMP_CREATE_TIME, 5)) for place in places]
     batch = to_batch(messages, with_create_ms=False)
     assert list(zip(batch.partitions.tolist(), batch.offsets.tolist(), strict=True)) == places
+
+
+def test_keys_and_headers_are_read_where_they_are_wanted() -> None:
+    headers = [[("a", b"1"), ("b", b"x"), ("a", b"2")], None, [("a", None)]]
+    messages = [
+        Message(topic="t", partition=0, offset=n, key=key, headers=each)
+        for n, (key, each) in enumerate(zip([b"k", None, "s"], headers, strict=True))
+    ]
+    found = to_batch(messages, with_create_ms=False, sources=("key", "header:a", "header:c"))
+    assert found.texts == {
+        "key": [b"k", None, b"s"],
+        "header:a": [b"2", None, None],
+        "header:c": [None, None, None],
+    }
+    assert joined([found, found]).texts["key"] == [b"k", None, b"s"] * 2
+    assert to_batch(messages, with_create_ms=False).texts == {}
 
 
 def test_only_a_message_without_a_timestamp_has_none() -> None:

@@ -39,6 +39,12 @@ class Settings(BaseSettings):
     kafka_clusters: Path | None = Field(
         default=None, description="YAML file of Kafka clusters by name, with the settings of their clients"
     )
+    schema_registry: str = Field(
+        default="", description="base URLs of the schema registry `default`, comma-separated; empty: none"
+    )
+    schema_registries: Path | None = Field(
+        default=None, description="YAML file of schema registries by name, with addresses and secrets"
+    )
     fleet_sources: Path | None = Field(
         default=None, description="YAML file of the sources that monitoring of the Kafka brokers reads"
     )

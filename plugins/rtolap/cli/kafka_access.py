@@ -32,6 +32,7 @@ def open_consumer(
             client_id=client_id,
             with_create_ms=True,
             with_statements=reads.watermark_records == "header",
+            sources=reads.text_sources,
             statistics=connections.statistics,
         )
 

@@ -20,6 +20,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
+from rtolap.kafka.schema_registry import SchemaRegistries
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
@@ -79,6 +80,7 @@ def run(
         connections = kafka_connections(settings, f"rtolap-loader-{job}")
         box = reject_box(loader, settings, connections)
         agent = AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token())
+        registries = SchemaRegistries.of_host(settings)
         resources = JobResources(
             access.jobs,
             access.records,
@@ -86,9 +88,12 @@ def run(
             lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}", settings),
             box,
             SystemClock(),
+            registries.get,
         )
 
         def check_rights(loader: Loader) -> None:
+            if (registry := loader.record_format.registry) is not None:
+                registries.get(registry)
             check_loader_rights(loader, connections)
 
         code = run_job(

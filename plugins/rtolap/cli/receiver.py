@@ -16,6 +16,7 @@ from rtolap.cli.serving import service_settings, switch_often
 from rtolap.cubes.receiver.assembly import CubeAssembly
 from rtolap.cubes.receiver.process import ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.kafka.schema_registry import SchemaRegistries
 from rtolap.metadata.cluster_store import open_cluster_store
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.object_store.store import open_store
@@ -83,6 +84,7 @@ def serve(
         open_consumer=lambda table: open_consumer(connections, table, f"rtolap-{receiver_id}", settings),
         connections=connections,
         clock=clock,
+        registries=SchemaRegistries.of_host(settings).get,
         settings=ReceiverSettings(
             flush_rows=flush_rows,
             flush_bytes=flush_bytes,

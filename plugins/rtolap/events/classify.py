@@ -6,10 +6,12 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any, Literal, NamedTuple
 
 from rtolap.column_types import DECIMAL_PRECISION_MAX, ColumnType
+from rtolap.events.event_time import EventTimeParser
+from rtolap.model.value_paths import index_of, path_text
 
 Reason = Literal[
     "tombstone",
@@ -17,6 +19,12 @@ Reason = Literal[
     "too_large",
     "invalid_utf8",
     "malformed_json",
+    "malformed_csv",
+    "malformed_avro",
+    "malformed_protobuf",
+    "bad_framing",
+    "unknown_schema",
+    "unknown_operation",
     "not_an_object",
     "wrong_type",
     "nested_value",
@@ -29,6 +37,7 @@ Reason = Literal[
 ]
 
 _WHOLE = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _INT_RANGE: dict[str, int] = {"int": 1 << 31, "bigint": 1 << 63}
 _EXACT_DOUBLE = 10**15
 _FOUND_CHARS_MAX = 80
@@ -57,6 +66,9 @@ class Leaf(NamedTuple):
         type: string for dates, timestamps and written times.
         rounded: the decimal to which the column is rounded; None for no rounding. The column is read with one
             more digit behind the point, which decides: digits that the reader cuts off cannot change a half.
+        moment: date or timestamp, where the column is one and is written as text. A format with points in
+            time of its own gives it as that type.
+        times: how points in time are written, of columns that hold them.
     """
 
     name: str
@@ -64,6 +76,8 @@ class Leaf(NamedTuple):
     type: ColumnType
     is_time: bool
     rounded: ColumnType | None = None
+    moment: ColumnType | None = None
+    times: EventTimeParser | None = None
 
 
 class Classifier:
@@ -105,12 +119,22 @@ class Classifier:
 
 
 def _leaf_problem(leaf: Leaf, record: dict[str, Any]) -> Problem | None:
-    value: Any = record
-    for depth, part in enumerate(leaf.path):
+    return _value_problem(leaf, record, 0)
+
+
+def _value_problem(leaf: Leaf, value: Any, begin: int) -> Problem | None:
+    """Return the problem of what stands at the steps of the path from `begin` on. All items of an array are
+    looked at, because all are read."""
+    for depth, part in enumerate(leaf.path[begin:], begin):
         if value is None:
             return None
+        if index_of(part) is not None:
+            if not isinstance(value, list):
+                return _wrong(leaf, f"an array at {path_text(leaf.path[:depth])}", value)
+            problems = (_value_problem(leaf, item, depth + 1) for item in value)
+            return next((problem for problem in problems if problem is not None), None)
         if not isinstance(value, dict):
-            inside = ".".join(leaf.path[:depth])
+            inside = path_text(leaf.path[:depth])
             return _wrong(leaf, f"an object at {inside}", value)
         value = value.get(part)
     if value is None or (leaf.rounded is None and _accepts(leaf.type, value)):
@@ -152,6 +176,26 @@ def _accepts(kind: ColumnType, value: Any) -> bool:
         return number == whole and -limit <= whole < limit
     except (InvalidOperation, OverflowError, ValueError):
         return False
+
+
+def number_in(leaf: Leaf, text: str) -> int | float | Decimal | None:
+    """Return the number that a text holds, as the column is read; None where there is none that fits it.
+
+    The rules are those for a string in JSON.
+    """
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    if leaf.rounded is not None:
+        if not _rounds_to(leaf.rounded, text):
+            return None
+        with localcontext(prec=2 * DECIMAL_PRECISION_MAX):
+            return Decimal(text).quantize(Decimal(1).scaleb(-leaf.type.scale), ROUND_DOWN)
+    if not _accepts(leaf.type, text):
+        return None
+    if leaf.type.kind == "double":
+        return float(text)
+    number = Decimal(text)
+    return number if leaf.type.kind == "decimal" else int(number)
 
 
 def _rounds_to(kind: ColumnType, value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A batch of JSON records → typed Arrow columns, and a named reason for each record that is refused.
+"""A batch of records → typed Arrow columns, and a named reason for each record that is refused.
 
 Nothing is lost on the way in: numbers that a column cannot hold exactly, broken bytes and unreadable times
 are rejects, never wrong values, and one bad record never costs its batch. Only columns that the cube uses are
@@ -13,7 +13,7 @@ unknown columns, dates and timestamps, event time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,14 +27,17 @@ from rtolap.events.classify import Leaf, Problem
 from rtolap.events.computed import ComputedColumn
 from rtolap.events.decimals import rounded
 from rtolap.events.event_time import EventTimeParser, Instants, lenient
+from rtolap.events.formats.readers import Registries, no_registries, record_reader
+from rtolap.events.formats.sources import Beside, with_sources
 from rtolap.events.plan import ReadPlan
 from rtolap.events.rejects import Rejects, rejects_of
-from rtolap.events.rows import RowReader, at_path
+from rtolap.events.rows import at_path
 from rtolap.model.cube import Schema
 from rtolap.watermark.records.columns import Stated, Statements, stated
 
 Places = NDArray[np.int64]
 _SHOWN_CHARS_MAX = 80
+_NO_TEXTS: Mapping[str, Sequence[bytes | None]] = {}
 _FUTURE_MS_MAX = 1 << 62  # no event time lies as far ahead as this
 
 
@@ -45,7 +48,6 @@ class _ColumnMaker:
         self._schema = schema
         self._plan = plan
         self._times = times
-        self._instants = EventTimeParser("iso8601", "UTC")
         self._types = {
             name: arrow_type(schema.table.column(name).column_type) for name in schema.read_columns
         }
@@ -125,12 +127,15 @@ class _ColumnMaker:
             return raw
         if leaf.rounded is not None:
             return rounded(raw, wanted)
-        if pa.types.is_date(wanted):
+        times = leaf.times
+        assert times is not None, "only points in time are read as something else"
+        if pa.types.is_date(wanted) and times.is_iso and pa.types.is_string(raw.type):
             encoded = raw.dictionary_encode()
             days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
             return days.take(encoded.indices)
-        instants = self._instants.parse(raw)
-        return pa.array(instants.micros, mask=instants.missing | instants.invalid).cast(wanted)
+        found = times.parse(raw)
+        instants = pa.array(found.micros, mask=found.missing | found.invalid).cast(pa.timestamp("us"))
+        return pc.floor_temporal(instants, unit="day").cast(wanted) if pa.types.is_date(wanted) else instants
 
     def _time_column(self, leaf: Leaf, raw: pa.Array, times: Instants) -> pa.Array:
         """Return the event time as its declared type: an instant for timestamps, otherwise as it was
@@ -179,13 +184,13 @@ class Decoded:
 class EventDecoder:
     """The decoder of one cube and one thread (the pattern parser is not thread-safe)."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, registries: Registries = no_registries) -> None:
         self._schema = schema
         time = schema.table.time
         times = EventTimeParser(time.format, time.zone)
         plan = ReadPlan(schema, times)
         self._plan = plan
-        self._rows = RowReader(plan)
+        self._rows = record_reader(plan, schema.table.record_format, schema.table.record_fields, registries)
         self._columns = _ColumnMaker(schema, plan, times)
 
     def decode(
@@ -197,6 +202,7 @@ class EventDecoder:
         now_ms: int,
         create_ms: NDArray[np.int64] | None = None,
         statements: Sequence[bytes | None] | None = None,
+        texts: Mapping[str, Sequence[bytes | None]] = _NO_TEXTS,
     ) -> Decoded:
         """Decode records. `values[i]` was read from `partitions[i]` at `offsets[i]`.
 
@@ -205,6 +211,7 @@ class EventDecoder:
         (negative, or no array).
 
         `statements[i]` stood in the watermark header; to be given where the table has watermarks there.
+        `texts`: keys and headers, where the table has columns of them (see `Batch`).
         """
         problems: dict[int, Problem] = {}
         stated_in = self._stated(statements, partitions)
@@ -217,6 +224,8 @@ class EventDecoder:
                     rows.filter(pa.array(~stated_in.control)),
                     places[~stated_in.control],
                 )
+        beside = Beside(partitions, offsets, create_ms, texts)
+        rows, places = with_sources(rows, places, self._plan.sourced, beside, problems)
         present_ms = _present(create_ms, places, now_ms)
         columns, keep = self._columns.columns(rows, places, present_ms, problems)
         if not keep.all():

@@ -2,7 +2,7 @@
 
 | format | written as |
 |---|---|
-| `epoch_s`, `epoch_ms`, `epoch_us` | a whole number, or one in a string |
+| `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_days` | a whole number, or one in a string |
 | `iso8601` | `2013-01-02` or `2013-01-02T10:00[:00[.123456]]`, perhaps with `Z`, `+05`, `+05:00` or `+0500` |
 | a pattern | as strptime; `%f` fraction, `%z` offset |
 
@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
 
-_MICROS_PER_UNIT = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
-_FIRST_US = -30_610_224_000_000_000  # year 1000: segment names have four digits for the year
-_LAST_US = 253_402_300_799_999_999  # year 9999
+MICROS_PER_UNIT = {"epoch_days": 86_400_000_000, "epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
+FIRST_US = -30_610_224_000_000_000  # year 1000: segment names have four digits for the year
+LAST_US = 253_402_300_799_999_999  # year 9999
 _US = pa.timestamp("us")
 _US_UTC = pa.timestamp("us", "UTC")
 _HAS_OFFSET = r"[T ]\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
@@ -66,29 +66,42 @@ class EventTimeParser:
             ) from error
 
     @property
+    def unit_us(self) -> int | None:
+        """Return the microseconds of a unit, of times that are numbers; None for written ones."""
+        return MICROS_PER_UNIT.get(self._format)
+
+    @property
+    def is_iso(self) -> bool:
+        return self._format == "iso8601"
+
+    @property
     def is_epoch(self) -> bool:
         """Return True if times are numbers."""
-        return self._format in _MICROS_PER_UNIT
+        return self._format in MICROS_PER_UNIT
 
     def parse(self, raw: pa.Array) -> Instants:
-        """Return the instants of `raw`, which is int64 or strings."""
+        """Return the instants of `raw`, which is int64 or strings; or timestamps in microseconds, which are
+        instants already."""
         missing = raw.is_null().to_numpy(zero_copy_only=False)
+        if pa.types.is_timestamp(raw.type):
+            micros = raw.cast(pa.int64()).fill_null(0).to_numpy()
+            return Instants(np.minimum(micros, LAST_US), missing, ~missing & (micros < FIRST_US))
         if self.is_epoch:
             return self._epoch(raw, missing)
         instants = self._iso(raw) if self._format == "iso8601" else self._by_pattern(raw)
         invalid = instants.is_null().to_numpy(zero_copy_only=False) & ~missing
         micros = instants.cast(pa.int64()).fill_null(0).to_numpy()
-        return Instants(np.minimum(micros, _LAST_US), missing, invalid | (micros < _FIRST_US))
+        return Instants(np.minimum(micros, LAST_US), missing, invalid | (micros < FIRST_US))
 
     def _epoch(self, raw: pa.Array, missing: NDArray[np.bool_]) -> Instants:
-        unit_us = _MICROS_PER_UNIT[self._format]
+        unit_us = MICROS_PER_UNIT[self._format]
         invalid = np.zeros(len(raw), bool)
         if not pa.types.is_int64(raw.type):
             raw = lenient(lambda part: part.cast(pa.int64()), raw)
             invalid = raw.is_null().to_numpy(zero_copy_only=False) & ~missing
         numbers = raw.fill_null(0).to_numpy() if raw.null_count else raw.to_numpy()
-        micros = np.clip(numbers, _FIRST_US // unit_us, _LAST_US // unit_us) * unit_us
-        return Instants(micros, missing, invalid | (numbers < _FIRST_US // unit_us))
+        micros = np.clip(numbers, FIRST_US // unit_us, LAST_US // unit_us) * unit_us
+        return Instants(micros, missing, invalid | (numbers < FIRST_US // unit_us))
 
     def _iso(self, raw: pa.Array) -> pa.Array:
         for attempt in (self._iso_local, _iso_zoned):  # a batch is mostly of one kind

@@ -36,7 +36,10 @@ class Strict(NamedTuple):
 
 
 class LossScreen:
-    def __init__(self, columns: Sequence[Strict]) -> None:
+    """The screen of some columns. `items`: numbers in arrays, which have no key, are reported, too."""
+
+    def __init__(self, columns: Sequence[Strict], *, items: bool = False) -> None:
+        self._items = items
         self._columns = [(_suffix(column.key), column.scale) for column in columns]
 
     def suspects(self, text: bytes) -> Places:
@@ -44,7 +47,7 @@ class LossScreen:
 
         The first 16 bytes must be padding.
         """
-        if not self._columns:
+        if not self._columns and not self._items:
             return np.zeros(0, np.int64)
         chars = np.frombuffer(text, np.uint8)
         at = _marks(chars)
@@ -92,7 +95,7 @@ class LossScreen:
         number, endless = _back(chars, at - 1, _of_number)
         end, lost = _to_key(chars, number)
         has_key = ~(endless | lost) & (chars[end] == _QUOTE)
-        reported = [at[endless | lost]]
+        reported = [at[endless | lost] if not self._items else at[~has_key]]
         at, number, end = at[has_key], number[has_key], end[has_key]
         last = words[end - 7]
         for (value, mask), scale in self._columns:

@@ -17,29 +17,46 @@ from rtolap.events.classify import Leaf
 from rtolap.events.event_time import EventTimeParser
 from rtolap.events.lossy import ANY_SCALE, Strict
 from rtolap.model.cube import Schema
+from rtolap.model.table import VALUE
+from rtolap.model.value_paths import index_of, path_text
 
 _EPOCH_TYPES = ("int", "bigint", "timestamp", "string")
 _WRITTEN_TYPES = ("string", "timestamp", "date")
+ITEMS = "[]"
+_OUTSIDE = "\0"  # of names of values: none begins like this
+NO_VALUE = (" no value",)  # the path of a column that no record has, for readers that need one
 _PATTERN_TYPES = ("string", "timestamp")
 
 
 class JsonPlan:
-    """The leaves that are read. `known`: names allowed at the top level, or None when any are."""
+    """The leaves that are read. `known`: names allowed at the top level, or None when any are.
+
+    Attributes:
+        reads_items: whether an item of an array itself is a column.
+    """
 
     def __init__(self, leaves: tuple[Leaf, ...], known: frozenset[str] | None) -> None:
         self.leaves = leaves
         self.known = known
         self.arrow_schema = pa.schema(_fields(_tree(leaves)))
+        self.reads_items = any(index_of(leaf.path[-1]) is not None for leaf in leaves)
 
     def strict(self) -> list[Strict]:
         """Return columns whose digits must not be lost on reading, by the last part of their path."""
         watched = []
         for leaf in self.leaves:
+            if index_of(leaf.path[-1]) is not None:
+                continue  # an item has no key: see `reads_items`
             if leaf.type.kind in ("int", "bigint"):
                 watched.append(Strict(leaf.path[-1], None))
             elif leaf.type.kind == "decimal":
                 watched.append(Strict(leaf.path[-1], leaf.type.scale if leaf.rounded is None else ANY_SCALE))
         return watched
+
+
+def source_path(source: str) -> tuple[str, ...]:
+    """Return the path at which a source beside the value stands in the rows: no value can have it."""
+    return (_OUTSIDE + source,)
 
 
 class ReadPlan(JsonPlan):
@@ -49,6 +66,7 @@ class ReadPlan(JsonPlan):
         columns: in the order of `Schema.read_columns`.
         leaves: the columns, and the field of the producer's watermark where the table has one.
         statement_path: the path of that field.
+        sourced: the columns that are not in the value, by their source.
     """
 
     def __init__(self, schema: Schema, times: EventTimeParser) -> None:
@@ -56,13 +74,16 @@ class ReadPlan(JsonPlan):
         table = schema.table
         self.columns = tuple(self._leaf(schema, name, times) for name in schema.read_columns)
         self.statement_path = (table.watermark_field,) if table.watermark_records == "field" else None
-        leaves = self.columns
+        sources = {name: table.column(name).source for name in schema.read_columns}
+        self.sourced = {sources[leaf.name]: leaf for leaf in self.columns if sources[leaf.name] != VALUE}
+        leaves = tuple(leaf for leaf in self.columns if sources[leaf.name] == VALUE)
         if self.statement_path is not None:
             leaves += (Leaf(table.watermark_field, self.statement_path, STRING, False),)
+        if not leaves:  # a reader reads a column
+            leaves = (Leaf("", NO_VALUE, STRING, False),)
+        in_values = [each for each in table.columns if each.expression is None and each.source == VALUE]
         known = (
-            frozenset(column.json_path[0] for column in table.columns if column.expression is None).union(
-                self.statement_path or ()
-            )
+            frozenset(column.json_path[0] for column in in_values).union(self.statement_path or ())
             if table.unknown_columns == "reject"
             else None
         )
@@ -72,6 +93,7 @@ class ReadPlan(JsonPlan):
         column = schema.table.column(name)
         declared = column.column_type
         is_time = name == self.time_column
+        path = column.json_path if column.source == VALUE else source_path(column.source)
         read = STRING if declared.kind in ("date", "timestamp") else declared
         if is_time:
             allowed: tuple[str, ...] = _EPOCH_TYPES if times.is_epoch else _WRITTEN_TYPES
@@ -88,34 +110,48 @@ class ReadPlan(JsonPlan):
                 read = INT if declared.kind == "int" else BIGINT
         if column.rounding == "half_up":
             finer = decimal(declared.precision + 1, declared.scale + 1)
-            return Leaf(name, column.json_path, finer, is_time, rounded=declared)
-        return Leaf(name, column.json_path, read, is_time)
+            return Leaf(name, path, finer, is_time, rounded=declared)
+        parser = times if is_time else None
+        if not is_time and declared.kind in ("date", "timestamp"):
+            parser = EventTimeParser(column.format, "UTC")
+            read = BIGINT if parser.is_epoch else STRING
+        moment = declared if read == STRING and declared != STRING else None
+        return Leaf(name, path, read, is_time, moment=moment, times=parser)
 
 
 def _tree(leaves: tuple[Leaf, ...]) -> dict[str, Any]:
     root: dict[str, Any] = {}
     for leaf in leaves:
-        node = root
-        for part in leaf.path[:-1]:
+        node, steps = root, tuple(map(_key, leaf.path))
+        for part in steps[:-1]:
             node = node.setdefault(part, {})
             if not isinstance(node, dict):
                 raise _conflict(leaf)
-        present: object = node.setdefault(leaf.path[-1], leaf.type)
+        present: object = node.setdefault(steps[-1], leaf.type)
         if not isinstance(present, ColumnType) or present != leaf.type:
             raise _conflict(leaf)
     return root
 
 
+def _key(step: str) -> str:
+    """Return the key of a step: all items of an array are read as one type."""
+    return step if index_of(step) is None else ITEMS
+
+
 def _fields(tree: dict[str, Any]) -> list[pa.Field]:
-    return [
-        pa.field(name, pa.struct(_fields(node)) if isinstance(node, dict) else arrow_type(node))
-        for name, node in tree.items()
-    ]
+    return [pa.field(name, _type(node)) for name, node in tree.items()]
+
+
+def _type(node: dict[str, Any] | ColumnType) -> pa.DataType:
+    if not isinstance(node, dict):
+        return arrow_type(node)
+    items = node.get(ITEMS)
+    return pa.struct(_fields(node)) if items is None else pa.list_(_type(items))
 
 
 def _conflict(leaf: Leaf) -> DefinitionError:
     return DefinitionError(
-        f"column {leaf.name} reads the path {'.'.join(leaf.path)}",
+        f"column {leaf.name} reads the path {path_text(leaf.path)}",
         expected="a path read by one column, or by columns of one type",
         found="another column that reads it, or something around or inside it, as another type",
     )

@@ -26,6 +26,7 @@ from rtolap.events.classify import Classifier, Problem
 from rtolap.events.json_reader import JsonLines, JsonReader, Lines, holds_escaped_nul
 from rtolap.events.lossy import LossScreen
 from rtolap.events.plan import JsonPlan
+from rtolap.model.value_paths import index_of
 
 Places = NDArray[np.int64]
 Problems = dict[int, Problem]
@@ -40,7 +41,7 @@ class RowReader:
     def __init__(self, plan: JsonPlan) -> None:
         self._plan = plan
         self._reader = JsonReader(plan.arrow_schema)
-        self._screen = LossScreen(plan.strict())
+        self._screen = LossScreen(plan.strict(), items=plan.reads_items)
         self._classifier = Classifier(plan.leaves, plan.known)
         shape = known_names(plan.known)
         self._lines = JsonLines(plan.arrow_schema, shape)
@@ -170,9 +171,20 @@ def at_path(rows: pa.StructArray, path: tuple[str, ...]) -> pa.Array:
     """Return the leaf column; null below a null parent."""
     column: pa.Array = rows
     for part in path:
+        index = index_of(part)
+        if index is not None:
+            column = _item(column, index)
+            continue
         place = column.type.get_field_index(part)
         column = column.flatten()[place] if column.null_count else column.field(place)
     return column
+
+
+def _item(lists: pa.ListArray, index: int) -> pa.Array:
+    """Return an item of each array, null where there is none."""
+    begins = lists.offsets.to_numpy()[:-1]
+    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    return lists.values.take(pa.array(begins + index, mask=lengths <= index))
 
 
 _NUMBER = Annotated[str, msgspec.Meta(pattern=r"^\s*[-+]?[0-9.]+([eE][-+]?[0-9]+)?\s*$")]
@@ -203,6 +215,8 @@ def typed(schema: pa.Schema, known: frozenset[str] | None = None) -> type[msgspe
 def _kind(kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return typed(pa.schema(list(kind)))
+    if pa.types.is_list(kind):
+        return list[_kind(kind.value_type) | None]  # type: ignore[misc]
     if pa.types.is_string(kind):
         return str
     if pa.types.is_boolean(kind):

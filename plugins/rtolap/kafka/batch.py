@@ -16,14 +16,21 @@ from numpy.typing import NDArray
 
 from rtolap.kafka.interfaces import WATERMARK_HEADER, Batch
 from rtolap.model.leader_epochs import EpochRange, LeaderEpochs, PartitionEpochs, continued
+from rtolap.model.table import HEADER
 
 _Header = str | bytes | None
 _KIND, _MS = itemgetter(0), itemgetter(1)  # of a timestamp; where there is none, the client says 0 or -1 ms
 _RUN_RECORDS = 8  # of runs that are shorter on average, every record is asked for its offset
 
 
-def to_batch(messages: Sequence[Message], *, with_create_ms: bool, with_statements: bool = False) -> Batch:
-    """Return the batch of `messages`: records only, no events of the client."""
+def to_batch(
+    messages: Sequence[Message],
+    *,
+    with_create_ms: bool,
+    with_statements: bool = False,
+    sources: Sequence[str] = (),
+) -> Batch:
+    """Return the batch of `messages`: records only, no events of the client. `sources`: see `Batch.texts`."""
     count = len(messages)
     partitions = np.fromiter(map(Message.partition, messages), np.int32, count)
     offsets = _offsets(messages, partitions)
@@ -43,6 +50,7 @@ def to_batch(messages: Sequence[Message], *, with_create_ms: bool, with_statemen
         created,
         statements,
         _epochs(messages, partitions, offsets),
+        _texts(messages, sources),
     )
 
 
@@ -59,7 +67,16 @@ def joined(batches: Sequence[Batch]) -> Batch:
         np.concatenate(created) if created else None,
         list(chain.from_iterable(statements)) if statements else None,
         reduce(continued, (batch.epochs for batch in batches), {}),
+        joined_texts(batches),
     )
+
+
+def joined_texts(batches: Sequence[Batch]) -> dict[str, list[bytes | None]]:
+    """Return the keys and headers of all their records, in order."""
+    return {
+        source: list(chain.from_iterable(batch.texts[source] for batch in batches))
+        for source in (batches[0].texts if batches else ())
+    }
 
 
 def value_bytes(messages: Sequence[Message]) -> int:
@@ -109,6 +126,24 @@ def _epochs(
             )
         )
     return found
+
+
+def _texts(messages: Sequence[Message], sources: Sequence[str]) -> dict[str, list[bytes | None]]:
+    if not sources:
+        return {}
+    found: dict[str, list[bytes | None]] = {}
+    if "key" in sources:
+        found["key"] = [_octets(key) for key in map(Message.key, messages)]
+    names = [source.removeprefix(HEADER) for source in sources if source.startswith(HEADER)]
+    if names:
+        headers = [dict(each or ()) for each in map(Message.headers, messages)]
+        for name in names:  # of equal names the last counts
+            found[HEADER + name] = [_octets(each.get(name)) for each in headers]
+    return found
+
+
+def _octets(text: _Header) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text
 
 
 def _statement(headers: dict[str, _Header] | list[tuple[str, _Header]] | None) -> bytes | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rtolap.base.errors import RtolapError
+from rtolap.kafka.batch import joined_texts
 from rtolap.kafka.interfaces import BATCH_BYTES_MAX, Batch, EpochEnd, LogRange, OffsetsGone, StreamConsumer
 from rtolap.model.offsets import Offsets
 
@@ -317,4 +318,5 @@ def _joined(first: Batch, second: Batch) -> Batch:
         created,
         statements,
         {**first.epochs, **second.epochs},
+        joined_texts((first, second)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from threading import Lock
 
@@ -40,12 +40,15 @@ class KafkaConsumer:
         client_id: str = "rtolap",
         with_create_ms: bool = False,
         with_statements: bool = False,
+        sources: Sequence[str] = (),
         statistics: ClientStatistics | None = None,
     ) -> None:
-        """Connect. This consumer tells `statistics`, those of the process, how its brokers answer."""
+        """Connect. `sources`: see `Batch.texts`. This consumer tells `statistics`, those of the process, how
+        its brokers answer."""
         self.topic = topic
         self._with_create_ms = with_create_ms
         self._with_statements = with_statements
+        self._sources = tuple(sources)
         self._positions: Offsets = {}
         self._paused: set[int] = set()
         self._pending: RtolapError | None = None
@@ -97,7 +100,9 @@ class KafkaConsumer:
 
     def poll(self, records_max: int, timeout_s: float, *, bytes_max: int = BATCH_BYTES_MAX) -> Batch:
         self._raise_pending()
-        taken = _Taken(with_create_ms=self._with_create_ms, with_statements=self._with_statements)
+        taken = _Taken(
+            with_create_ms=self._with_create_ms, with_statements=self._with_statements, sources=self._sources
+        )
         self._take(taken, records_max, bytes_max)
         if not taken.messages:
             taken.add_messages(self._consumer.consume(1, timeout_s))  # returns at the first arrival …
@@ -249,12 +254,13 @@ class KafkaConsumer:
 class _Taken:
     """The records of one poll. A group becomes columns at once, while the cache has its messages."""
 
-    def __init__(self, *, with_create_ms: bool, with_statements: bool) -> None:
+    def __init__(self, *, with_create_ms: bool, with_statements: bool, sources: Sequence[str]) -> None:
         self.messages = 0  # records and events
         self.batches: list[Batch] = []
         self.events: list[Message] = []
         self._with_create_ms = with_create_ms
         self._with_statements = with_statements
+        self._sources = sources
 
     def add_messages(self, group: list[Message]) -> None:
         self.messages += len(group)
@@ -270,4 +276,9 @@ class _Taken:
         return joined(self.batches) if self.batches else self._columns([])
 
     def _columns(self, records: list[Message]) -> Batch:
-        return to_batch(records, with_create_ms=self._with_create_ms, with_statements=self._with_statements)
+        return to_batch(
+            records,
+            with_create_ms=self._with_create_ms,
+            with_statements=self._with_statements,
+            sources=self._sources,
+        )

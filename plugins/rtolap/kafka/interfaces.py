@@ -128,6 +128,7 @@ class Batch:
 
     Attributes:
         epochs: the leader epochs of the records, without partitions of which the broker tells none.
+        texts: keys and headers, by source (`key`, `header:<name>`), of a consumer that was opened for them.
     """
 
     values: list[bytes | None]
@@ -136,6 +137,7 @@ class Batch:
     create_ms: NDArray[np.int64] | None = None
     statements: list[bytes | None] | None = None
     epochs: PartitionEpochs = field(default_factory=dict)
+    texts: Mapping[str, list[bytes | None]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.values)

@@ -4,8 +4,8 @@ Nouns: a **table** is a Kafka topic with typed columns and an event time; a **cu
 table (dimensions, measures, segment window, policies); a **cuboid** is a subset of its dimensions; a
 **segment** is one window of event time, `[start_ms, end_ms)`, in UTC.
 
-`expressions` says how computed columns follow from others, `stored` declares stored tables, `validation`
-lists every problem of a definition.
+`expressions` says how computed columns follow from others, `formats` how records are written, `stored`
+declares stored tables, `validation` lists every problem of a definition.
 
 Invariants: every object is frozen; nothing in here does I/O beyond reading a definition file, imports
 pyarrow, or knows a server. Instants are int milliseconds since the epoch, named `_ms`.

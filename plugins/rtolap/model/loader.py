@@ -7,14 +7,17 @@ from typing import Literal
 
 import msgspec
 
+from rtolap.model.formats.record_format import FormatName, RecordFormat, record_format
 from rtolap.model.stored.table import PartitionUnit
-from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER, VALUE, text_sources
+from rtolap.model.value_paths import path_steps
 
 # host:port, an IPv6 host in brackets
 SQL_ADDRESS = re.compile(r"(?:([A-Za-z0-9._-]+)|\[([0-9A-Fa-f:.]+)\]):(\d{1,5})")
 
 LoaderFormat = Literal["arrow", "json", "csv"]
 LoaderTarget = Literal["rtolap", "doris", "starrocks"]
+OPERATION_COLUMN = "rtolap_operation"  # of rows out of an envelope, beside the table's columns
 RedirectPolicy = Literal["public", "private", "direct", "public-private", "random-be"]
 
 
@@ -28,6 +31,7 @@ class LoaderColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         default: the value of a record that lacks the column, in place of the table's default.
         missing: the value of a record that lacks the column: null, or the default. `auto` is null where the
             table is known to take it, else the default.
+        source: where it is read, as in a `Column`.
     """
 
     name: str
@@ -36,10 +40,11 @@ class LoaderColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str | None = None
     default: str | None = None
     missing: Literal["auto", "null", "default"] = "auto"
+    source: str = VALUE
 
     @property
     def json_path(self) -> tuple[str, ...]:
-        return tuple((self.path or self.name).split("."))
+        return path_steps(self.path or self.name)
 
 
 class LoaderBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -204,6 +209,7 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         kafka_cluster: as in a `Table`: the cluster of the topic and of the topic of its rejects.
         processes: number of the processes that share its partitions, or how it follows from the lag. None for
             one process and partitions that are not divided.
+        format: how the records are written, as in a `Table`.
     """
 
     name: str
@@ -225,6 +231,24 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     watermark_field: str = "rtolap_watermark"
     kafka_cluster: str = DEFAULT_KAFKA_CLUSTER
     processes: int | LoaderProcesses | None = None
+    format: FormatName | RecordFormat = "json"
+
+    @property
+    def record_format(self) -> RecordFormat:
+        return record_format(self.format)
+
+    @property
+    def delivery(self) -> LoaderSink:
+        """Return the sink as rows are sent to it: those of an envelope are written or deleted as it says."""
+        if self.record_format.envelope == "none":
+            return self.sink
+        merge = SinkMerge("merge", f"{OPERATION_COLUMN} = 'd'")
+        return msgspec.structs.replace(self.sink, merge=merge)
+
+    @property
+    def text_sources(self) -> tuple[str, ...]:
+        """See `Table`."""
+        return text_sources(column.source for column in self.columns)
 
     @property
     def sharing(self) -> LoaderProcesses | None:

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from rtolap.base.errors import NotFound
 from rtolap.column_types import ColumnType, parse_type
+from rtolap.model.formats.record_format import FormatName, RecordFormat, record_format
+from rtolap.model.value_paths import path_steps
 
 DEFAULT_KAFKA_CLUSTER = "default"  # the one that RTOLAP_KAFKA names
 
+VALUE = "value"
+HEADER = "header:"
+
 TimeFormat = str  # epoch_s | epoch_ms | epoch_us | iso8601 | a strptime pattern
+
+
+def text_sources(sources: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the sources that are the key or headers of records, each once."""
+    return tuple(dict.fromkeys(each for each in sources if each == "key" or each.startswith(HEADER)))
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A column of a stream table.
 
     Attributes:
-        path: where the value stands in nested JSON (`airport.origin`); None stands for the name.
+        path: where the value stands inside of others (`airport.origin`, `legs[0].from`); None stands for the
+            name.
         rounding: what happens to a value with more fractional digits than the decimal column has. `refuse`
             refuses its record, `half_up` rounds the value, halves away from zero.
         expression: computes the value out of other columns of the event; None: the value is read.
+        source: where it is read: `value`, `key`, `header:<name>`, `timestamp`, `partition` or `offset` of the
+            record.
+        format: how a date or timestamp is written; that of the event time is the table's.
     """
 
     name: str
@@ -29,6 +44,8 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str | None = None
     rounding: Literal["refuse", "half_up"] = "refuse"
     expression: str | None = None
+    source: str = VALUE
+    format: TimeFormat = "iso8601"
 
     @property
     def column_type(self) -> ColumnType:
@@ -36,7 +53,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def json_path(self) -> tuple[str, ...]:
-        return tuple((self.path or self.name).split("."))
+        return path_steps(self.path or self.name)
 
 
 class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,6 +80,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             it instead.
         kafka_cluster: the cluster of the topic and of its dead letters. Each host's operator declares how to
             reach it (`RTOLAP_KAFKA_CLUSTERS`).
+        format: how the records are written; its name alone, or with options.
     """
 
     name: str
@@ -77,6 +95,23 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     watermark_records: Literal["header", "field"] | None = None
     watermark_field: str = "rtolap_watermark"
     kafka_cluster: str = DEFAULT_KAFKA_CLUSTER
+    format: FormatName | RecordFormat = "json"
+
+    @property
+    def record_format(self) -> RecordFormat:
+        return record_format(self.format)
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        """Return the names of the fields of a record that is read by position."""
+        return self.record_format.fields or tuple(
+            column.name for column in self.columns if column.expression is None and column.source == VALUE
+        )
+
+    @property
+    def text_sources(self) -> tuple[str, ...]:
+        """Return the sources beside values that the consumer has to read: the key and headers."""
+        return text_sources(column.source for column in self.columns)
 
     def column(self, name: str) -> Column:
         for column in self.columns:

@@ -18,6 +18,8 @@ from rtolap.base.errors import DefinitionError
 from rtolap.model.application import Application
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.fleet import KafkaFleet
+from rtolap.model.formats.record_format import RecordFormat
+from rtolap.model.formats.schema_files import with_schema
 from rtolap.model.loader import Loader
 from rtolap.model.problems import Problem, did_you_mean
 from rtolap.model.publication import Publication
@@ -232,6 +234,15 @@ def _read_document(
         for problem in reader.problems
     ]
     if value is INVALID:
+        broken |= {_text_of(node, "name") or ""} if kind == "table" else set()
+        return None
+    try:
+        if isinstance(value, Table | Loader) and isinstance(value.format, RecordFormat):
+            value = msgspec.structs.replace(value, format=with_schema(value.format, file.parent))
+    except DefinitionError as error:
+        key = ("format", "schema_file")
+        problem = Problem(key, error.message, str(error.expected), str(error.found), line=reader.line_of(key))
+        complaints.append(problem.text(str(file)))
         broken |= {_text_of(node, "name") or ""} if kind == "table" else set()
         return None
     return _Document(file, kind, value, reader)

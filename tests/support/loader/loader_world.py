@@ -103,9 +103,11 @@ class LoaderWorld:
         kafka_cluster: str = DEFAULT_KAFKA_CLUSTER,
         rejects: LoaderRejects = LoaderRejects(tolerance_percent=0),
         processes: int | LoaderProcesses | None = None,
+        **loader_changes: object,
     ) -> None:
         """Take the parts. `reached` is how this test reaches the topic, by default where `around` has Kafka;
-        `kafka_cluster` is the loader's name of that cluster."""
+        `kafka_cluster` is the loader's name of that cluster; `loader_changes` are further fields of its
+        definition."""
         folder.mkdir(parents=True, exist_ok=True)
         kafka, cluster = around.kafka.address, around.cluster
         self.name, self.model, self.cluster = name, model, cluster
@@ -136,6 +138,7 @@ class LoaderWorld:
             ),
             application=application,
             processes=processes,
+            **loader_changes,  # type: ignore[arg-type]
         )
         clusters = (env or {}).get("RTOLAP_KAFKA_CLUSTERS")
         settings = Settings(
@@ -202,6 +205,12 @@ class LoaderWorld:
         )
         self._producer.flush(60)
         self.produced += [row for _, row in rows]
+
+    def produce_values(self, records: list[tuple[int, bytes | None]]) -> None:
+        """Produce records as (partition, value), acknowledged before it returns."""
+        out = [OutRecord(value, partition=partition) for partition, value in records]
+        self._producer.produce(self.name, out)
+        self._producer.flush(60)
 
     def add_partition(self) -> None:
         self._partitions += 1

@@ -18,6 +18,8 @@ from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.runner import CubeRunner
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.upload import Uploader
+from rtolap.events.decode import EventDecoder
+from rtolap.events.formats.readers import Registries, no_registries
 from rtolap.events.rejects import TOPIC_CONFIG
 from rtolap.kafka.interfaces import StreamConsumer, StreamProducer, TopicAdmin
 from rtolap.kafka.rights import Need
@@ -65,13 +67,15 @@ class CubeAssembly:
     connections: Connections
     clock: Clock
     settings: ReceiverSettings
+    registries: Registries = no_registries
 
     def runner(self, schema: Schema, cube_id: str, election: Election) -> CubeRunner:
         """Return a runner that has not started. Local data of an earlier creation of the cube is deleted.
 
         Raises Forbidden, Unauthorized and DefinitionError where Kafka would not let it read the topic or keep
-        refused records.
+        refused records; DefinitionError, too, where this host knows no registry for the records.
         """
+        EventDecoder(schema, self.registries)  # whether its records can be read, before anything is opened
         table = schema.table
         folder = self.data_dir / "cubes" / schema.cube.name
         for other in folder.iterdir() if folder.exists() else ():
@@ -103,6 +107,7 @@ class CubeAssembly:
             ends_beside=True,
             create_dead_letter_topic=create_topic,
             flush_beside=ThreadPoolExecutor(1, thread_name_prefix=f"flush-{schema.cube.name}"),
+            registries=self.registries,
         )
         reader = RangeReader(
             schema,
@@ -110,6 +115,7 @@ class CubeAssembly:
             self.clock,
             self.settings.realign_records_max,
             core.confirm_topic,
+            self.registries,
         )
         return CubeRunner(
             schema,

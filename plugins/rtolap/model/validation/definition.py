@@ -15,11 +15,13 @@ from rtolap.column_types import DECIMAL_PRECISION_MAX, parse_type
 from rtolap.model.cube import TIME_UNITS, Schema
 from rtolap.model.loader import Loader
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
-from rtolap.model.table import Column, Lookup, Table
+from rtolap.model.table import VALUE, Column, Lookup, Table
 from rtolap.model.validation.computed import computed_problems
 from rtolap.model.validation.cube import cube_problems
-from rtolap.model.validation.event_time import time_problems
+from rtolap.model.validation.event_time import column_format_problems, time_problems
 from rtolap.model.validation.lookup import source_problems
+from rtolap.model.validation.record_format import format_problems
+from rtolap.model.value_paths import index_of
 
 NAME_LENGTH_MAX = 64
 COLUMNS_MAX = 1000
@@ -62,10 +64,12 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
     found += _rounding_problems(table.columns)
     if not column_faults:
         found += time_problems(table)
+        found += column_format_problems(table)
         found += computed_problems(table)
     found += _host_column_problems(table)
     found += _heartbeat_column_problems(table)
     found += watermark_field_problems(table)
+    found += format_problems(table)
     found += bound_problems(("record_bytes_max",), table.record_bytes_max, 1, _RECORD_BYTES_MAX)
     found += bound_problems(("future_max_ms",), table.future_max_ms, 0)
     return tuple(found)
@@ -83,6 +87,11 @@ def lookup_problems(lookup: Lookup) -> tuple[Problem, ...]:
         Problem(("columns", position, "rounding"), "a lookup is read as it is", found=repr(column.rounding))
         for position, column in enumerate(lookup.columns)
         if column.rounding != "refuse"
+    ]
+    found += [
+        Problem(("columns", position, "source"), "a lookup is read as it is", found=repr(column.source))
+        for position, column in enumerate(lookup.columns)
+        if column.source != VALUE
     ]
     found += [
         Problem(("columns", position, "expression"), "a lookup is read as it is", found=column.expression)
@@ -155,6 +164,11 @@ def _column_problems(columns: Sequence[Column]) -> list[Problem]:
     return found
 
 
+def _any_item(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the path with one step for all items of an array, which are read as one type."""
+    return tuple(step if index_of(step) is None else "[]" for step in path)
+
+
 def _rounding_problems(columns: Sequence[Column]) -> list[Problem]:
     found: list[Problem] = []
     for position, column in enumerate(columns):
@@ -212,15 +226,19 @@ def _path_problems(columns: Sequence[Column]) -> list[Problem]:
     """Return the problems of the columns' paths. A JSON value is either a scalar or an object: `a` and `a.b`
     cannot both be columns."""
     found: list[Problem] = []
-    paths = {column.json_path: column.name for column in columns if column.expression is None}
+    read = [column for column in columns if column.expression is None and column.source == VALUE]
+    paths = {_any_item(column.json_path): column.name for column in read}
     for position, column in enumerate(columns):
-        if column.expression is not None:
+        if column not in read:
             continue
         path = column.json_path
         if not all(path):
             key: Key = ("columns", position, "path")
-            found.append(Problem(key, "an empty step in a path", expected="a.b.c", found=repr(column.path)))
+            found.append(
+                Problem(key, "an empty step in a path", expected="a.b[0].c", found=repr(column.path))
+            )
             continue
+        path = _any_item(path)
         for length in range(1, len(path)):
             if path[:length] in paths:
                 found.append(

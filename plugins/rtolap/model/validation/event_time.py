@@ -6,14 +6,17 @@ import re
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import msgspec
+
 from rtolap.model.problems import Problem, did_you_mean
 from rtolap.model.table import Table
 
-NAMED_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "iso8601")
+NAMED_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_days", "iso8601")
 _TYPES = {
     "epoch_s": ("int", "bigint"),
     "epoch_ms": ("bigint",),
     "epoch_us": ("bigint",),
+    "epoch_days": ("int", "bigint"),
     "iso8601": ("string", "timestamp"),
 }
 _PATTERN_TYPES = ("string", "timestamp")
@@ -60,6 +63,22 @@ def time_problems(table: Table) -> list[Problem]:
                 found=repr(time.zone),
             )
         )
+    return found
+
+
+def column_format_problems(table: Table) -> list[Problem]:
+    """Return the problems of the formats of columns. The columns must be valid already."""
+    found: list[Problem] = []
+    for place, column in enumerate(table.columns):
+        key = ("columns", place, "format")
+        if column.format == "iso8601":
+            continue
+        if column.column_type.kind not in ("date", "timestamp") or column.name == table.time.column:
+            expected = "a date or timestamp that is not the event time, whose format is time.format"
+            shown = f"{column.name} {column.type}"
+            found.append(Problem(key, "not for this column", expected=expected, found=shown))
+        elif column.format not in NAMED_FORMATS:
+            found += [msgspec.structs.replace(each, key=key) for each in _pattern_problems(column.format)]
     return found
 
 

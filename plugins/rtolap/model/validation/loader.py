@@ -16,6 +16,7 @@ from rtolap.model.validation.definition import (
     topic_problems,
     watermark_field_problems,
 )
+from rtolap.model.validation.record_format import format_problems
 from rtolap.model.validation.stored_table import AHEAD_MAX
 
 ROWS_MAX = 5_000_000
@@ -46,6 +47,7 @@ def loader_problems(loader: Loader) -> tuple[Problem, ...]:
         *cluster_problems(loader.kafka_cluster),
     ]
     found += watermark_field_problems(loader)
+    found += format_problems(loader)
     for key, least, most in _BOUNDS:
         value: object = loader
         for step in key:

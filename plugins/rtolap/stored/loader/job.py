@@ -10,6 +10,7 @@ import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.base.undecodable import decode_own
+from rtolap.events.formats.readers import Registries, no_registries
 from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.model.loader import Loader, share_of_partition
 from rtolap.model.offsets import Offsets
@@ -127,7 +128,8 @@ class Ownership:
 
 @dataclass(frozen=True)
 class JobResources:
-    """Resources that a job is run with, by its owner and by its roles. `box`: where refused records go."""
+    """Resources that a job is run with, by its owner and by its roles. `box`: where refused records go;
+    `registries`: those of the host, by name."""
 
     jobs: LoadJobs
     records: OffsetsRecords
@@ -135,6 +137,7 @@ class JobResources:
     open_consumer: Callable[[Loader], StreamConsumer]
     box: RejectBox
     clock: Clock
+    registries: Registries = no_registries
 
 
 @dataclass(frozen=True)

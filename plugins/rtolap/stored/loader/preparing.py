@@ -7,7 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import NotFound, RtolapError, Unavailable
+from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
+from rtolap.events.formats.readers import Registries, no_registries
+from rtolap.events.formats.sources import Beside
 from rtolap.events.rejects import Rejects
 from rtolap.kafka.interfaces import Batch, LogTruncated, OffsetsGone, StreamConsumer, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
@@ -15,6 +17,7 @@ from rtolap.kafka.truncation import TruncationCheck
 from rtolap.model.leader_epochs import PartitionEpochs
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
+from rtolap.model.table import VALUE
 from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.records.decode import Decoded, RecordDecoder
 from rtolap.stored.loader.records.rejects import RejectBox
@@ -48,12 +51,14 @@ class Preparer:
         open_consumer: Callable[[], StreamConsumer],
         box: RejectBox,
         clock: Clock,
+        registries: Registries = no_registries,
     ) -> None:
         self._loader = loader
         self._columns = columns
         self._open_consumer = open_consumer
         self._box = box
         self._clock = clock
+        self._registries = registries
         self._target: Target | None = None
         self._decoder: RecordDecoder | None = None
 
@@ -73,9 +78,18 @@ class Preparer:
     def rows(self, content: Content) -> Decoded:
         """Return once all refused records are stored."""
         statements = batch_statements(content.batch)
-        decoded = self._decoder_now().decode(
-            content.batch.values, None if statements is None else statements.control
-        )
+        try:
+            decoded = self._decoder_now().decode(
+                content.batch.values,
+                None if statements is None else statements.control,
+                Beside.of(content.batch),
+            )
+        except Unavailable as error:  # of a schema registry
+            raise SinkError(error) from error
+        except DefinitionError as error:  # paths that collide, descriptors without the message
+            raise Stopped(
+                StopCause.TABLE_UNUSABLE, str(error), action="mend the definition, and start the loader again"
+            ) from error
         refused, total = len(decoded.rejects), decoded.events
         if refused:
             self._keep(content.batch, decoded.rejects)
@@ -114,6 +128,10 @@ class Preparer:
                 watermark_field=(
                     self._loader.watermark_field if self._loader.watermark_records == "field" else None
                 ),
+                form=self._loader.record_format,
+                fields=self._loader.record_format.fields
+                or tuple(column.name for column in self._loader.columns if column.source == VALUE),
+                registries=self._registries,
             )
             self._target = target
         return self._decoder

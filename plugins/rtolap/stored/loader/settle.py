@@ -80,7 +80,12 @@ class Settler:
             self._clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s
         )
         self._preparer = Preparer(
-            loader, columns, lambda: resources.open_consumer(loader), resources.box, resources.clock
+            loader,
+            columns,
+            lambda: resources.open_consumer(loader),
+            resources.box,
+            resources.clock,
+            resources.registries,
         )
 
     def attempt(self, pending: Pending) -> AttemptOutcome:
@@ -249,7 +254,7 @@ class Settler:
             keep_label=self._labels_retained,
             not_after_ms=self._clock.now_ms() + sink.timeout_ms,
             rows=decoded.rows.num_rows,
-            headers=format_headers(sink.target, sink.format) | declared_headers(sink),
+            headers=format_headers(sink.target, sink.format) | declared_headers(self._loader.delivery),
         )
 
     def _waits_for_commits(self, pending: Pending) -> bool:

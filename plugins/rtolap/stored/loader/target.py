@@ -19,7 +19,8 @@ from rtolap.column_types import (
     decimal,
     parse_type,
 )
-from rtolap.model.loader import Loader, LoaderColumn
+from rtolap.model.formats.record_format import OPERATION
+from rtolap.model.loader import OPERATION_COLUMN, Loader, LoaderColumn
 from rtolap.model.stored.schema import default_value
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.stored.loader.sink import Sink
@@ -114,9 +115,22 @@ def target_of(loader: Loader, schema: TableSchema) -> Target:
         if name not in in_table:
             kind = _read_as(loader, source)
             columns.append(TargetColumn(name, kind, True, source.default, source))
+    if loader.record_format.envelope != "none":
+        columns.append(_operation(loader, schema, columns))
     sequence = loader.sink.sequence_column or schema.sequence_column
     _check_sequence(loader, columns)
     return Target(tuple(columns), _ordered(loader, schema, sequence), tuple(left_out))
+
+
+def _operation(loader: Loader, schema: TableSchema, columns: list[TargetColumn]) -> TargetColumn:
+    """Return the column of what happened to a row. The server reads it in a condition only."""
+    if schema.keys_type not in ("UNIQUE_KEYS", "PRIMARY_KEYS"):
+        raise _unusable(loader, f"its model is {schema.keys_type}: changes of rows need one row of a key")
+    names = {column.name for column in columns}
+    if absent := [name for name in loader.record_format.keys if name not in names]:
+        raise _unusable(loader, f"it has no columns {', '.join(absent)}, which `format.keys` names")
+    source = LoaderColumn(OPERATION_COLUMN, type="string", source=OPERATION)
+    return TargetColumn(OPERATION_COLUMN, STRING, False, None, source)
 
 
 def _target_column(loader: Loader, column: SchemaColumn, source: LoaderColumn | None) -> TargetColumn | None:

@@ -40,6 +40,7 @@ from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerLifecycle, ConsumerState
 from rtolap.cubes.receiver.views import CubeView
+from rtolap.events.formats.readers import Registries, no_registries
 from rtolap.kafka.interfaces import (
     LogTruncated,
     OffsetsGone,
@@ -69,10 +70,11 @@ class CubeReceiver:
         ends_beside: bool = False,
         create_dead_letter_topic: Callable[[], object] | None = None,
         flush_beside: Executor | None = None,
+        registries: Registries = no_registries,
     ) -> None:
         """Take the parts of a cube's receiver. `ends_beside`: see `topic_watch`; `create_dead_letter_topic`:
         see `dead_letters`; `flush_beside`: one thread, ended with the core, on which checkpoints are
-        written out (see `checkpointing`)."""
+        written out (see `checkpointing`); `registries`: see `readers.record_reader`."""
         table = schema.table
         self.schema = schema
         self.settings = settings
@@ -123,6 +125,7 @@ class CubeReceiver:
             progress=self.progress,
             clock=clock,
             settings=settings,
+            registries=registries,
         )
 
     # -- what others see of it --------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from rtolap.cubes.receiver.local.batch import batch_tables, decode_batch, segmen
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, appended
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.events.decode import Decoded, EventDecoder
+from rtolap.events.formats.readers import Registries, no_registries
 from rtolap.kafka.interfaces import Batch, StreamConsumer
 from rtolap.model.cube import Schema
 from rtolap.model.leader_epochs import continued
@@ -36,6 +37,7 @@ class RecordIntake:
         progress: ConsumerProgress,
         clock: Clock,
         settings: ReceiverSettings,
+        registries: Registries = no_registries,
     ) -> None:
         self._schema = schema
         self._consumer = consumer
@@ -43,7 +45,7 @@ class RecordIntake:
         self._progress = progress
         self._clock = clock
         self._settings = settings
-        self._decoder = EventDecoder(schema)
+        self._decoder = EventDecoder(schema, registries)
         self._merge = partial(merge_tables, schema)
         self._ahead = False  # the consumer is past records that no state holds
 

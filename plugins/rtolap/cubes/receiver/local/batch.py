@@ -59,6 +59,7 @@ def decode_batch(decoder: EventDecoder, batch: Batch, now_ms: int) -> Decoded:
         now_ms=now_ms,
         create_ms=batch.create_ms,
         statements=batch.statements,
+        texts=batch.texts,
     )
 
 

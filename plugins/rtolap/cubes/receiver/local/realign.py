@@ -29,6 +29,7 @@ from rtolap.cubes.receiver.local.tables import (
 )
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.events.decode import EventDecoder
+from rtolap.events.formats.readers import Registries, no_registries
 from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer
 from rtolap.model.completeness import EventLoss, behind_losses
 from rtolap.model.cube import Schema
@@ -121,13 +122,14 @@ class RangeReader:
         clock: Clock,
         records_max: int,
         confirm_topic: Callable[[], None],
+        registries: Registries = no_registries,
     ) -> None:
         self._schema = schema
         self._open = open_consumer
         self._clock = clock
         self._records_max = records_max
         self._confirm_topic = confirm_topic
-        self._decoder = EventDecoder(schema)
+        self._decoder = EventDecoder(schema, registries)
 
     def read(
         self, start_ms: int, wanted: Sequence[VersionedRange], losses: Sequence[EventLoss] = ()
@@ -137,7 +139,7 @@ class RangeReader:
         Pieces of version 0 are left out, and so are offsets that were accepted as lost.
 
         OffsetsGone: retention took the range. TopicRecreated: the offsets belong to a topic that is gone.
-        Unavailable: the broker returns nothing.
+        Unavailable: the broker returns nothing, or a schema registry does not answer.
         """
         versioned = [piece for piece in wanted if piece.version]
         ends: dict[int, int] = {}

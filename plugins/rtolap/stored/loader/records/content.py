@@ -9,6 +9,7 @@ from operator import itemgetter
 
 import numpy as np
 
+from rtolap.kafka.batch import joined_texts
 from rtolap.kafka.interfaces import Batch
 from rtolap.model.offsets import Offsets
 
@@ -39,6 +40,9 @@ def content_of(batches: Sequence[Batch], end: Offsets | None = None) -> Content:
     partitions = np.concatenate([np.zeros(0, np.int32), *(batch.partitions for batch in batches)])
     offsets = np.concatenate([np.zeros(0, np.int64), *(batch.offsets for batch in batches)])
     statements = None
+    texts = joined_texts(batches)
+    created = [batch.create_ms for batch in batches if batch.create_ms is not None]
+    created_ms = np.concatenate(created) if created and len(created) == len(batches) else None
     if any(batch.statements is not None for batch in batches):
         statements = [text for batch in batches for text in batch.statements or ()]
     order = np.lexsort((offsets, partitions))
@@ -51,9 +55,18 @@ def content_of(batches: Sequence[Batch], end: Offsets | None = None) -> Content:
     if len(order) != len(values) or (np.diff(order) != 1).any():
         values = list(_taken(values, order.tolist()))
         statements = None if statements is None else list(_taken(statements, order.tolist()))
+        texts = {source: list(_taken(each, order.tolist())) for source, each in texts.items()}
+        created_ms = None if created_ms is None else created_ms[order]
         partitions, offsets = partitions[order], offsets[order]
     size = sum(map(len, filter(None, values)))
-    accepted = Batch(values, partitions.astype(np.int32), offsets.astype(np.int64), statements=statements)
+    accepted = Batch(
+        values,
+        partitions.astype(np.int32),
+        offsets.astype(np.int64),
+        created_ms,
+        statements=statements,
+        texts=texts,
+    )
     return Content(accepted, size, _latest_ms(batches))
 
 

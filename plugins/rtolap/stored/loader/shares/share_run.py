@@ -31,6 +31,7 @@ def resources_of_share(resources: SharedResources, portion: Portion) -> JobResou
         lambda loader: PortionConsumer(job.open_consumer(loader), portion),
         job.box,
         job.clock,
+        job.registries,
     )
 
 

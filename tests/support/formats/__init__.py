@@ -1,0 +1,1 @@
+"""Writers of record formats, apart from the readers that they test."""
