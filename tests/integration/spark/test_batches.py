@@ -21,6 +21,7 @@ from rtolap.cubes.format.manifest import BATCH_NAME, BatchManifest, decode
 from rtolap.cubes.format.staged import verify_staged
 from rtolap.model.batch import BatchSegment, BatchSource, BatchSpec, windows_of
 from rtolap.model.offsets import PartRange
+from rtolap.model.table import Column, TimeColumn
 from rtolap.object_store.store import ObjectStore, open_store
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, Event, small_schema
@@ -176,6 +177,36 @@ def test_parts_of_a_batch_equal_a_recount_of_its_rows(
         assert found == recount(by_window[each.segment])
     again = staged(spec, tmp_path)
     assert (again[0], again[1]["event"]) == (0, "staged"), "what is staged is reported"
+
+
+def test_how_the_topic_writes_its_records_does_not_matter(store: ObjectStore, tmp_path: Path) -> None:
+    """Here as CSV, with a dimension in the key, heartbeats, hosts, and times in a format of their own."""
+    events = drawn_events(80)
+    spec = spec_of(store, write_parquet(table_of(events), tmp_path / "source"))
+    columns = [
+        msgspec.structs.replace(column, source="key") if column.name == "kind" else column
+        for column in (*SCHEMA.table.columns, Column("beat", "boolean"), Column("host", "string"))
+    ]
+    streamed = msgspec.structs.replace(
+        SCHEMA.table,
+        format="csv",
+        columns=tuple(
+            msgspec.structs.replace(each, type="string") if each.name == "ts" else each for each in columns
+        ),
+        time=TimeColumn("ts", "%d.%m.%Y %H:%M:%S"),
+        heartbeat_column="beat",
+        host_column="host",
+    )
+    code, last, output = staged(msgspec.structs.replace(spec, table_definition=streamed), tmp_path)
+    assert code == 0, output
+    assert last["events"] == 80
+    path = f"{spec.folder}/{BATCH_NAME}"
+    parts = decode(store.read(path), BatchManifest, path).parts
+    files = [
+        file.path for each in parts for file in store.list(each.part.path) if file.path.endswith("parquet")
+    ]
+    tables = [pq.read_table(store.absolute(file), partitioning=None) for file in files]
+    assert from_table(pa.concat_tables(tables)) == recount(events)
 
 
 def test_rows_that_are_no_events_are_named_and_nothing_is_staged(store: ObjectStore, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A schema registry over HTTP or HTTPS: the answers of Confluent's REST that consumers rest on, as recorded.
+"""A schema registry over HTTP or HTTPS: the answers of Confluent's REST that consumers rest on.
 
 The forms are those of its documentation and of version 7.6: a schema's answer leaves `schemaType` out for
 Avro; an unknown id is 404 with the `error_code` 40403; a wrong password is 401 with 40101.

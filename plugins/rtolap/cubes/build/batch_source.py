@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from rtolap.base.errors import DefinitionError
 from rtolap.model.batch import BatchSource
 from rtolap.model.cube import Schema
-from rtolap.model.table import Table
+from rtolap.model.table import VALUE
 
 RECORD = "record"
 _UNIX = {"epoch_s": F.unix_seconds, "epoch_ms": F.unix_millis, "epoch_us": F.unix_micros}
@@ -38,20 +38,34 @@ def read_source(spark: SparkSession, source: BatchSource, environment: Mapping[s
     return reader.load() if source.path is None else reader.load(source.path)
 
 
-def table_of_batch(table: Table) -> Table:
-    """Return the table as a batch has it: flat, and without what only a stream states."""
-    return msgspec.structs.replace(
-        table,
-        columns=tuple(msgspec.structs.replace(column, path=None) for column in table.columns),
+def schema_of_batch(rows: DataFrame, schema: Schema, source: BatchSource) -> Schema:
+    """Return the schema as a batch has it: flat JSON, without what only a stream states. Instants that the
+    source has as such are written as ISO 8601, whatever the stream has.
+
+    Raises DefinitionError for a column that the source has not.
+    """
+    table = msgspec.structs.replace(
+        schema.table,
         host_column=None,
         heartbeat_column=None,
         watermark_records=None,
         unknown_columns="ignore",
     )
+    kinds = _kinds(rows, Schema(table, schema.cube), source)
+    columns = []
+    for column in table.columns:
+        is_instant = isinstance(kinds.get(column.name), _INSTANTS)
+        time_format = "iso8601" if is_instant else column.format
+        columns.append(msgspec.structs.replace(column, path=None, source=VALUE, format=time_format))
+    time = table.time
+    if isinstance(kinds[time.column], _INSTANTS) and time.format not in _UNIX:
+        time = msgspec.structs.replace(time, format="iso8601")
+    flat = msgspec.structs.replace(table, columns=tuple(columns), time=time, format="json")
+    return Schema(flat, schema.cube)
 
 
-def as_records(rows: DataFrame, schema: Schema, source: BatchSource) -> DataFrame:
-    """Return a column of JSON texts. Raises DefinitionError for a column that the source has not."""
+def _kinds(rows: DataFrame, schema: Schema, source: BatchSource) -> dict[str, T.DataType]:
+    """Return the type of the source's column for each that the cube reads."""
     lacking = sorted(
         path
         for path in (source.column_path(name) for name in schema.read_columns)
@@ -64,13 +78,21 @@ def as_records(rows: DataFrame, schema: Schema, source: BatchSource) -> DataFram
             found=", ".join(rows.columns),
             action="name the source's columns by `columns:`",
         )
+    found = rows.select(*(_column(source, name).alias(name) for name in schema.read_columns)).schema
+    return {field.name: field.dataType for field in found}
+
+
+def _column(source: BatchSource, name: str) -> Column:
+    path = "`.`".join(source.column_path(name).split("."))
+    return F.col(f"`{path}`")
+
+
+def as_records(rows: DataFrame, schema: Schema, source: BatchSource) -> DataFrame:
+    """Return a column of JSON texts. `schema`: of `schema_of_batch`."""
     members = []
-    for name in schema.read_columns:
-        path = "`.`".join(source.column_path(name).split("."))
-        column = F.col(f"`{path}`")
-        kind = rows.select(column.alias(name)).schema[0].dataType
+    for name, kind in _kinds(rows, schema, source).items():
         key = F.lit(f"{msgspec.json.encode(name).decode()}:")
-        members.append(F.concat(key, _value(schema, name, column, kind)))
+        members.append(F.concat(key, _value(schema, name, _column(source, name), kind)))
     return rows.select(F.concat(F.lit("{"), _with_commas(members), F.lit("}")).alias(RECORD))
 
 

@@ -25,7 +25,7 @@ from pyspark.sql import types as T
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused
 from rtolap.columnar.schema import EVENT_MS, physical_schema
-from rtolap.cubes.build.batch_source import as_records, read_source, table_of_batch
+from rtolap.cubes.build.batch_source import as_records, read_source, schema_of_batch
 from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.grouping import group, spark_schema
 from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report_batch
@@ -116,10 +116,11 @@ def _staged(manifest: BatchManifest) -> Staged:
 def _write(
     spark: SparkSession, store: ObjectStore, spec: BatchSpec, folder: str, environment: dict[str, str]
 ) -> None:
-    schema = Schema(table_of_batch(spec.table_definition), spec.cube_definition)
+    rows = read_source(spark, spec.source, environment)
+    schema = schema_of_batch(rows, Schema(spec.table_definition, spec.cube_definition), spec.source)
     base = Cuboid(spec.cube_definition.all_dimensions)
     columns = spark_schema(schema, base).add(SEGMENT_COLUMN, T.IntegerType())
-    records = as_records(read_source(spark, spec.source, environment), schema, spec.source)
+    records = as_records(rows, schema, spec.source)
     refusals = spark.sparkContext.accumulator(Refusals(), _RefusalsParam())
     roll_up = RollUp(schema, spec.start_ms, spec.end_ms, spec.source.outside, refusals)
     rolled = records.mapInArrow(roll_up, columns)
