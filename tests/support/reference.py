@@ -58,7 +58,7 @@ OTHER_VARIABLES: Mapping[str, str] = {
 
 # (module, constant, unit, meaning): every bound of a definition, and of what a service holds in memory.
 LIMITS: tuple[tuple[str, str, str, str], ...] = (
-    ("model.validation.definition", "NAME_LENGTH_MAX", "characters", "a name"),
+    ("model.validation.names", "NAME_LENGTH_MAX", "characters", "a name"),
     ("model.validation.definition", "COLUMNS_MAX", "columns", "a table"),
     ("model.validation.definition", "ROUNDED_PRECISION_MAX", "digits", "a decimal column that is rounded"),
     ("model.validation.cube", "DIMENSIONS_MAX", "dimensions", "a cube"),

@@ -49,9 +49,10 @@ class _ColumnMaker:
         self._types = {
             name: arrow_type(schema.table.column(name).column_type) for name in schema.read_columns
         }
-        declared = [schema.table.column(name) for name in schema.source_columns]
         self._computed = [
-            ComputedColumn(schema.table, column) for column in declared if column.expression is not None
+            ComputedColumn(schema.table, column)
+            for column in schema.needed_columns
+            if column.expression is not None
         ]
 
     def columns(
@@ -110,7 +111,7 @@ class _ColumnMaker:
     ) -> pa.Array:
         """Return a computed column; rows whose value does not fit it are refused."""
         values, beyond = computed.values(columns, len(keep))
-        kind = self._schema.table.column(computed.name).column_type
+        kind = self._schema.column(computed.name).column_type
         for row in np.flatnonzero(beyond & keep):
             detail = f"column {computed.name}: {computed.text} does not fit {kind}"
             problems[int(places[row])] = Problem("out_of_range", detail)

@@ -9,6 +9,7 @@ from rtolap.aggregates.registry import AGGREGATES
 from rtolap.model.cube import TIME_UNITS, AggregationGroup, Cube, Measure, Schema, cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean
+from rtolap.model.validation.conditions import filter_problems
 
 WINDOW_MIN_MS = 1000  # segment names count seconds
 WINDOW_MAX_MS = 366 * 86_400_000
@@ -78,6 +79,7 @@ def cube_problems(schema: Schema) -> tuple[Problem, ...]:
         )
     found += _dimension_problems(schema)
     found += _measure_problems(schema)
+    found += filter_problems(schema)
     group_faults = [
         problem
         for position, group in enumerate(schema.cube.aggregation_groups)
@@ -141,9 +143,9 @@ def _measure_problems(schema: Schema) -> list[Problem]:
     seen: set[tuple[str, str | None]] = set()
     for position, measure in enumerate(schema.cube.measures):
         key: Key = ("measures", position)
-        identity = (measure.function, measure.column)
+        identity = (measure.function, measure.source)
         if identity in seen:
-            found.append(Problem(key, "measure is declared twice", found=_spell(measure)))
+            found.append(Problem(key, "measure is declared twice", found=str(measure)))
         seen.add(identity)
         found += _one_measure(schema, measure, key)
     return found
@@ -251,7 +253,3 @@ def _combinations(group: AggregationGroup) -> int:
     free = sum(1 for name in group.include if name not in bound)
     choices = 1 << (free + len(group.joints))
     return choices * prod(len(hierarchy) + 1 for hierarchy in group.hierarchies)
-
-
-def _spell(measure: Measure) -> str:
-    return f"{measure.function}({measure.column or '*'})"

@@ -20,8 +20,8 @@ from rtolap.model.validation.computed import computed_problems
 from rtolap.model.validation.cube import cube_problems
 from rtolap.model.validation.event_time import time_problems
 from rtolap.model.validation.lookup import source_problems
+from rtolap.model.validation.names import name_problems
 
-NAME_LENGTH_MAX = 64
 COLUMNS_MAX = 1000
 ROUNDED_PRECISION_MAX = DECIMAL_PRECISION_MAX - 1  # one more digit is read, and decides
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
@@ -90,16 +90,6 @@ def lookup_problems(lookup: Lookup) -> tuple[Problem, ...]:
         if column.expression is not None
     ]
     return tuple(found)
-
-
-def name_problems(name: str, key: Key) -> list[Problem]:
-    """Return the problems of a name. Names stand in SQL, in znodes and in paths, so they are plain."""
-    if not _NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
-        expected = f"lower-case letters, digits and _, not a digit first, at most {NAME_LENGTH_MAX}"
-        return [Problem(key, "not a name", expected=expected, found=repr(name))]
-    if "__" in name:
-        return [Problem(key, "a reserved name", expected="no __ in it", found=repr(name))]
-    return []
 
 
 def duplicates(names: Iterable[str]) -> list[str]:
