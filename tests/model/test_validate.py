@@ -135,6 +135,22 @@ def test_event_times_that_cannot_be_read(time: TimeColumn, message: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("prize > 1", "where: no column prize.*'price'"),
+        ("price >", "where: not an expression"),
+        ("price", "where: not a condition"),
+        ("text > 1", "where: > does not fit"),
+        ("", "where: not an expression"),
+    ],
+)
+def test_a_condition_of_a_table_that_is_none(where: str, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        validate_table(table(where=where))
+    validate_table(table(where="flag AND price > 1"))
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"table": "other"}, "another table"),

@@ -25,6 +25,8 @@ from rtolap.aggregates.function import LG_K_DEFAULT
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.model.application import CubeWatermark
+from rtolap.model.expressions.grammar import parse_expression
+from rtolap.model.expressions.nodes import names_of
 from rtolap.model.filtered import (
     condition_name,
     conditions_of,
@@ -248,8 +250,12 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def needed_columns(self) -> tuple[Column, ...]:
-        """Source columns, and all that computed ones are made of, each behind what it is made of."""
-        return with_inputs(self.table, [self.column(name) for name in self.source_columns])
+        """Source columns, those of the table's condition, and all that computed ones are made of, each behind
+        what it is made of."""
+        names = dict.fromkeys(self.source_columns)
+        if self.table.where is not None:
+            names.update(dict.fromkeys(names_of(parse_expression(self.table.where))))
+        return with_inputs(self.table, [self.column(name) for name in names])
 
     @property
     def read_columns(self) -> tuple[str, ...]:

@@ -61,6 +61,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             control records, which are no events.
         watermark_field: the field of the values that may hold the watermark; a header of the records may hold
             it instead.
+        where: only events that fulfil this expression are events of the table; None: all.
         kafka_cluster: the cluster of the topic and of its dead letters. Each host's operator declares how to
             reach it (`RTOLAP_KAFKA_CLUSTERS`).
     """
@@ -76,6 +77,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     heartbeat_column: str | None = None
     watermark_records: Literal["header", "field"] | None = None
     watermark_field: str = "rtolap_watermark"
+    where: str | None = None
     kafka_cluster: str = DEFAULT_KAFKA_CLUSTER
 
     def column(self, name: str) -> Column:

@@ -45,3 +45,25 @@ def test_a_filtered_measure_is_exact(make_world: Callable[..., ReceiverWorld]) -
     prices = [event.price for log in world.log.values() for event in log if event is not None]
     assert any(price is None for price in prices)
     assert any(price is not None for price in prices)
+
+
+def test_events_that_the_table_leaves_out_are_in_no_answer(make_world: Callable[..., ReceiverWorld]) -> None:
+    world = make_world(where="kind <> 'b' AND amount IS NOT NULL")
+    world.assign()
+    world.start("r0")
+    left_out = 0
+    for _ in range(2):
+        for number in range(600):
+            value, event = random_event(world.random, START_MS + number * 200)
+            passes = event is None or (event.kind not in (None, "b") and event.amount is not None)
+            left_out += not passes
+            world.send(number % len(world.log), value, event if passes else None)
+        world.producer.flush(30)
+        assert world.exact("r0")
+        world.end("r0", signal.SIGKILL)
+        world.start("r0")
+    assert world.exact("r0")
+    state = world.state("r0")
+    assert state is not None
+    assert left_out > 0
+    assert sum(one.filtered for one in state.partitions) == left_out

@@ -17,6 +17,7 @@ from rtolap.model.loader import Loader
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
 from rtolap.model.table import Column, Lookup, Table
 from rtolap.model.validation.computed import computed_problems
+from rtolap.model.validation.conditions import condition_problems
 from rtolap.model.validation.cube import cube_problems
 from rtolap.model.validation.event_time import time_problems
 from rtolap.model.validation.lookup import source_problems
@@ -62,7 +63,10 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
     found += _rounding_problems(table.columns)
     if not column_faults:
         found += time_problems(table)
-        found += computed_problems(table)
+        computed_faults = computed_problems(table)
+        found += computed_faults
+        if table.where is not None and not computed_faults:
+            found += condition_problems(table, table.where, ("where",))
     found += _host_column_problems(table)
     found += _heartbeat_column_problems(table)
     found += watermark_field_problems(table)
