@@ -56,7 +56,7 @@ def test_events_that_the_table_leaves_out_are_in_no_answer(make_world: Callable[
         for number in range(600):
             value, event = random_event(world.random, START_MS + number * 200)
             passes = event is None or (event.kind not in (None, "b") and event.amount is not None)
-            left_out += not passes
+            left_out += not passes or value == b'{"kind":"a"}'  # which has no time either
             world.send(number % len(world.log), value, event if passes else None)
         world.producer.flush(30)
         assert world.exact("r0")
