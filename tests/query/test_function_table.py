@@ -9,6 +9,7 @@ from typing import ClassVar
 import duckdb
 import msgspec
 import pytest
+from rtolap.aggregates.approx_percentile import KLL_QUANTILE
 from rtolap.aggregates.bit_or import BitOr
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES
@@ -21,7 +22,13 @@ from rtolap.query.functions import names as function_names
 from rtolap.query.functions import table as function_table
 from sqlglot import exp
 
-OWN = {HLL_ESTIMATE, BITMAP_SIZE, CRC32, DEVIATION}  # functions that the product registers in the engine
+OWN = {
+    HLL_ESTIMATE,
+    KLL_QUANTILE,
+    BITMAP_SIZE,
+    CRC32,
+    DEVIATION,
+}  # functions that the product registers in the engine
 SYNTAX = {
     "coalesce",
     "ifnull",

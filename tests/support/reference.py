@@ -69,6 +69,8 @@ LIMITS: tuple[tuple[str, str, str, str], ...] = (
     ("model.validation.cube", "WINDOW_MAX_MS", "ms", "the longest window of a segment"),
     ("model.validation.cube", "LG_K_MIN", "", "the smallest `lg_k` of a sketch"),
     ("model.validation.cube", "LG_K_MAX", "", "the largest `lg_k` of a sketch"),
+    ("model.validation.cube", "KLL_K_MIN", "", "the smallest `k` of a sketch of quantiles"),
+    ("model.validation.cube", "KLL_K_MAX", "", "the largest `k` of a sketch of quantiles"),
     ("model.validation.application", "LEVELS_MAX", "levels", "an application"),
     ("model.validation.application", "SHARE_PPM_MAX", "ppm", "a share that may be late or missing"),
     ("model.validation.stored_table", "BUCKETS_MAX", "buckets", "a stored table"),

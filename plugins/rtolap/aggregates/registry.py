@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rtolap.aggregates.approx_distinct import ApproxDistinct
+from rtolap.aggregates.approx_percentile import ApproxPercentile
 from rtolap.aggregates.avg import Avg
 from rtolap.aggregates.bit_and import BitAnd
 from rtolap.aggregates.bit_or import BitOr
@@ -32,6 +33,7 @@ _FUNCTIONS: tuple[Aggregate, ...] = (
     VarSamp(),
     StddevPop(),
     StddevSamp(),
+    ApproxPercentile(),
 )
 AGGREGATES: Mapping[str, Aggregate] = {each.name: each for each in _FUNCTIONS}
 BY_SQL_KEY: Mapping[str, Aggregate] = {each.sql_key: each for each in _FUNCTIONS}

@@ -13,6 +13,7 @@ from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.hll import coupons
 from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.hll_image import sketches_from_coupons
+from rtolap.columnar.kll import sketch_groups, unite_groups
 from rtolap.columnar.reduce import Ids
 from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.squares import square_parts
@@ -65,6 +66,12 @@ class GroupedArray(NamedTuple):
 
     def unite_sketches(self) -> pa.Array:
         return merge_groups(self.column, self.ids, self.groups)
+
+    def sketch_quantiles(self, k: int) -> pa.Array:
+        return sketch_groups(self._rows, self.ids, self.groups, k)
+
+    def unite_quantiles(self, k: int) -> pa.Array:
+        return unite_groups(self.column, self.ids, self.groups, k)
 
 
 def plain_partial(column: pa.Array, partial: Partial) -> pa.Array:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
 import msgspec
 
 from rtolap.aggregates.accumulator import Partial
+from rtolap.aggregates.approx_percentile import KLL_K_DEFAULT
 from rtolap.aggregates.count import EVENTS, Count
 from rtolap.aggregates.function import LG_K_DEFAULT
 from rtolap.aggregates.registry import AGGREGATES
@@ -60,6 +61,8 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A declared measure.
 
     Attributes:
+        lg_k: of HLL sketches, see `aggregates.approx_distinct`.
+        k: of KLL sketches, see `aggregates.approx_percentile`.
         where: only events that fulfil this expression count; None: all events.
         name: of the column that stands for the filtered values; None: it follows from column and condition.
     """
@@ -67,6 +70,7 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     function: MeasureFunction
     column: str | None = None
     lg_k: int = LG_K_DEFAULT
+    k: int = KLL_K_DEFAULT
     where: str | None = None
     name: str | None = None
 
@@ -212,7 +216,8 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
         if measure.source is None:
             return function.partials_of_events()
         kind = self.column(measure.source).column_type
-        partials = function.partials(measure.source, kind, measure.lg_k)
+        size = measure.k if function.takes_k else measure.lg_k
+        partials = function.partials(measure.source, kind, size)
         if measure.where is None or not measure.adds_values:
             return partials
         condition = self.conditions[measure.where]

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rtolap.aggregates.accumulator import Partial
+from rtolap.aggregates.approx_percentile import Quantiles
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import StaleSnapshot, Unavailable
@@ -396,6 +397,9 @@ def _of_lists(partial: Partial, lists: Any) -> Any:
     form = partial.accumulator.local_form
     if form is not None:
         return pa.array([_sketch(each, form.lg_k) for each in lists.to_pylist()], pa.binary())
+    if isinstance(partial.accumulator, Quantiles):
+        k = partial.accumulator.k
+        return pa.array([_quantiles(each, k) for each in lists.to_pylist()], pa.binary())
     if partial.accumulator.name in ("squares_low", "squares_high"):
         return pa.array([_squares(each, partial.accumulator.name) for each in lists.to_pylist()], _WIDE)
     title = next(f.title for f in AGGREGATES.values() if partial.accumulator in f.accumulators())
@@ -412,6 +416,15 @@ def _squares(values: list[Any] | None, part: str) -> Decimal | None:
         return None
     squares = [int("".join(map(str, Decimal(value).as_tuple().digits))) ** 2 for value in known]
     return Decimal(sum(square % 2**32 if part == "squares_low" else square >> 32 for square in squares))
+
+
+def _quantiles(values: list[Any] | None, k: int) -> bytes | None:
+    """Return a sketch that has got its values one after another."""
+    known = [float(value) for value in values or () if value is not None]
+    sketch = datasketches.kll_doubles_sketch(k)
+    for value in known:
+        sketch.update(value)
+    return bytes(sketch.serialize()) if known else None
 
 
 def _sketch(values: list[object] | None, lg_k: int) -> bytes:

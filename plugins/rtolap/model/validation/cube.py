@@ -20,6 +20,7 @@ DIMENSIONS_MAX = 64
 GROUP_COMBINATIONS_MAX = 4096
 CUBOIDS_MAX = 512  # each one is a file in each segment, and one of the grouping sets of its build
 LG_K_MIN, LG_K_MAX = 4, 21  # what Apache DataSketches takes
+KLL_K_MIN, KLL_K_MAX = 8, 4096  # its bounds are 8 and 65535; a sketch has some 24 k bytes
 
 
 def _policy_problems(cube: Cube) -> list[Problem]:
@@ -171,6 +172,8 @@ def _one_measure(schema: Schema, measure: Measure, key: Key) -> list[Problem]:
     found: list[Problem] = []
     if function.takes_lg_k:
         found += bound_problems((*key, "lg_k"), measure.lg_k, LG_K_MIN, LG_K_MAX)
+    if function.takes_k:
+        found += bound_problems((*key, "k"), measure.k, KLL_K_MIN, KLL_K_MAX)
     column_type = schema.table.column(measure.column).column_type
     expected = function.mismatch(column_type)
     if expected:
