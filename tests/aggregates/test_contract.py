@@ -155,7 +155,8 @@ def test_partials_equal_the_engines_function_over_raw_events(measured: Measured,
     _, events, pieces = drawn
     partials = measured.partials
     accumulator = partials[0].accumulator
-    if len(partials) > 1 or accumulator.relative_error or accumulator.rank_error:
+    is_picked = measured.function.reads_source  # the partial has a key before the value
+    if len(partials) > 1 or accumulator.relative_error or accumulator.rank_error or is_picked:
         return  # what is read back is held against the engine in `test_sql`
     merged = to_plain(SCHEMA, merge_tables(SCHEMA, pieces, KEYS, names_of(measured)))
     with oracle_cursor() as engine:

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 import sqlglot
+from rtolap.aggregates.by_time import First, Last
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.aggregates.variance import Deviation
 from rtolap.base.errors import QueryError
@@ -89,6 +90,11 @@ def assert_equals_oracle(
     if rank_error:
         values = asked_of(oracle, text.replace("@", call.replace(f"{title}(", "LIST(")))
         assert_of_rank(got, values, 0.5, rank_error, sql)
+        return
+    if isinstance(measured.function, First | Last):
+        by_time = "ARG_MIN(" if isinstance(measured.function, First) else "ARG_MAX("
+        raw = call.replace(f"{title}(", by_time)[:-1] + ", ROW(at, __partition, __offset))"
+        assert rows_of(got) == rows_of(asked_of(oracle, text.replace("@", raw))), sql
         return
     error = max(partial.accumulator.relative_error for partial in measured.partials)
     if not error:

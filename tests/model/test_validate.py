@@ -159,6 +159,7 @@ def test_a_condition_of_a_table_that_is_none(where: str, message: str) -> None:
         ({"dimensions": ("hour_start",)}, "put hour into time_dimensions"),
         ({"measures": (Measure("sum"),)}, "sum needs a column"),
         ({"measures": (Measure("sum", "text"),)}, "a numeric column"),
+        ({"measures": (Measure("last", "at"),)}, "another column than the event time"),
         ({"measures": (Measure("avg", "stamp"),)}, "a numeric column"),
         ({"measures": (Measure("min", "flag"),)}, "a column with an order"),
         ({"measures": (Measure("approx_distinct", "weight"),)}, "compare exactly"),

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from rtolap.aggregates.approx_percentile import KLL_QUANTILE
 from rtolap.aggregates.bit_or import BitOr
+from rtolap.aggregates.by_time import PICKED_TEXT
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.aggregates.variance import DEVIATION
@@ -25,6 +26,7 @@ from sqlglot import exp
 OWN = {
     HLL_ESTIMATE,
     KLL_QUANTILE,
+    PICKED_TEXT,
     BITMAP_SIZE,
     CRC32,
     DEVIATION,

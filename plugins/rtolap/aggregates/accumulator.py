@@ -80,6 +80,12 @@ class GroupedColumn(Protocol[C_co]):
     def unite_quantiles(self, k: int) -> C_co:
         """Return KLL sketches, out of KLL sketches. Raises Corrupted for other bytes."""
 
+    def pick_earliest(self) -> C_co:
+        """Return the values of the earliest events, out of events: see `by_time`."""
+
+    def pick_latest(self) -> C_co:
+        """Return the values of the latest events, out of events: see `by_time`."""
+
 
 class Accumulator(ABC):
     """A value that an aggregate keeps for each group. Frozen; equal accumulators have equal fields.

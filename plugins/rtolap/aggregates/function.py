@@ -28,6 +28,7 @@ class Aggregate(ABC):
         takes_event_time: True if SQL may ask for it of an event time that only a measure stores.
         takes_lg_k: True if the declaration's `lg_k` says something.
         takes_k: True if its `k` does. Such a function gets k in the place of lg_k.
+        reads_source: True if `read` gets the type of the column that is asked for, instead of the partial's.
         parameters: further arguments of a call, each a constant: the parser's name → what it has to be.
     """
 
@@ -41,6 +42,7 @@ class Aggregate(ABC):
     takes_event_time: ClassVar[bool] = False
     takes_lg_k: ClassVar[bool] = False
     takes_k: ClassVar[bool] = False
+    reads_source: ClassVar[bool] = False
     parameters: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod

@@ -176,6 +176,8 @@ def _one_measure(schema: Schema, measure: Measure, key: Key) -> list[Problem]:
         found += bound_problems((*key, "k"), measure.k, KLL_K_MIN, KLL_K_MAX)
     column_type = schema.table.column(measure.column).column_type
     expected = function.mismatch(column_type)
+    if function.reads_source and measure.column == schema.table.time.column:
+        expected = "another column than the event time, of which min and max say the same"
     if expected:
         found.append(
             Problem(

@@ -18,6 +18,7 @@ from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, is_a
 from rtolap.query.sql.rules.templates import places, read_template
 from rtolap.query.sql.rules.totals import TOTAL, EventTotals
 
+_SPELLINGS = {"firstvalue": "first", "lastvalue": "last"}  # without OVER
 _OVER = Callable[[exp.Expr], exp.Expr]
 
 
@@ -56,7 +57,7 @@ def _replace(node: exp.Expr, cube: CubeScope, context: Context) -> None:
 def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER, context: Context) -> exp.Expr:
     argument = node.this
     distinct = isinstance(argument, exp.Distinct)
-    function = BY_SQL_KEY.get(node.key)
+    function = BY_SQL_KEY.get(_SPELLINGS.get(node.key, node.key))
     if isinstance(node, exp.Grouping) or _is_repeatable(node):
         _only_dimensions(node, totals)
         return filtered(node.copy())
@@ -122,7 +123,7 @@ def _read(
     """
     accumulators = function.accumulators()
     by_name = {each.name: each for each in accumulators}
-    template = read_template(function.read(_kind(argument, accumulators[0], totals)))
+    template = read_template(function.read(_read_kind(function, argument, totals)))
     for place in places(template):
         if str(place.this) in parameters:
             place.replace(parameters[str(place.this)].copy())
@@ -135,6 +136,20 @@ def _read(
         over.replace(filtered(over.copy()))
     read: exp.Expr = template.this.pop()
     return read
+
+
+def _read_kind(function: Aggregate, argument: exp.Expr, totals: EventTotals) -> ColumnType | None:
+    """Return the type for `Aggregate.read`."""
+    if not function.reads_source:
+        return _kind(argument, function.accumulators()[0], totals)
+    cube = totals.cube
+    names = {column.name for column in argument.find_all(exp.Column) if cube.is_measure(column)}
+    if len(names) > 1:
+        what = f"{function.title} of {' and '.join(sorted(names))}"
+        raise QueryError(what, expected="one measured column", action="ask for each by itself")
+    if not names:  # a dimension, of which there is no such partial
+        return None
+    return cube.schema.column(names.pop()).column_type
 
 
 def _kind(argument: exp.Expr, accumulator: Accumulator, totals: EventTotals) -> ColumnType | None:
