@@ -29,26 +29,26 @@ def pick(
     column: pa.Array, ids: NDArray[np.int64], groups: int, order: EventOrder, *, latest: bool
 ) -> pa.BinaryArray:
     """Return the key and the value of the first or last event of each group that has a value; else null."""
-    present = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-    own = ids[present]
-    event_ms, partition, offset = (np.asarray(part)[present] for part in order)
-    ranked = np.lexsort((offset, partition, event_ms, own))
-    in_order = own[ranked]
-    ends = np.flatnonzero(np.diff(in_order)) if len(in_order) else np.zeros(0, np.int64)
-    places = np.append(ends, len(in_order) - 1) if latest else np.insert(ends + 1, 0, 0)
-    places = places[: len(in_order)] if len(in_order) else np.zeros(0, np.int64)
-    chosen = ranked[places]
+    chosen = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    extreme = np.maximum if latest else np.minimum
+    for part in order:  # of those that are equal so far, the last or first of each group
+        numbers, own = np.asarray(part)[chosen], ids[chosen]
+        limits = np.iinfo(numbers.dtype)
+        best = np.full(groups, limits.min if latest else limits.max, numbers.dtype)
+        extreme.at(best, own, numbers)
+        chosen = chosen[numbers == best[own]]
+    event_ms, partition, offset = (np.asarray(part)[chosen] for part in order)
     keys = np.empty(len(chosen), _KEY)
-    keys["event_ms"] = event_ms[chosen].astype(np.int64).view(np.uint64) ^ _SIGN
-    keys["partition"] = partition[chosen]
-    keys["offset"] = offset[chosen]
+    keys["event_ms"] = event_ms.astype(np.int64).view(np.uint64) ^ _SIGN
+    keys["partition"] = partition
+    keys["offset"] = offset
     raw = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(KEY_BYTES), len(chosen), [None, pa.py_buffer(keys.tobytes())]
     )
-    values = pc.cast(column.take(pa.array(present[chosen])), pa.string())
+    values = pc.cast(column.take(pa.array(chosen)), pa.string())
     joined = pc.binary_join_element_wise(raw.cast(pa.binary()), values.cast(pa.binary()), pa.scalar(b""))
     place_of_group = np.full(groups, -1, np.int64)
-    place_of_group[in_order[places]] = np.arange(len(chosen))
+    place_of_group[ids[chosen]] = np.arange(len(chosen))
     return joined.take(pa.array(place_of_group, mask=place_of_group < 0))
 
 

@@ -92,6 +92,7 @@ def drawn_schema() -> Schema:
     measures += [Measure(function, name) for function in ("min", "max") for name in MEASURED]
     measures += [Measure("count", "note"), Measure("approx_distinct", "note", LG_K)]
     measures += [Measure("approx_percentile", "price", k=KLL_K)]
+    measures += [Measure("first", "note"), Measure("last", "delay")]
     return Schema(
         Table(
             name="drawn",
@@ -139,6 +140,8 @@ def _value(rng: random.Random, field: pa.Field, full: bool) -> Any:
         quantiles = datasketches.kll_doubles_sketch(KLL_K)
         quantiles.update(values)
         return quantiles.serialize()
+    if field.name.endswith(("__first", "__last")):  # time, partition and offset, then a text
+        return rng.randbytes(20) + rng.choice(("", "ü", "-5")).encode()
     if pa.types.is_binary(field.type):
         sketch = datasketches.hll_sketch(LG_K, datasketches.tgt_hll_type.HLL_8)
         for _ in range(rng.choice((0, 1, 3, 200))):
@@ -274,7 +277,7 @@ def _merged(partial: Partial, values: Sequence[Any]) -> Any:
     if partial.accumulator.name in _BITS:
         return functools.reduce(_BITS[partial.accumulator.name], known)
     numbers = [value for value in known if not _is_nan(value)] or known
-    return max(numbers) if partial.accumulator.name == "max" else min(numbers)
+    return max(numbers) if partial.accumulator.name in ("max", "last") else min(numbers)
 
 
 def _canonical(read: CubeRead, table: pa.Table) -> pa.Table:
