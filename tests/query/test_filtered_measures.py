@@ -136,6 +136,8 @@ def oracle(world: QueryWorld) -> Iterator[duckdb.DuckDBPyConnection]:
         f"COUNT(CASE WHEN {GERMAN} THEN 1 END)",
         f"SUM(CASE WHEN {LATE} THEN 1 END)",
         f"SUM(CASE WHEN {LATE} THEN 1 ELSE 0 END)",
+        f"AVG(CASE WHEN {LATE} THEN 1 ELSE 0 END)",
+        f"1 - AVG(CASE WHEN {LATE} THEN 1 ELSE 0 END) FILTER (WHERE shop = 'Oslo')",
         f"SUM({LATE_REVENUE} END)",
         f"SUM({LATE_REVENUE} ELSE 0 END)",
         f"SUM(CASE WHEN {LATE} THEN revenue END)",

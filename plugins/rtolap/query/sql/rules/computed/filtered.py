@@ -8,6 +8,7 @@ With f for the column that has the values of x where c holds, and p for the one 
 | `COUNT(*) FILTER (WHERE c)`, `COUNT(CASE WHEN c THEN 1 END)` | `COUNT(p)` |
 | `SUM(CASE WHEN c THEN 1 END)` | `NULLIF(COUNT(p), 0)` |
 | `SUM(CASE WHEN c THEN 1 ELSE 0 END)` | `CASE WHEN COUNT(*) > 0 THEN COUNT(p) END` |
+| `AVG(CASE WHEN c THEN 1 ELSE 0 END)` | `COUNT(p) / NULLIF(COUNT(*), 0)` |
 | `SUM(CASE WHEN c THEN x ELSE 0 END)` | `COALESCE(SUM(f), CASE WHEN COUNT(*) > COUNT(p) THEN 0 END)` |
 
 The last is NULL where c holds of all events and x of none is known, as in SQL. `SUM(CASE WHEN c THEN x END)`
@@ -97,6 +98,9 @@ def _put_choice(outer: exp.Expr, node: exp.Expr, choice: _Choice, find: Find) ->
     events = over(exp.Count(this=exp.Star(), big_int=True))
     if isinstance(node, exp.Count) and _is_given(choice.value) and choice.otherwise is None:
         outer.replace(passed())
+    elif isinstance(node, exp.Avg) and _is_number(choice.value, 1) and _is_number(choice.otherwise, 0):
+        some = exp.Nullif(this=events, expression=_number(0))
+        outer.replace(exp.paren(exp.Div(this=passed(), expression=some), copy=False))
     elif not isinstance(node, exp.Sum) or not (choice.otherwise is None or _is_number(choice.otherwise, 0)):
         return
     elif _is_number(choice.value, 1):
@@ -129,7 +133,7 @@ def _number(value: int) -> exp.Expr:
     return exp.Literal.number(value)
 
 
-def _is_number(node: exp.Expr, value: int) -> bool:
+def _is_number(node: exp.Expr | None, value: int) -> bool:
     return isinstance(node, exp.Literal) and not node.is_string and str(node.this) == str(value)
 
 
