@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.aggregates.by_time import KEY_BYTES
+from rtolap.aggregates.extremes import INT64_MAX, INT64_MIN
 from rtolap.base.errors import Corrupted
 
 _SIGN = np.uint64(1 << 63)  # turns signed numbers into unsigned ones of the same order
@@ -32,9 +33,8 @@ def pick(
     chosen = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
     extreme = np.maximum if latest else np.minimum
     for part in order:  # of those that are equal so far, the last or first of each group
-        numbers, own = np.asarray(part)[chosen], ids[chosen]
-        limits = np.iinfo(numbers.dtype)
-        best = np.full(groups, limits.min if latest else limits.max, numbers.dtype)
+        numbers, own = np.asarray(part, np.int64)[chosen], ids[chosen]
+        best = np.full(groups, INT64_MIN if latest else INT64_MAX, np.int64)
         extreme.at(best, own, numbers)
         chosen = chosen[numbers == best[own]]
     event_ms, partition, offset = (np.asarray(part)[chosen] for part in order)

@@ -74,9 +74,9 @@ class _Columns:
         if not isinstance(clause, exp.Select) and self._labels & {column.name.lower() for column in own}:
             return None  # an alias that is called like a column may be meant
         name = self._names.get(plain(expression, self._inputs))
-        if name in self._schema.filtered_columns and not self._keeps(name, function):
+        if name is None or (name in self._schema.filtered_columns and not self._keeps(name, function)):
             return None
-        return None if name is None else exp.column(name, table=self.alias, quoted=True)
+        return exp.column(name, table=self.alias, quoted=True)
 
     def _keeps(self, name: str, function: Aggregate | None) -> bool:
         if function is None:
