@@ -46,6 +46,8 @@ def cube(**changes: Any) -> Schema:
 
 def test_sound_definitions_pass() -> None:
     validate_schema(Schema(TABLE, CUBE))
+    filtered = [Measure(what, "price", where="flag", name="paid") for what in ("sum", "avg", "max")]
+    validate_schema(cube(measures=(*filtered, Measure("count", where="flag"), Measure("sum", "price"))))
     validate_lookup(Lookup(name="shops", file="shops.parquet", columns=(Column("a", "int"),)))
 
 
@@ -133,6 +135,22 @@ def test_event_times_that_cannot_be_read(time: TimeColumn, message: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("prize > 1", "where: no column prize.*'price'"),
+        ("price >", "where: not an expression"),
+        ("price", "where: not a condition"),
+        ("text > 1", "where: > does not fit"),
+        ("", "where: not an expression"),
+    ],
+)
+def test_a_condition_of_a_table_that_is_none(where: str, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        validate_table(table(where=where))
+    validate_table(table(where="flag AND price > 1"))
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"table": "other"}, "another table"),
@@ -141,6 +159,7 @@ def test_event_times_that_cannot_be_read(time: TimeColumn, message: str) -> None
         ({"dimensions": ("hour_start",)}, "put hour into time_dimensions"),
         ({"measures": (Measure("sum"),)}, "sum needs a column"),
         ({"measures": (Measure("sum", "text"),)}, "a numeric column"),
+        ({"measures": (Measure("last", "at"),)}, "another column than the event time"),
         ({"measures": (Measure("avg", "stamp"),)}, "a numeric column"),
         ({"measures": (Measure("min", "flag"),)}, "a column with an order"),
         ({"measures": (Measure("approx_distinct", "weight"),)}, "compare exactly"),
@@ -148,6 +167,37 @@ def test_event_times_that_cannot_be_read(time: TimeColumn, message: str) -> None
         ({"measures": (Measure("approx_distinct", "text", 22),)}, "4 to 21"),
         ({"measures": (Measure("count"), Measure("count"))}, "declared twice"),
         ({"measures": (Measure("max", "prize"),)}, "did you mean 'price'"),
+        ({"measures": (Measure("sum", "price", where="prize > 1"),)}, "where.*no column prize.*'price'"),
+        ({"measures": (Measure("sum", "price", where="price > "),)}, "where.*not an expression"),
+        ({"measures": (Measure("sum", "price", where="price"),)}, "where.*not a condition"),
+        ({"measures": (Measure("sum", "price", where="price > 'x'"),)}, "where.*does not fit"),
+        ({"measures": (Measure("sum", "price", where="(" * 15 + "flag" + ")" * 15),)}, "nested too deep"),
+        ({"measures": (Measure("sum", "text", where="flag"),)}, "a numeric column"),
+        ({"measures": (Measure("sum", "prize", where="flag"),)}, "did you mean 'price'"),
+        ({"measures": (Measure("sum", where="flag"),)}, "sum needs a column"),
+        ({"measures": (Measure("max", "at", where="flag"),)}, "event time is not filtered"),
+        ({"measures": (Measure("sum", "price", name="paid"),)}, "name without a condition"),
+        ({"measures": (Measure("sum", "price", where="flag", name="a__b"),)}, "reserved name"),
+        ({"measures": (Measure("sum", "price", where="flag", name="text"),)}, "a column's name"),
+        ({"measures": (Measure("sum", "price", where="flag"),) * 2}, "declared twice"),
+        (
+            {
+                "measures": (
+                    Measure("sum", "price", where="flag", name="paid"),
+                    Measure("sum", "price", where="NOT flag", name="paid"),
+                )
+            },
+            "another filtered column",
+        ),
+        (
+            {
+                "measures": (
+                    Measure("sum", "price", where="flag"),
+                    Measure("max", "price", where="NOT flag", name="where_d1f4eb9a"),
+                )
+            },
+            "another filtered column",
+        ),
         ({"segment": SegmentPolicy(window_ms=500)}, "out of bounds"),
         ({"segment": SegmentPolicy(window_ms=7 * 3_600_000)}, "line up with days"),
         ({"segment": SegmentPolicy(window_ms=DAY_MS + 1000)}, "line up with days"),

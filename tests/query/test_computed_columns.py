@@ -143,6 +143,14 @@ def test_what_is_only_an_input_is_not_in_the_cube(sql: str, service: QueryServic
         service.execute(sql)
 
 
+def test_first_and_last_need_the_order_of_events(service: QueryService) -> None:
+    for call in ("FIRST(price)", "LAST(price)"):
+        with pytest.raises(QueryError, match="by event time, over measures of cubes"):
+            service.execute(f"SELECT {call} FROM shops")
+    rows = service.execute("SELECT FIRST_VALUE(price) OVER (ORDER BY price) v FROM shops").table()
+    assert rows.column("v").to_pylist() == [3, 3]
+
+
 def test_a_column_of_a_lookup_is_not_taken_for_an_input(service: QueryService) -> None:
     sql = "SELECT SUM(price * quantity) FROM orders_by_shop o JOIN shops s ON o.shop = s.shop"
     with pytest.raises(QueryError, match="unknown column"):

@@ -9,19 +9,31 @@ from typing import ClassVar
 import duckdb
 import msgspec
 import pytest
+import sqlglot
+from rtolap.aggregates.approx_percentile import KLL_QUANTILE
 from rtolap.aggregates.bit_or import BitOr
+from rtolap.aggregates.by_time import PICKED_TEXT
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.aggregates.variance import DEVIATION
+from rtolap.base.errors import UnknownFunction
 from rtolap.column_types import BIGINT
 from rtolap.query.approval import engine_tree, nodes
 from rtolap.query.engine_functions.checksums import CRC32
 from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.functions import names as function_names
 from rtolap.query.functions import table as function_table
+from rtolap.query.sql.dialect import RtolapSql
 from sqlglot import exp
 
-OWN = {HLL_ESTIMATE, BITMAP_SIZE, CRC32, DEVIATION}  # functions that the product registers in the engine
+OWN = {
+    HLL_ESTIMATE,
+    KLL_QUANTILE,
+    PICKED_TEXT,
+    BITMAP_SIZE,
+    CRC32,
+    DEVIATION,
+}  # functions that the product registers in the engine
 SYNTAX = {
     "coalesce",
     "ifnull",
@@ -111,3 +123,18 @@ def test_the_documented_names_are_those_of_the_rows() -> None:
         *function_names.SKETCH_FUNCTIONS,
     )
     assert sorted(named) == sorted(row.name for row in function_table.ROWS)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "MEDIAN(x)",
+        "QUANTILE(x, 0.5)",
+        "PERCENTILE_CONT(x, 0.5)",
+        "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)",
+        "PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY x)",
+    ],
+)
+def test_exact_quantiles_are_refused_with_what_to_ask_for_instead(call: str) -> None:
+    with pytest.raises(UnknownFunction, match="APPROX_PERCENTILE"):
+        nodes.approve(sqlglot.parse_one(f"SELECT {call} FROM t", dialect=RtolapSql))

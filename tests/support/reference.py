@@ -58,7 +58,7 @@ OTHER_VARIABLES: Mapping[str, str] = {
 
 # (module, constant, unit, meaning): every bound of a definition, and of what a service holds in memory.
 LIMITS: tuple[tuple[str, str, str, str], ...] = (
-    ("model.validation.definition", "NAME_LENGTH_MAX", "characters", "a name"),
+    ("model.validation.names", "NAME_LENGTH_MAX", "characters", "a name"),
     ("model.validation.definition", "COLUMNS_MAX", "columns", "a table"),
     ("model.validation.definition", "ROUNDED_PRECISION_MAX", "digits", "a decimal column that is rounded"),
     ("model.validation.cube", "DIMENSIONS_MAX", "dimensions", "a cube"),
@@ -69,6 +69,8 @@ LIMITS: tuple[tuple[str, str, str, str], ...] = (
     ("model.validation.cube", "WINDOW_MAX_MS", "ms", "the longest window of a segment"),
     ("model.validation.cube", "LG_K_MIN", "", "the smallest `lg_k` of a sketch"),
     ("model.validation.cube", "LG_K_MAX", "", "the largest `lg_k` of a sketch"),
+    ("model.validation.cube", "KLL_K_MIN", "", "the smallest `k` of a sketch of quantiles"),
+    ("model.validation.cube", "KLL_K_MAX", "", "the largest `k` of a sketch of quantiles"),
     ("model.validation.application", "LEVELS_MAX", "levels", "an application"),
     ("model.validation.application", "SHARE_PPM_MAX", "ppm", "a share that may be late or missing"),
     ("model.validation.stored_table", "BUCKETS_MAX", "buckets", "a stored table"),

@@ -74,6 +74,18 @@ class GroupedColumn(Protocol[C_co]):
     def unite_sketches(self) -> C_co:
         """Return compact HLL_8 sketches, out of HLL sketches. Raises Corrupted for other bytes."""
 
+    def sketch_quantiles(self, k: int) -> C_co:
+        """Return KLL sketches of numbers, as doubles."""
+
+    def unite_quantiles(self, k: int) -> C_co:
+        """Return KLL sketches, out of KLL sketches. Raises Corrupted for other bytes."""
+
+    def pick_earliest(self) -> C_co:
+        """Return the values of the earliest events, out of events: see `by_time`."""
+
+    def pick_latest(self) -> C_co:
+        """Return the values of the latest events, out of events: see `by_time`."""
+
 
 class Accumulator(ABC):
     """A value that an aggregate keeps for each group. Frozen; equal accumulators have equal fields.
@@ -91,6 +103,8 @@ class Accumulator(ABC):
         local_form: the form in a receiver; None: as everywhere.
         sketch_bytes: the size that one value may reach if it is a sketch; 0 for a plain value.
         relative_error: the standard error of what is read back, as a share of it; 0 for exact values.
+        rank_error: by how much the rank of what is read back may differ from the rank that was asked for, at
+            99 % confidence; 0 for exact values. Partials that have one depend on chance beyond some size.
     """
 
     name: ClassVar[str]
@@ -111,6 +125,10 @@ class Accumulator(ABC):
 
     @property
     def relative_error(self) -> float:
+        return 0.0
+
+    @property
+    def rank_error(self) -> float:
         return 0.0
 
     def column_name(self, source: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from rtolap.aggregates.accumulator import Accumulator, Partial
@@ -26,6 +27,9 @@ class Aggregate(ABC):
         takes_events: True if it may be declared without a column.
         takes_event_time: True if SQL may ask for it of an event time that only a measure stores.
         takes_lg_k: True if the declaration's `lg_k` says something.
+        takes_k: True if its `k` does. Such a function gets k in the place of lg_k.
+        reads_source: True if `read` gets the type of the column that is asked for, instead of the partial's.
+        parameters: further arguments of a call, each a constant: the parser's name → what it has to be.
     """
 
     name: ClassVar[str]
@@ -37,6 +41,9 @@ class Aggregate(ABC):
     takes_events: ClassVar[bool] = False
     takes_event_time: ClassVar[bool] = False
     takes_lg_k: ClassVar[bool] = False
+    takes_k: ClassVar[bool] = False
+    reads_source: ClassVar[bool] = False
+    parameters: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     def mismatch(self, column: ColumnType) -> str:
@@ -62,8 +69,13 @@ class Aggregate(ABC):
         """Return the engine's SQL for the result over rows of partials.
 
         `:name` stands for the partials of the accumulator with that name; each is inside one aggregate of the
-        engine. `kind`: the type of the first partial; None: an expression stands in its place.
+        engine. It stands for a parameter, too. `kind`: the type of the first partial; None: an expression
+        stands in its place.
         """
+
+    def takes_parameter(self, name: str, value: object) -> bool:
+        """Return True if the value of a parameter is what `parameters` says."""
+        raise AssertionError(f"{self.name} has no parameter {name}")
 
     def finish(self, kind: ColumnType) -> Finish | None:
         """Return how the result follows from the partials of one group without the engine.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rtolap.aggregates.approx_distinct import ApproxDistinct
+from rtolap.aggregates.approx_percentile import ApproxPercentile
 from rtolap.aggregates.avg import Avg
 from rtolap.aggregates.bit_and import BitAnd
 from rtolap.aggregates.bit_or import BitOr
 from rtolap.aggregates.bit_xor import BitXor
+from rtolap.aggregates.by_time import First, Last
 from rtolap.aggregates.count import Count
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.max import Max
@@ -32,6 +34,9 @@ _FUNCTIONS: tuple[Aggregate, ...] = (
     VarSamp(),
     StddevPop(),
     StddevSamp(),
+    ApproxPercentile(),
+    First(),
+    Last(),
 )
 AGGREGATES: Mapping[str, Aggregate] = {each.name: each for each in _FUNCTIONS}
 BY_SQL_KEY: Mapping[str, Aggregate] = {each.sql_key: each for each in _FUNCTIONS}

@@ -258,7 +258,7 @@ def _describe_cube(schema: Schema) -> None:
         ("measure", "columns"),
         [
             (
-                f"{measure.function}({measure.column or '*'})",
+                str(measure),
                 ", ".join(f"{partial.name} {partial.type}" for partial in schema.partials_of(measure)),
             )
             for measure in cube.measures

@@ -45,6 +45,8 @@ def list_receivers(as_json: JsonOption = False) -> None:
 def _standing(report: CubeReport) -> str:
     hostless = sum(partition.hostless_events for partition in report.partitions.values())
     counted = f", {hostless} events without a usable host" if hostless else ""
+    filtered = sum(partition.filtered_records for partition in report.partitions.values())
+    counted += f", {filtered} records left out by the table's condition" if filtered else ""
     refused: Counter[str] = Counter()
     for partition in report.partitions.values():
         refused.update(partition.refused)

@@ -13,6 +13,8 @@ from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.hll import coupons
 from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.hll_image import sketches_from_coupons
+from rtolap.columnar.kll import sketch_groups, unite_groups
+from rtolap.columnar.picked import EventOrder, pick
 from rtolap.columnar.reduce import Ids
 from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.squares import square_parts
@@ -25,11 +27,13 @@ class GroupedArray(NamedTuple):
         column: the rows; sketches of many chunks may be more bytes than one array holds.
         ids: the group of each row, from 0 to `groups` - 1.
         groups: how many groups there are.
+        order: of events: what orders them; None for rows of partials.
     """
 
     column: pa.Array | pa.ChunkedArray
     ids: Ids
     groups: int
+    order: EventOrder | None = None
 
     @property
     def _rows(self) -> pa.Array:
@@ -65,6 +69,22 @@ class GroupedArray(NamedTuple):
 
     def unite_sketches(self) -> pa.Array:
         return merge_groups(self.column, self.ids, self.groups)
+
+    def sketch_quantiles(self, k: int) -> pa.Array:
+        return sketch_groups(self._rows, self.ids, self.groups, k)
+
+    def unite_quantiles(self, k: int) -> pa.Array:
+        return unite_groups(self.column, self.ids, self.groups, k)
+
+    def pick_earliest(self) -> pa.Array:
+        return self._pick(latest=False)
+
+    def pick_latest(self) -> pa.Array:
+        return self._pick(latest=True)
+
+    def _pick(self, *, latest: bool) -> pa.Array:
+        assert self.order is not None, "events are picked from, not partials"
+        return pick(self._rows, self.ids, self.groups, self.order, latest=latest)
 
 
 def plain_partial(column: pa.Array, partial: Partial) -> pa.Array:

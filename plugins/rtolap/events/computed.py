@@ -33,6 +33,7 @@ from rtolap.model.expressions.nodes import (
     Name,
     Negative,
     Value,
+    names_of,
 )
 from rtolap.model.expressions.types import Type, as_exact, common_type, compared_type, moment_of, type_of
 from rtolap.model.table import Column, Table
@@ -151,6 +152,24 @@ class ComputedColumn:
         for branch in reversed(node.branches):
             holds = pc.fill_null(self._condition(branch.condition, inputs), False)
             found = pc.if_else(holds, _stored(self._value(branch.result, inputs), kind), found)
+        return found
+
+
+class Condition:
+    """The condition of a table that is valid.
+
+    Attributes:
+        inputs: the columns that it reads.
+    """
+
+    def __init__(self, table: Table, where: str) -> None:
+        self.inputs = frozenset(names_of(parse_expression(where)))
+        self._column = ComputedColumn(table, Column("where", "boolean", expression=where))
+
+    def holds(self, inputs: Mapping[str, pa.Array], rows: int) -> NDArray[np.bool_]:
+        """Return where the condition is true, neither false nor null."""
+        values, _ = self._column.values(inputs, rows)
+        found: NDArray[np.bool_] = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
         return found
 
 

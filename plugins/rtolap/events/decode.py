@@ -8,7 +8,8 @@ Control records of a topic that carries watermarks are neither events nor reject
 not either; their offsets count on.
 
 The order of checks (and so the reason given when a record has several faults): size, bytes and JSON, types,
-unknown columns, dates and timestamps, event time.
+unknown columns, dates and timestamps, computed columns that the table's condition reads, the condition, event
+time, other computed columns. A record that the condition leaves out is no reject, whatever comes after.
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
-from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION, arrow_type
-from rtolap.events.classify import Leaf, Problem
-from rtolap.events.computed import ComputedColumn
-from rtolap.events.decimals import rounded
-from rtolap.events.event_time import EventTimeParser, Instants, lenient
+from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION
+from rtolap.events.classify import Problem
+from rtolap.events.columns import ColumnMaker, Places, ReadColumns
+from rtolap.events.event_time import EventTimeParser
 from rtolap.events.formats.readers import Registries, no_registries, record_reader
 from rtolap.events.formats.sources import Beside, with_sources
 from rtolap.events.plan import ReadPlan
@@ -35,129 +35,22 @@ from rtolap.events.rows import at_path
 from rtolap.model.cube import Schema
 from rtolap.watermark.records.columns import Stated, Statements, stated
 
-Places = NDArray[np.int64]
-_SHOWN_CHARS_MAX = 80
 _NO_TEXTS: Mapping[str, Sequence[bytes | None]] = {}
-_FUTURE_MS_MAX = 1 << 62  # no event time lies as far ahead as this
 
 
-class _ColumnMaker:
-    """The column maker of one cube and thread (the pattern parser is not thread-safe)."""
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """Records that the table's condition leaves out: they are neither in the cube nor rejects.
 
-    def __init__(self, schema: Schema, plan: ReadPlan, times: EventTimeParser) -> None:
-        self._schema = schema
-        self._plan = plan
-        self._times = times
-        self._types = {
-            name: arrow_type(schema.table.column(name).column_type) for name in schema.read_columns
-        }
-        declared = [schema.table.column(name) for name in schema.source_columns]
-        self._computed = [
-            ComputedColumn(schema.table, column) for column in declared if column.expression is not None
-        ]
+    Attributes:
+        partitions: of each record.
+        events: those that have an event time: EVENT_MS, PARTITION, and the host's column if there is one.
+        places: where in the batch each row of `events` stood.
+    """
 
-    def columns(
-        self,
-        rows: pa.StructArray,
-        places: Places,
-        present_ms: NDArray[np.int64],
-        problems: dict[int, Problem],
-    ) -> tuple[dict[str, pa.Array], NDArray[np.bool_]]:
-        """Return columns of all rows, EVENT_MS last, and which rows to keep; `problems` gets the others.
-
-        `present_ms`: what was "now" for each row.
-        """
-        keep = np.ones(len(rows), bool)
-        columns: dict[str, pa.Array] = {}
-        times: Instants | None = None
-        time_raw = pa.nulls(0)
-        for leaf in self._plan.columns:
-            raw = at_path(rows, leaf.path)
-            if leaf.is_time:
-                times, time_raw = self._times.parse(raw), raw
-                columns[leaf.name] = self._time_column(leaf, raw, times)
-                continue
-            column, wanted = self._parsed(leaf, raw), self._types[leaf.name]
-            if column.null_count > raw.null_count:
-                lost = pc.and_(column.is_null(), raw.is_valid()).to_numpy(zero_copy_only=False)
-                for row in np.flatnonzero(lost & keep):
-                    found = raw[int(row)].as_py()
-                    shown = repr(found[:_SHOWN_CHARS_MAX]) if isinstance(found, str) else str(found)
-                    detail = f"column {leaf.name}: expected {leaf.rounded or wanted}, found {shown}"
-                    problems[int(places[row])] = Problem("wrong_type", detail)
-                keep &= ~lost
-            columns[leaf.name] = column
-        assert times is not None, "source columns hold the event time"
-        event_ms = times.micros // 1000
-        # Subtracted, because a timestamp may be so large that nothing can be added to it.
-        ahead = event_ms - min(self._schema.table.future_max_ms, _FUTURE_MS_MAX) > present_ms
-        if times.missing.any() or times.invalid.any() or ahead.any():
-            for row in np.flatnonzero((times.missing | times.invalid | ahead) & keep):
-                limit_ms = int(present_ms[row]) + self._schema.table.future_max_ms
-                problems[int(places[row])] = self._time_problem(times, int(row), time_raw, limit_ms)
-            keep &= ~(times.missing | times.invalid | ahead)
-        for computed in self._computed:
-            columns[computed.name] = self._compute(computed, columns, places, keep, problems)
-        columns = {name: columns[name] for name in self._schema.source_columns}
-        columns[EVENT_MS] = pa.array(event_ms)
-        return columns, keep
-
-    def _compute(
-        self,
-        computed: ComputedColumn,
-        columns: dict[str, pa.Array],
-        places: Places,
-        keep: NDArray[np.bool_],
-        problems: dict[int, Problem],
-    ) -> pa.Array:
-        """Return a computed column; rows whose value does not fit it are refused."""
-        values, beyond = computed.values(columns, len(keep))
-        kind = self._schema.table.column(computed.name).column_type
-        for row in np.flatnonzero(beyond & keep):
-            detail = f"column {computed.name}: {computed.text} does not fit {kind}"
-            problems[int(places[row])] = Problem("out_of_range", detail)
-        keep &= ~beyond
-        return values
-
-    def _parsed(self, leaf: Leaf, raw: pa.Array) -> pa.Array:
-        """Parse strings as dates and timestamps, null where they are none. Round decimals, null where they
-        then have too many digits. Leave everything else as it is."""
-        wanted = self._types[leaf.name]
-        if raw.type == wanted:
-            return raw
-        if leaf.rounded is not None:
-            return rounded(raw, wanted)
-        times = leaf.times
-        assert times is not None, "only points in time are read as something else"
-        if pa.types.is_date(wanted) and times.is_iso and pa.types.is_string(raw.type):
-            encoded = raw.dictionary_encode()
-            days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
-            return days.take(encoded.indices)
-        found = times.parse(raw)
-        instants = pa.array(found.micros, mask=found.missing | found.invalid).cast(pa.timestamp("us"))
-        return pc.floor_temporal(instants, unit="day").cast(wanted) if pa.types.is_date(wanted) else instants
-
-    def _time_column(self, leaf: Leaf, raw: pa.Array, times: Instants) -> pa.Array:
-        """Return the event time as its declared type: an instant for timestamps, otherwise as it was
-        written.
-        """
-        wanted = self._types[leaf.name]
-        if raw.type == wanted:
-            return raw
-        if pa.types.is_timestamp(wanted):
-            return pa.array(times.micros).cast(wanted)
-        if pa.types.is_date(wanted):
-            return lenient(lambda part: part.cast(wanted), pc.utf8_slice_codeunits(raw, 0, 10))
-        return lenient(lambda part: part.cast(wanted), raw)
-
-    def _time_problem(self, times: Instants, row: int, raw: pa.Array, limit_ms: int) -> Problem:
-        name, time_format = self._schema.table.time.column, self._schema.table.time.format
-        found = str(raw[row].as_py())[:_SHOWN_CHARS_MAX]
-        if times.missing[row]:
-            return Problem("missing_time", f"column {name} is absent or null")
-        if times.invalid[row]:
-            return Problem("invalid_time", f"column {name}: expected {time_format}, found {found!r}")
-        return Problem("time_in_future", f"column {name}: {found} is beyond {limit_ms} ms")
+    partitions: NDArray[np.int32]
+    events: pa.Table
+    places: Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +65,7 @@ class Decoded:
         places: where in the batch each row of `table` stood.
         heartbeats: accepted records that are heartbeats, with the same columns, and where they stood; None
             where the table knows none.
+        filtered: what the table's condition leaves out; None where it has none.
     """
 
     table: pa.Table
@@ -179,6 +73,7 @@ class Decoded:
     statements: Statements | None = None
     places: Places = field(default_factory=lambda: np.empty(0, np.int64))
     heartbeats: tuple[pa.Table, Places] | None = None
+    filtered: Filtered | None = None
 
 
 class EventDecoder:
@@ -191,7 +86,7 @@ class EventDecoder:
         plan = ReadPlan(schema, times)
         self._plan = plan
         self._rows = record_reader(plan, schema.table.record_format, schema.table.record_fields, registries)
-        self._columns = _ColumnMaker(schema, plan, times)
+        self._columns = ColumnMaker(schema, plan, times)
 
     def decode(
         self,
@@ -227,7 +122,9 @@ class EventDecoder:
         beside = Beside(partitions, offsets, create_ms, texts)
         rows, places = with_sources(rows, places, self._plan.sourced, beside, problems)
         present_ms = _present(create_ms, places, now_ms)
-        columns, keep = self._columns.columns(rows, places, present_ms, problems)
+        made = self._columns.columns(rows, places, present_ms, problems)
+        columns, keep = made.columns, made.keep
+        filtered = self._filtered(made, places, np.asarray(partitions, np.int32))
         if not keep.all():
             chosen = pa.array(np.flatnonzero(keep))
             columns = {name: column.take(chosen) for name, column in columns.items()}
@@ -246,7 +143,18 @@ class EventDecoder:
             None if stated_in is None else stated_in.statements,
             places,
             heartbeats,
+            filtered,
         )
+
+    def _filtered(self, made: ReadColumns, places: Places, partitions: NDArray[np.int32]) -> Filtered | None:
+        table = self._schema.table
+        if table.where is None:
+            return None
+        timed = pa.array(np.flatnonzero(made.timed))
+        names = [EVENT_MS] if table.host_column not in made.columns else [EVENT_MS, table.host_column]
+        columns = {name: made.columns[name].take(timed) for name in names}
+        columns[PARTITION] = pa.array(partitions[places[made.timed]])
+        return Filtered(partitions[places[made.filtered]], pa.table(columns), places[made.timed])
 
     def _stated(
         self, statements: Sequence[bytes | None] | None, partitions: NDArray[np.int32]

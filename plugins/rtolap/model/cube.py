@@ -20,14 +20,22 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
 import msgspec
 
 from rtolap.aggregates.accumulator import Partial
-from rtolap.aggregates.count import EVENTS
+from rtolap.aggregates.approx_percentile import KLL_K_DEFAULT
+from rtolap.aggregates.count import EVENTS, Count
 from rtolap.aggregates.function import LG_K_DEFAULT
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.model.application import CubeWatermark
 from rtolap.model.expressions.grammar import parse_expression
 from rtolap.model.expressions.nodes import names_of
-from rtolap.model.table import Table
+from rtolap.model.filtered import (
+    condition_name,
+    conditions_of,
+    filtered_columns_of,
+    filtered_name,
+    with_inputs,
+)
+from rtolap.model.table import Column, Table
 
 MinutesUnit = Literal["minute", "five_minute", "ten_minute", "fifteen_minute", "thirty_minute"]
 TimeUnit = Literal["second", MinutesUnit, "hour", "day", "week", "month", "quarter", "year"]
@@ -50,9 +58,40 @@ ROWS = EVENTS.name
 
 
 class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A declared measure.
+
+    Attributes:
+        lg_k: of HLL sketches, see `aggregates.approx_distinct`.
+        k: of KLL sketches, see `aggregates.approx_percentile`.
+        where: only events that fulfil this expression count; None: all events.
+        name: of the column that stands for the filtered values; None: it follows from column and condition.
+    """
+
     function: MeasureFunction
     column: str | None = None
     lg_k: int = LG_K_DEFAULT
+    k: int = KLL_K_DEFAULT
+    where: str | None = None
+    name: str | None = None
+
+    @property
+    def source(self) -> str | None:
+        """The column whose values are aggregated, a filtered one's name if there is a condition; None: whole
+        events."""
+        if self.where is None:
+            return self.column
+        if self.name is not None:
+            return self.name
+        return condition_name(self.where) if self.column is None else filtered_name(self.column, self.where)
+
+    @property
+    def adds_values(self) -> bool:
+        """True if a value that is 0 changes the result, as a SUM of NULL is another than one of 0."""
+        return any(each.algebra == "sum" for each in AGGREGATES[self.function].accumulators())
+
+    def __str__(self) -> str:
+        condition = "" if self.where is None else f" where {self.where}"
+        return f"{self.function}({self.column or '*'}){condition}"
 
 
 class AggregationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -174,10 +213,29 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
     def partials_of(self, measure: Measure) -> tuple[Partial, ...]:
         """Return the physical columns that answer one declared measure."""
         function = AGGREGATES[measure.function]
-        if measure.column is None:
+        if measure.source is None:
             return function.partials_of_events()
-        kind = self.table.column(measure.column).column_type
-        return function.partials(measure.column, kind, measure.lg_k)
+        kind = self.column(measure.source).column_type
+        size = measure.k if function.takes_k else measure.lg_k
+        partials = function.partials(measure.source, kind, size)
+        if measure.where is None or not measure.adds_values:
+            return partials
+        condition = self.conditions[measure.where]
+        return partials + Count().partials(condition, self.column(condition).column_type, LG_K_DEFAULT)
+
+    def column(self, name: str) -> Column:
+        """Return a column of the table, or of a filtered measure. Raises NotFound."""
+        return self.filtered_columns.get(name) or self.table.column(name)
+
+    @cached_property
+    def conditions(self) -> Mapping[str, str]:
+        """Condition of measures → the column that is 1 where it holds, and null elsewhere."""
+        return conditions_of(self.cube.measures)
+
+    @cached_property
+    def filtered_columns(self) -> Mapping[str, Column]:
+        """Columns that filtered measures aggregate, by name."""
+        return filtered_columns_of(self.table, self.cube.measures)
 
     @property
     def source_columns(self) -> tuple[str, ...]:
@@ -189,20 +247,25 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
         if self.cube.watermark is not None and self.table.host_column is not None:
             names.setdefault(self.table.host_column)
         for measure in self.cube.measures:
-            if measure.column is not None:
-                names.setdefault(measure.column)
+            if measure.source is not None:
+                names.setdefault(measure.source)
+        for name in self.conditions.values():
+            names.setdefault(name)
         return tuple(names)
+
+    @cached_property
+    def needed_columns(self) -> tuple[Column, ...]:
+        """Source columns, those of the table's condition, and all that computed ones are made of, each behind
+        what it is made of."""
+        names = dict.fromkeys(self.source_columns)
+        if self.table.where is not None:
+            names.update(dict.fromkeys(names_of(parse_expression(self.table.where))))
+        return with_inputs(self.table, [self.column(name) for name in names])
 
     @property
     def read_columns(self) -> tuple[str, ...]:
         """Table columns that are read from a record: source columns, and what computed ones are made of."""
-        names: dict[str, None] = {}
-        for name in self.source_columns:
-            expression = self.table.column(name).expression
-            names.update(
-                dict.fromkeys((name,) if expression is None else names_of(parse_expression(expression)))
-            )
-        return tuple(names)
+        return tuple(column.name for column in self.needed_columns if column.expression is None)
 
 
 class Cuboid(msgspec.Struct, frozen=True):

@@ -47,6 +47,18 @@ def bound_problems(key: Key, value: int, least: int, most: int | None = None) ->
     return [Problem(key, "out of bounds", expected=expected, found=str(value))]
 
 
+def error_problem(error: DefinitionError, key: Key) -> Problem:
+    """Return the problem that an error tells of."""
+    expected, found, action = error.expected, error.found, error.action
+    return Problem(
+        key,
+        error.message,
+        expected="" if expected is None else str(expected),
+        found="" if found is None else str(found),
+        hint=action or "",
+    )
+
+
 def dotted(key: Key) -> str:
     text = ""
     for step in key:

@@ -11,7 +11,7 @@ from rtolap.base.errors import ColumnExists, DefinitionError
 from rtolap.model.problems import raise_all
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
 from rtolap.model.stored.table import StoredColumn
-from rtolap.model.validation.definition import name_problems
+from rtolap.model.validation.names import name_problems
 from rtolap.model.validation.stored_table import value_column_problems
 
 

@@ -78,6 +78,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             control records, which are no events.
         watermark_field: the field of the values that may hold the watermark; a header of the records may hold
             it instead.
+        where: only events that fulfil this expression are events of the table; None: all.
         kafka_cluster: the cluster of the topic and of its dead letters. Each host's operator declares how to
             reach it (`RTOLAP_KAFKA_CLUSTERS`).
         format: how the records are written; its name alone, or with options.
@@ -94,6 +95,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     heartbeat_column: str | None = None
     watermark_records: Literal["header", "field"] | None = None
     watermark_field: str = "rtolap_watermark"
+    where: str | None = None
     kafka_cluster: str = DEFAULT_KAFKA_CLUSTER
     format: FormatName | RecordFormat = "json"
 

@@ -29,10 +29,11 @@ from rtolap.model.subscription import Subscription
 from rtolap.model.table import Lookup, Table
 from rtolap.model.validation.application import application_problems, cube_watermark_problems
 from rtolap.model.validation.cube import cube_problems
-from rtolap.model.validation.definition import lookup_problems, name_problems, table_problems
+from rtolap.model.validation.definition import lookup_problems, table_problems
 from rtolap.model.validation.fleet import fleet_problems
 from rtolap.model.validation.loader import loader_problems
 from rtolap.model.validation.lookup import stored_lookup_problems
+from rtolap.model.validation.names import name_problems
 from rtolap.model.validation.publication import publication_problems, published_cuboid
 from rtolap.model.validation.stored_table import stored_table_problems
 from rtolap.model.validation.subscription import subscription_problems

@@ -125,11 +125,14 @@ class QueryCatalogue:
     def listed_columns(self, relation: str) -> dict[str, ColumnType]:
         """Return the columns that clients see, and may SELECT in one statement.
 
-        They are `columns` without an event time that serves conditions and functions only. `*` leaves that
-        out too, as MySQL does with invisible columns.
+        They are `columns` without an event time that serves conditions and functions only, and without counts
+        of conditions that no measure declares. `*` leaves them out too, as MySQL does with invisible columns.
         """
-        hidden = self.event_time(relation)
-        return {name: kind for name, kind in self.columns(relation).items() if name != hidden}
+        hidden = {self.event_time(relation)}
+        if relation in self.cubes:
+            schema = self.cubes[relation]
+            hidden |= schema.filtered_columns.keys() - {each.source for each in schema.cube.measures}
+        return {name: kind for name, kind in self.columns(relation).items() if name not in hidden}
 
     def event_time(self, relation: str) -> str | None:
         """Return the event time of a cube that does not keep it as a dimension; None of any other
@@ -156,7 +159,7 @@ def cube_columns(schema: Schema) -> dict[str, ColumnType]:
     columns = {name: schema.dimension_type(name) for name in schema.cube.all_dimensions}
     columns.setdefault(schema.table.time.column, TIMESTAMP)
     for name in schema.source_columns:
-        columns.setdefault(name, schema.table.column(name).column_type)
+        columns.setdefault(name, schema.column(name).column_type)
     return columns
 
 
@@ -177,7 +180,7 @@ def unknown_column(name: str, owner: str, columns: Mapping[str, object]) -> Quer
 
 def not_a_dimension(name: str, schema: Schema) -> QueryError:
     """Return a column that the stream table has but that the cube keeps only inside measures."""
-    declared = sorted(f"{measure.function}({measure.column or '*'})" for measure in schema.cube.measures)
+    declared = sorted(map(str, schema.cube.measures))
     return QueryError(
         f"cube {schema.cube.name} does not keep column {name!r} as a dimension",
         expected=f"one of its dimensions ({', '.join(schema.cube.all_dimensions)}) or an aggregate that it "
@@ -187,7 +190,7 @@ def not_a_dimension(name: str, schema: Schema) -> QueryError:
 
 
 def missing_measure(function: str, column: str, schema: Schema) -> QueryError:
-    declared = sorted(f"{measure.function}({measure.column or '*'})" for measure in schema.cube.measures)
+    declared = sorted(map(str, schema.cube.measures))
     return QueryError(
         f"cube {schema.cube.name} cannot answer {function}({column}): the measure is not declared",
         expected=f"one of {', '.join(declared) or 'COUNT(*)'}",

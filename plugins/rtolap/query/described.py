@@ -94,5 +94,7 @@ def _role(catalogue: QueryCatalogue, relation: str, column: str) -> str:
     schema = catalogue.cubes[relation]
     if column in schema.cube.all_dimensions:
         return "dimension"
-    functions = sorted(m.function for m in schema.cube.measures if m.column == column)
-    return f"measure: {', '.join(functions)}"
+    measures = [measure for measure in schema.cube.measures if measure.source == column]
+    functions = sorted(measure.function for measure in measures)
+    condition = next((f" where {each.where}" for each in measures if each.where is not None), "")
+    return f"measure: {', '.join(functions)}{condition}"

@@ -24,6 +24,8 @@ import pyarrow.compute as pc
 from duckdb import sqltypes
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
+from rtolap.aggregates.approx_percentile import KLL_QUANTILE
+from rtolap.aggregates.by_time import PICKED_TEXT
 from rtolap.aggregates.variance import DEVIATION
 from rtolap.base.errors import QueryInterrupted, UnknownTable
 from rtolap.query.approval.engine_tree import EngineTexts
@@ -32,6 +34,8 @@ from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine_errors import moment_out_of_range, translated
 from rtolap.query.engine_functions.checksums import CRC32, crc32
 from rtolap.query.engine_functions.exact_variance import exact_variance
+from rtolap.query.engine_functions.picked import picked_text
+from rtolap.query.engine_functions.quantiles import kll_quantile
 from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
 from rtolap.query.engine_session import BATCH_ROWS, EngineSession, EngineSessions
 from rtolap.query.macros import registry as macros
@@ -116,6 +120,22 @@ class EmbeddedEngine(EngineSessions):
             exact_variance,
             [sqltypes.BIGINT, sqltypes.VARCHAR, *[duckdb.decimal_type(38, 0)] * 2, sqltypes.BIGINT],
             sqltypes.DOUBLE,
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        self._connection.create_function(
+            KLL_QUANTILE,
+            kll_quantile,
+            [duckdb.list_type(sqltypes.BLOB), sqltypes.DOUBLE],
+            sqltypes.DOUBLE,
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        self._connection.create_function(
+            PICKED_TEXT,
+            picked_text,
+            [sqltypes.BLOB],
+            sqltypes.VARCHAR,
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )

@@ -15,7 +15,7 @@ from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_pla
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
 from rtolap.model.cube import Cuboid
 
-from tests.support.aggregates.measured import SCHEMA, measured_events
+from tests.support.aggregates.measured import SCHEMA, comparable, measured_events
 
 pytestmark = pytest.mark.integration
 SEED = 4747
@@ -33,10 +33,10 @@ def spark() -> Iterator[SparkSession]:
 
 def rows_of(table: pa.Table) -> list[str]:
     """Rows in a stable order, sketches as their estimates: Spark's bytes are other ones."""
-    sketches = {p.name for p in SCHEMA.partials if p.accumulator.sketch_bytes}
+    sketches = {p.name for p in SCHEMA.partials if p.accumulator.relative_error}
     return sorted(
         repr([estimate(v) if k in sketches and v is not None else v for k, v in row.items()])
-        for row in table.to_pylist()
+        for row in comparable(table).to_pylist()
     )
 
 

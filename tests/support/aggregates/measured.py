@@ -11,7 +11,10 @@ import pyarrow as pa
 from rtolap.aggregates.accumulator import Partial
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES
+from rtolap.columnar.chunks import single_chunk
+from rtolap.columnar.kll import read_sketch
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION, arrow_type
+from rtolap.events.computed import ComputedColumn
 from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
 from rtolap.model.table import Column, Table, TimeColumn
 
@@ -85,7 +88,14 @@ MEASURED = tuple(
     for column in _VALUES
     if not function.mismatch(TABLE.column(column).column_type)
 )
-SCHEMA = made_schema((Measure("count"), *(each.measure for each in MEASURED)))
+CONDITION = "region > 0"
+FILTERED = (
+    Measure("count", where=CONDITION),
+    Measure("avg", "price", where=CONDITION),
+    Measure("max", "text", where=CONDITION),
+    Measure("approx_distinct", "text", LG_K, where=CONDITION),
+)
+SCHEMA = made_schema((Measure("count"), *(each.measure for each in MEASURED), *FILTERED))
 
 
 def measured_events(rng: random.Random, rows: int, *, limits: bool) -> pa.Table:
@@ -128,4 +138,31 @@ def measured_events(rng: random.Random, rows: int, *, limits: bool) -> pa.Table:
 
     fields = [pa.field(column.name, arrow_type(column.column_type)) for column in TABLE.columns]
     fields += [pa.field(EVENT_MS, pa.int64()), pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64())]
-    return pa.Table.from_pylist([one() for _ in range(rows)], pa.schema(fields))
+    return with_computed(pa.Table.from_pylist([one() for _ in range(rows)], pa.schema(fields)), SCHEMA)
+
+
+def comparable(table: pa.Table) -> pa.Table:
+    """Return a table of partials with what is the same in all sketches of the same values, in their place:
+    which values a sketch of quantiles drops is chance."""
+    for place, name in enumerate(table.column_names):
+        if name.endswith("__kll"):
+            sketches = [
+                None if each is None else read_sketch(each) for each in table.column(name).to_pylist()
+            ]
+            shown = [
+                None if each is None else f"{each.n} {each.k} {each.get_min_value()} {each.get_max_value()}"
+                for each in sketches
+            ]
+            table = table.set_column(place, name, pa.array(shown, pa.string()))
+    return table
+
+
+def with_computed(events: pa.Table, schema: Schema) -> pa.Table:
+    """Return events with the columns that their cube computes of them, as a decoder does."""
+    for column in schema.needed_columns:
+        if column.expression is not None and column.name not in events.column_names:
+            inputs = {name: single_chunk(events.column(name)) for name in events.column_names}
+            values, beyond = ComputedColumn(schema.table, column).values(inputs, events.num_rows)
+            assert not beyond.any()
+            events = events.append_column(column.name, values)
+    return events

@@ -16,7 +16,7 @@ from rtolap.base.errors import RtolapError
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.kafka.producer import KafkaProducer
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.model.cube import Schema
+from rtolap.model.cube import Measure, Schema
 from rtolap.object_store.store import open_store
 from rtolap.protocols.receiver.client import ReceiverClient
 from rtolap.protocols.receiver.messages import CubeStats, HistorySnapshot, PartialQuery
@@ -36,7 +36,7 @@ class ReceiverWorld:
     """A cube on a topic of its own, and the processes that serve it.
 
     `log[partition][offset]` is the event, None for a record that is to be refused. `table_changes` are
-    fields of the table's definition.
+    fields of the table's definition. `measures`: others than those of the small schema.
     """
 
     def __init__(
@@ -46,9 +46,11 @@ class ReceiverWorld:
         kafka: str,
         name: str,
         create_topic: Callable[..., str],
+        *,
+        measures: tuple[Measure, ...] | None = None,
         **table_changes: object,
     ) -> None:
-        schema = small_schema(name=name)
+        schema = small_schema(name=name, **({} if measures is None else {"measures": measures}))
         table = msgspec.structs.replace(schema.table, name=name, topic=name, **table_changes)
         self.schema = Schema(table, msgspec.structs.replace(schema.cube, table=name))
         self.cube, self.folder, self.kafka = name, folder, kafka

@@ -56,6 +56,8 @@ CUBE = Cube(
         Measure("min", "buyer"),
         Measure("sum", "weight"),
         Measure("approx_distinct", "buyer", 10),
+        Measure("avg", "price", where="shop <> 'a' AND items > 0", name="paid"),
+        Measure("max", "buyer", where="shop <> 'a' AND items > 0"),
     ),
     aggregation_groups=(AggregationGroup(include=("hour_start", "shop", "day")),),
 )
@@ -77,9 +79,12 @@ _RAW_FIELDS: list[tuple[str, pa.DataType]] = [
 RAW = pa.schema(_RAW_FIELDS)
 
 # What every physical column holds, in SQL over raw events; the sketch is made beside it.
-MEASURES = """count(*) AS __rows, sum(items)::BIGINT AS items__sum, count(items) AS items__count,
+_PAID = "FILTER (shop <> 'a' AND items > 0)"
+MEASURES = f"""count(*) AS __rows, sum(items)::BIGINT AS items__sum, count(items) AS items__count,
     sum(big)::DECIMAL(38,0) AS big__sum, sum(price)::DECIMAL(38,2) AS price__sum, min(price) AS price__min,
-    max("at") AS at__max, min(buyer) AS buyer__min, sum(weight) AS weight__sum"""
+    max("at") AS at__max, min(buyer) AS buyer__min, sum(weight) AS weight__sum,
+    (sum(price) {_PAID})::DECIMAL(38,2) AS paid__sum, count(price) {_PAID} AS paid__count,
+    count(*) {_PAID} AS where_bcea2746__count, max(buyer) {_PAID} AS buyer_where_bcea2746__max"""
 
 
 def raw_events(seed: int, partition: int, start: int, end: int, segment: str = SEGMENT) -> pa.Table:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import functools
 import random
+import struct
 import tempfile
 import threading
 from collections.abc import Callable
@@ -26,6 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rtolap.aggregates.accumulator import Partial
+from rtolap.aggregates.approx_percentile import Quantiles
+from rtolap.aggregates.by_time import Picked
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import StaleSnapshot, Unavailable
@@ -64,7 +67,7 @@ from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 PARTITIONS = 4
 _EXAMPLE = {"wrong_type": "column price: expected decimal(10,2), found 1.23456"}
-_AGGREGATES = {"sum": "sum", "count": "count", "min": "min", "max": "max"}  # of Arrow
+_AGGREGATES = {"sum": "sum", "count": "count", "min": "min", "max": "max", "first": "min", "last": "max"}
 _WIDE = pa.decimal128(38, 0)
 _ASSIGNMENT: dict[str, tuple[int, ...]] = {"rs-a": (0, 1), "rs-b": (2, 3)}
 
@@ -313,6 +316,8 @@ class QueryWorld:
             columns[partial.name] = events.column(partial.source)
             if partial.accumulator.name == "sum":  # as wide as the sum, which then does not wrap around
                 columns[partial.name] = columns[partial.name].cast(expected.field(partial.name).type)
+            if isinstance(partial.accumulator, Picked):
+                columns[partial.name] = _with_keys(columns[partial.name], events, self._times_ms(events))
             aggregates.append((partial.name, _AGGREGATES.get(partial.accumulator.name, "list")))
         grouped = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(aggregates)
         found = {name: grouped.column(f"key {name}") for name in dimensions}
@@ -353,8 +358,9 @@ class QueryWorld:
             or (start_ms is not None and segment.end_ms <= start_ms)
         }
 
-    def _times_ms(self) -> list[int]:
-        times: Any = self.events.column(self.schema.table.time.column).cast(pa.int64()).to_pylist()
+    def _times_ms(self, events: pa.Table | None = None) -> list[int]:
+        table = self.events if events is None else events
+        times: Any = table.column(self.schema.table.time.column).cast(pa.int64()).to_pylist()
         return [time // 1000 for time in times]
 
     def _offsets(self, partition: int) -> list[int]:
@@ -396,6 +402,9 @@ def _of_lists(partial: Partial, lists: Any) -> Any:
     form = partial.accumulator.local_form
     if form is not None:
         return pa.array([_sketch(each, form.lg_k) for each in lists.to_pylist()], pa.binary())
+    if isinstance(partial.accumulator, Quantiles):
+        k = partial.accumulator.k
+        return pa.array([_quantiles(each, k) for each in lists.to_pylist()], pa.binary())
     if partial.accumulator.name in ("squares_low", "squares_high"):
         return pa.array([_squares(each, partial.accumulator.name) for each in lists.to_pylist()], _WIDE)
     title = next(f.title for f in AGGREGATES.values() if partial.accumulator in f.accumulators())
@@ -412,6 +421,28 @@ def _squares(values: list[Any] | None, part: str) -> Decimal | None:
         return None
     squares = [int("".join(map(str, Decimal(value).as_tuple().digits))) ** 2 for value in known]
     return Decimal(sum(square % 2**32 if part == "squares_low" else square >> 32 for square in squares))
+
+
+def _with_keys(column: Any, events: pa.Table, times_ms: list[int]) -> Any:
+    """Return FIRST's and LAST's partial of each event: time, partition, offset, and the value as text."""
+    partitions, offsets = (events.column(name).to_pylist() for name in ("__partition", "__offset"))
+    values = pc.cast(column, pa.string()).to_pylist()
+    return pa.array(
+        [
+            None if value is None else struct.pack(">QIQ", at_ms + (1 << 63), *place) + value.encode()
+            for value, at_ms, *place in zip(values, times_ms, partitions, offsets, strict=True)
+        ],
+        pa.binary(),
+    )
+
+
+def _quantiles(values: list[Any] | None, k: int) -> bytes | None:
+    """Return a sketch that has got its values one after another."""
+    known = [float(value) for value in values or () if value is not None]
+    sketch = datasketches.kll_doubles_sketch(k)
+    for value in known:
+        sketch.update(value)
+    return bytes(sketch.serialize()) if known else None
 
 
 def _sketch(values: list[object] | None, lg_k: int) -> bytes:

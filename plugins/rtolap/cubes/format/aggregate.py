@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from rtolap.aggregates.accumulator import Partial
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray, plain_partial
-from rtolap.columnar.schema import EVENT_MS, physical_schema, select_partials
+from rtolap.columnar.picked import EventOrder
+from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION, physical_schema, select_partials
 from rtolap.model.cube import MINUTES, TIME_UNITS, Schema, TimeUnit
 from rtolap.scan.groups import Groups, group, keys_of_groups
 from rtolap.scan.keys import Coded, code, compact
@@ -147,7 +148,8 @@ def to_plain(schema: Schema, table: pa.Table) -> pa.Table:
 
 def _initial(partial: Partial, columns: dict[str, pa.Array], groups: Groups) -> pa.Array:
     column = columns[EVENT_MS if partial.source is None else partial.source]
-    return partial.accumulator.begin(GroupedArray(column, groups.ids, groups.size), partial.type)
+    order = EventOrder(*(columns[name].to_numpy() for name in (EVENT_MS, PARTITION, OFFSET)))
+    return partial.accumulator.begin(GroupedArray(column, groups.ids, groups.size, order), partial.type)
 
 
 def _by_segment(table: pa.Table, segment_ms: np.typing.NDArray[np.int64]) -> dict[int, pa.Table]:

@@ -56,6 +56,9 @@ class ReceiverMetrics:
         hostless = self.registry.counter_family(
             "hostless_events", "Events without a usable host, where hosts decide what closes.", _PARTITION
         )
+        filtered = self.registry.counter_family(
+            "filtered_records", "Records that the table's condition left out.", _PARTITION
+        )
         position = self.registry.gauge_family("position_offset", "The next offset to read.", _PARTITION)
         lag = self.registry.gauge_family("lag_records", "Records up to the end of the log.", _PARTITION)
         watermark = self.registry.gauge_family(
@@ -67,12 +70,13 @@ class ReceiverMetrics:
             late.add_metric(labels, partition.late)
             dropped.add_metric(labels, partition.dropped)
             hostless.add_metric(labels, partition.hostless)
+            filtered.add_metric(labels, partition.filtered)
             position.add_metric(labels, partition.position)
             if partition.log_end is not None:
                 lag.add_metric(labels, max(partition.log_end - partition.position, 0))
             if partition.watermark_ms is not None:
                 watermark.add_metric(labels, partition.watermark_ms / 1000)
-        yield from (events, late, dropped, hostless, position, lag, watermark)
+        yield from (events, late, dropped, hostless, filtered, position, lag, watermark)
 
     def _refused(self, cubes: tuple[CubeStats, ...]) -> Iterator[Family]:
         family = self.registry.counter_family(

@@ -50,6 +50,7 @@ def cube_stats(core: CubeReceiver, clock: Clock, *, is_leader: bool) -> CubeStat
             late=counters.late,
             dropped=counters.dropped,
             hostless=counters.hostless,
+            filtered=counters.filtered,
         )
         for part, position in sorted(state.positions.items())
         for counters in (progress.counters.get(part, _NONE),)
@@ -111,6 +112,7 @@ def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
                 watermark_ms=counters.watermark_ms,
                 idle=progress.idle(state.positions, part, now_s),
                 hostless_events=counters.hostless,
+                filtered_records=counters.filtered,
                 refused=dict(counters.rejected),
             )
             for part, position in state.positions.items()

@@ -9,7 +9,7 @@ from rtolap.model.application import Application, ApplicationSource, HostList, O
 from rtolap.model.cube import Schema
 from rtolap.model.durations import format_duration
 from rtolap.model.problems import Key, Problem, did_you_mean, raise_all
-from rtolap.model.validation.definition import name_problems
+from rtolap.model.validation.names import name_problems
 
 LEVELS_MAX = 256
 SHARE_PPM_MAX = 100_000  # a tenth; more is a mistake: it says what may be missing, not what is there

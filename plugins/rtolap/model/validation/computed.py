@@ -6,7 +6,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.column_types import ColumnType
 from rtolap.model.expressions.grammar import parse_expression
 from rtolap.model.expressions.types import assignment_fault, type_of
-from rtolap.model.problems import Key, Problem, did_you_mean
+from rtolap.model.problems import Key, Problem, did_you_mean, error_problem
 from rtolap.model.table import Column, Table
 
 
@@ -46,20 +46,9 @@ def _problems(
     try:
         type_found = type_of(parse_expression(expression), known)
     except DefinitionError as error:
-        return [_of_error(error, (*key, "expression"))]
+        return [error_problem(error, (*key, "expression"))]
     expected = assignment_fault(column, type_found)
     if not expected:
         return []
     where = f"the expression does not fit {column.column_type}"
     return [Problem((*key, "expression"), where, expected=expected, found=f"{type_found}: {expression}")]
-
-
-def _of_error(error: DefinitionError, key: Key) -> Problem:
-    expected, found, action = error.expected, error.found, error.action
-    return Problem(
-        key,
-        error.message,
-        expected="" if expected is None else str(expected),
-        found="" if found is None else str(found),
-        hint=action or "",
-    )

@@ -9,6 +9,7 @@ from rtolap.aggregates.registry import AGGREGATES
 from rtolap.model.cube import TIME_UNITS, AggregationGroup, Cube, Measure, Schema, cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean
+from rtolap.model.validation.conditions import filter_problems
 
 WINDOW_MIN_MS = 1000  # segment names count seconds
 WINDOW_MAX_MS = 366 * 86_400_000
@@ -19,6 +20,7 @@ DIMENSIONS_MAX = 64
 GROUP_COMBINATIONS_MAX = 4096
 CUBOIDS_MAX = 512  # each one is a file in each segment, and one of the grouping sets of its build
 LG_K_MIN, LG_K_MAX = 4, 21  # what Apache DataSketches takes
+KLL_K_MIN, KLL_K_MAX = 8, 4096  # its bounds are 8 and 65535; a sketch has some 24 k bytes
 
 
 def _policy_problems(cube: Cube) -> list[Problem]:
@@ -78,6 +80,7 @@ def cube_problems(schema: Schema) -> tuple[Problem, ...]:
         )
     found += _dimension_problems(schema)
     found += _measure_problems(schema)
+    found += filter_problems(schema)
     group_faults = [
         problem
         for position, group in enumerate(schema.cube.aggregation_groups)
@@ -141,9 +144,9 @@ def _measure_problems(schema: Schema) -> list[Problem]:
     seen: set[tuple[str, str | None]] = set()
     for position, measure in enumerate(schema.cube.measures):
         key: Key = ("measures", position)
-        identity = (measure.function, measure.column)
+        identity = (measure.function, measure.source)
         if identity in seen:
-            found.append(Problem(key, "measure is declared twice", found=_spell(measure)))
+            found.append(Problem(key, "measure is declared twice", found=str(measure)))
         seen.add(identity)
         found += _one_measure(schema, measure, key)
     return found
@@ -169,8 +172,12 @@ def _one_measure(schema: Schema, measure: Measure, key: Key) -> list[Problem]:
     found: list[Problem] = []
     if function.takes_lg_k:
         found += bound_problems((*key, "lg_k"), measure.lg_k, LG_K_MIN, LG_K_MAX)
+    if function.takes_k:
+        found += bound_problems((*key, "k"), measure.k, KLL_K_MIN, KLL_K_MAX)
     column_type = schema.table.column(measure.column).column_type
     expected = function.mismatch(column_type)
+    if function.reads_source and measure.column == schema.table.time.column:
+        expected = "another column than the event time, of which min and max say the same"
     if expected:
         found.append(
             Problem(
@@ -251,7 +258,3 @@ def _combinations(group: AggregationGroup) -> int:
     free = sum(1 for name in group.include if name not in bound)
     choices = 1 << (free + len(group.joints))
     return choices * prod(len(hierarchy) + 1 for hierarchy in group.hierarchies)
-
-
-def _spell(measure: Measure) -> str:
-    return f"{measure.function}({measure.column or '*'})"

@@ -17,13 +17,14 @@ from rtolap.model.loader import Loader
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
 from rtolap.model.table import VALUE, Column, Lookup, Table
 from rtolap.model.validation.computed import computed_problems
+from rtolap.model.validation.conditions import condition_problems
 from rtolap.model.validation.cube import cube_problems
 from rtolap.model.validation.event_time import column_format_problems, time_problems
 from rtolap.model.validation.lookup import source_problems
+from rtolap.model.validation.names import name_problems
 from rtolap.model.validation.record_format import format_problems
 from rtolap.model.value_paths import index_of
 
-NAME_LENGTH_MAX = 64
 COLUMNS_MAX = 1000
 ROUNDED_PRECISION_MAX = DECIMAL_PRECISION_MAX - 1  # one more digit is read, and decides
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
@@ -65,7 +66,10 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
     if not column_faults:
         found += time_problems(table)
         found += column_format_problems(table)
-        found += computed_problems(table)
+        computed_faults = computed_problems(table)
+        found += computed_faults
+        if table.where is not None and not computed_faults:
+            found += condition_problems(table, table.where, ("where",))
     found += _host_column_problems(table)
     found += _heartbeat_column_problems(table)
     found += watermark_field_problems(table)
@@ -99,16 +103,6 @@ def lookup_problems(lookup: Lookup) -> tuple[Problem, ...]:
         if column.expression is not None
     ]
     return tuple(found)
-
-
-def name_problems(name: str, key: Key) -> list[Problem]:
-    """Return the problems of a name. Names stand in SQL, in znodes and in paths, so they are plain."""
-    if not _NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
-        expected = f"lower-case letters, digits and _, not a digit first, at most {NAME_LENGTH_MAX}"
-        return [Problem(key, "not a name", expected=expected, found=repr(name))]
-    if "__" in name:
-        return [Problem(key, "a reserved name", expected="no __ in it", found=repr(name))]
-    return []
 
 
 def duplicates(names: Iterable[str]) -> list[str]:

@@ -9,7 +9,8 @@ from itertools import combinations
 
 from rtolap.model.fleet import BrokerPool, DeclaredQuota, FleetCluster, KafkaFleet, PlacementRule, TopicOwner
 from rtolap.model.problems import Key, Problem, did_you_mean
-from rtolap.model.validation.definition import cluster_problems, duplicates, name_problems
+from rtolap.model.validation.definition import cluster_problems, duplicates
+from rtolap.model.validation.names import name_problems
 
 BROKER_ID_MAX = 2**31 - 1
 RANGE_MAX = 10_000  # brokers of one range: larger is a slip of the pen

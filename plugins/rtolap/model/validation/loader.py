@@ -12,10 +12,10 @@ from rtolap.model.stored.schema import default_value
 from rtolap.model.validation.definition import (
     cluster_problems,
     duplicates,
-    name_problems,
     topic_problems,
     watermark_field_problems,
 )
+from rtolap.model.validation.names import name_problems
 from rtolap.model.validation.record_format import format_problems
 from rtolap.model.validation.stored_table import AHEAD_MAX
 

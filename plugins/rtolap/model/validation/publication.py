@@ -9,7 +9,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.model.cube import Cube, Cuboid, cuboids
 from rtolap.model.problems import Problem, bound_problems
 from rtolap.model.publication import POSTGRES_ADDRESS, IcebergCatalog, Publication
-from rtolap.model.validation.definition import name_problems
+from rtolap.model.validation.names import name_problems
 
 DAY_MS = 86_400_000
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\.[A-Za-z_][A-Za-z0-9_]{0,127}")

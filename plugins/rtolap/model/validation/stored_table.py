@@ -8,7 +8,8 @@ from rtolap.model.durations import format_duration
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
 from rtolap.model.stored.schema import default_value
 from rtolap.model.stored.table import SKETCH_TYPES, StoredColumn, StoredTable, TableModel
-from rtolap.model.validation.definition import COLUMNS_MAX, duplicates, name_problems
+from rtolap.model.validation.definition import COLUMNS_MAX, duplicates
+from rtolap.model.validation.names import name_problems
 
 BUCKETS_MAX = 1024
 AHEAD_MAX = 1000

@@ -10,7 +10,8 @@ from rtolap.column_types import parse_type
 from rtolap.model.instants import instant_ms
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
 from rtolap.model.subscription import START_NOW, HBaseSource, Subscription, SubscriptionListener
-from rtolap.model.validation.definition import cluster_problems, name_problems, topic_problems
+from rtolap.model.validation.definition import cluster_problems, topic_problems
+from rtolap.model.validation.names import name_problems
 
 PORTS_MAX = 64
 CONSUMERS_MAX = 32

@@ -92,6 +92,7 @@ class PartitionStats(msgspec.Struct, frozen=True):
     late: int = 0
     dropped: int = 0
     hostless: int = 0
+    filtered: int = 0
 
 
 class LocalSegmentStats(msgspec.Struct, frozen=True):

@@ -106,6 +106,7 @@ def _check_words(node: exp.Expr) -> None:
 
 
 def _refused(node: exp.Expr) -> QueryError:
-    if isinstance(node, exp.Func):
-        return unknown_function(node.sql_name())
+    called = node.this if isinstance(node, exp.WithinGroup) else node
+    if isinstance(called, exp.Func):
+        return unknown_function(called.sql_name())
     return UnsupportedSql(f"unsupported SQL: {node.key.replace('_', ' ').upper()}")

@@ -31,7 +31,24 @@ FUNCTIONS = (
 )
 
 
+# Functions of other databases that people look for, and what to write instead.
+_INSTEAD = {
+    **dict.fromkeys(
+        ("median", "percentile_cont", "percentile_disc", "quantile", "quantile_cont", "quantile_disc"),
+        "exact quantiles need single events; declare an approx_percentile measure and ask for "
+        "APPROX_PERCENTILE(x, 0.5)",
+    ),
+    **dict.fromkeys(
+        ("first", "last"),
+        "FIRST and LAST are by event time, over measures of cubes; over rows write "
+        "FIRST_VALUE(x) OVER (ORDER BY …)",
+    ),
+}
+
+
 def unknown_function(name: str) -> UnknownFunction:
+    if (instead := _INSTEAD.get(name.lower())) is not None:
+        return UnknownFunction(f"{name} is not available here", action=instead)
     near = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1)
     return UnknownFunction(
         f"unknown function {name}",

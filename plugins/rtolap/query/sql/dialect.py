@@ -25,6 +25,14 @@ def _json_value(this: exp.Expr, path: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this="JSON_EXTRACT", expressions=[this, path])
 
 
+def _approx_quantile(arguments: list[exp.Expr]) -> exp.Expr:
+    """Read APPROX_PERCENTILE(x, q), and without q the median. How exact it is, the declaration says."""
+    if len(arguments) > 2:
+        raise SqlSyntaxError("bad SQL: APPROX_PERCENTILE takes a column and a number from 0 to 1")
+    quantile = arguments[1] if len(arguments) > 1 else exp.Literal.number("0.5")
+    return exp.ApproxQuantile(this=arguments[0] if arguments else None, quantile=quantile)
+
+
 _WRITTEN = "written"  # of a projection's meta: its text, as its author wrote it
 _PLACEHOLDER = re.compile(r":p\d+\b")  # as `parser` names each `?`
 LABEL_CHARACTERS_MAX = 256
@@ -42,7 +50,9 @@ class RtolapSql(MySQL):
             token: kind for token, kind in MySQL.Parser.DISJUNCTION.items() if token is not TokenType.DPIPE
         }
         FUNCTIONS: ClassVar = {
-            name: build for name, build in MySQL.Parser.FUNCTIONS.items() if name not in _OWN_FUNCTIONS
+            **{name: build for name, build in MySQL.Parser.FUNCTIONS.items() if name not in _OWN_FUNCTIONS},
+            "APPROX_PERCENTILE": _approx_quantile,
+            "APPROX_QUANTILE": _approx_quantile,
         }
         FUNCTION_PARSERS: ClassVar = {
             name: parse for name, parse in MySQL.Parser.FUNCTION_PARSERS.items() if name not in _OWN_FUNCTIONS

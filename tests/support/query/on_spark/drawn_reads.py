@@ -20,9 +20,11 @@ from typing import Any
 
 import datasketches
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rtolap.aggregates.accumulator import Partial
+from rtolap.columnar.kll import read_sketch
 from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
@@ -38,6 +40,7 @@ from rtolap.query.plan import CubeRead, TimeRange
 
 DAY_MS = 86_400_000
 LG_K = 8
+KLL_K = 20
 DOUBLE_BOUND = 1e-12  # of a sum of doubles: times what the absolute values of all of them may be together
 ROWS_MAX = 120  # of a segment
 _DOUBLES_MAX = 1e6 * 3 * ROWS_MAX
@@ -88,6 +91,8 @@ def drawn_schema() -> Schema:
     measures += [Measure("sum", name) for name in ("delay", "distance", "price", "weight")]
     measures += [Measure(function, name) for function in ("min", "max") for name in MEASURED]
     measures += [Measure("count", "note"), Measure("approx_distinct", "note", LG_K)]
+    measures += [Measure("approx_percentile", "price", k=KLL_K)]
+    measures += [Measure("first", "note"), Measure("last", "delay")]
     return Schema(
         Table(
             name="drawn",
@@ -130,6 +135,13 @@ def _value(rng: random.Random, field: pa.Field, full: bool) -> Any:
         return rng.randint(1, 9)
     if rng.random() < 0.15:
         return None
+    if field.name.endswith("__kll"):
+        values = np.array([rng.randrange(1000) / 4 for _ in range(rng.choice((1, 3, 200)))])
+        quantiles = datasketches.kll_doubles_sketch(KLL_K)
+        quantiles.update(values)
+        return quantiles.serialize()
+    if field.name.endswith(("__first", "__last")):  # time, partition and offset, then a text
+        return rng.randbytes(20) + rng.choice(("", "ü", "-5")).encode()
     if pa.types.is_binary(field.type):
         sketch = datasketches.hll_sketch(LG_K, datasketches.tgt_hll_type.HLL_8)
         for _ in range(rng.choice((0, 1, 3, 200))):
@@ -256,6 +268,8 @@ def _merged(partial: Partial, values: Sequence[Any]) -> Any:
     known = [value for value in values if value is not None]
     if not known:
         return None
+    if partial.accumulator.rank_error:
+        return _values_seen(known)
     if partial.accumulator.sketch_bytes:
         return _estimate(known)
     if partial.accumulator.adds:
@@ -263,7 +277,7 @@ def _merged(partial: Partial, values: Sequence[Any]) -> Any:
     if partial.accumulator.name in _BITS:
         return functools.reduce(_BITS[partial.accumulator.name], known)
     numbers = [value for value in known if not _is_nan(value)] or known
-    return max(numbers) if partial.accumulator.name == "max" else min(numbers)
+    return max(numbers) if partial.accumulator.name in ("max", "last") else min(numbers)
 
 
 def _canonical(read: CubeRead, table: pa.Table) -> pa.Table:
@@ -274,6 +288,14 @@ def _canonical(read: CubeRead, table: pa.Table) -> pa.Table:
             at = table.column_names.index(name)
             table = table.set_column(at, table.schema.field(name), pa.array(values, pa.float64()))
     return table
+
+
+def _values_seen(sketches: Sequence[bytes]) -> tuple[int, float, float]:
+    """Return how many values the sketches saw, the least and the greatest: what chance does not change."""
+    found = [read_sketch(sketch) for sketch in sketches]
+    assert {sketch.k for sketch in found} == {KLL_K}
+    least, greatest = min(s.get_min_value() for s in found), max(s.get_max_value() for s in found)
+    return sum(sketch.n for sketch in found), least, greatest
 
 
 def _estimate(sketches: Sequence[bytes]) -> float:

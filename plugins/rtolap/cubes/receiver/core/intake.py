@@ -83,7 +83,10 @@ class RecordIntake:
             state, positions=self._consumer.position(), epochs=continued(state.epochs, batch.epochs)
         ).with_segments(changed)
         heard_of = self._heard(batch, decoded)
-        self._progress.took(added, self._clock.monotonic_s(), newest_created_ms(batch), heard_of)
+        now_s, created_ms = self._clock.monotonic_s(), newest_created_ms(batch)
+        if decoded.filtered is not None:
+            self._progress.filtered(decoded.filtered, now_s, created_ms)
+        self._progress.took(added, now_s, created_ms, heard_of)
         return state
 
     def _with_vectors(self, state: LocalState, events: pa.Table) -> LocalState:
@@ -110,11 +113,14 @@ class RecordIntake:
         if decoded.statements is not None:
             return (stated(decoded.statements),)
         host = self._schema.table.host_column
-        events = heard(decoded.table, _created(batch, decoded.places), host)
-        if decoded.heartbeats is None:
-            return (events,)
-        beats, places = decoded.heartbeats
-        return events, heard(beats, _created(batch, places), host).without_events()
+        found = [heard(decoded.table, _created(batch, decoded.places), host)]
+        if decoded.heartbeats is not None:
+            beats, places = decoded.heartbeats
+            found.append(heard(beats, _created(batch, places), host).without_events())
+        if decoded.filtered is not None:
+            left_out = decoded.filtered
+            found.append(heard(left_out.events, _created(batch, left_out.places), host).without_events())
+        return tuple(found)
 
 
 def _created(batch: Batch, places: NDArray[np.int64]) -> NDArray[np.int64] | None:

@@ -9,12 +9,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from rtolap.columnar.schema import EVENT_MS, PARTITION
 from rtolap.cubes.receiver.closing_rules import StreamClocks
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress, SavedHosts
 from rtolap.cubes.receiver.local.batch import BatchTables
 from rtolap.cubes.receiver.local.checkpoint import Checkpoint, PartitionCounters
 from rtolap.cubes.receiver.local.tables import LocalState
+from rtolap.events.decode import Filtered
 
 _NONE = PartitionCounters()
 
@@ -64,24 +66,43 @@ class ConsumerProgress:
         counters = dict(self.counters)
         for partition, seen in batch.seen.items():
             before = counters.get(partition, _NONE)
-            watermark_ms = min(seen.watermark_ms, created_ms.get(partition, seen.watermark_ms))
-            if before.watermark_ms is not None:
-                watermark_ms = max(watermark_ms, before.watermark_ms)
             counters[partition] = msgspec.structs.replace(
                 before,
                 events=before.events + seen.events,
                 late=before.late + seen.late,
                 dropped=before.dropped + seen.dropped,
-                watermark_ms=watermark_ms,
+                watermark_ms=self._moved(before, seen.watermark_ms, created_ms.get(partition)),
             )
             self._silent_since_s[partition] = now_s
-            self.mark_ms = watermark_ms if self.mark_ms is None else max(self.mark_ms, watermark_ms)
         self.counters = counters
         if self.mark_ms is not None:
             self._arrivals.update(dict.fromkeys(batch.tables, self.mark_ms))
         if self.hosts is not None:
             for host_batch in batches:
                 self._count_hostless(self.hosts.took(host_batch))
+
+    def filtered(self, left_out: Filtered, now_s: float, created_ms: Mapping[int, int]) -> None:
+        """Count records that the table's condition leaves out. Their event times move the clocks as those of
+        others do: a partition of which nothing passes holds nobody back."""
+        counters = dict(self.counters)
+        for partition, number in Counter(left_out.partitions.tolist()).items():
+            before = counters.get(partition, _NONE)
+            counters[partition] = msgspec.structs.replace(before, filtered=before.filtered + number)
+            self._silent_since_s[partition] = now_s
+        latest = left_out.events.group_by(PARTITION, use_threads=False).aggregate([(EVENT_MS, "max")])
+        for row in latest.to_pylist():
+            before = counters[row[PARTITION]]
+            watermark_ms = self._moved(before, row[f"{EVENT_MS}_max"], created_ms.get(row[PARTITION]))
+            counters[row[PARTITION]] = msgspec.structs.replace(before, watermark_ms=watermark_ms)
+        self.counters = counters
+
+    def _moved(self, before: PartitionCounters, event_ms: int, created_ms: int | None) -> int:
+        """Move the cube's clock, and return that of a partition. `created_ms`: its newest timestamp."""
+        watermark_ms = event_ms if created_ms is None else min(event_ms, created_ms)
+        if before.watermark_ms is not None:
+            watermark_ms = max(watermark_ms, before.watermark_ms)
+        self.mark_ms = watermark_ms if self.mark_ms is None else max(self.mark_ms, watermark_ms)
+        return watermark_ms
 
     def _count_hostless(self, events: Mapping[int, int]) -> None:
         counted = {

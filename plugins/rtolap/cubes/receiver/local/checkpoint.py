@@ -56,6 +56,7 @@ class PartitionCounters(msgspec.Struct, frozen=True):
         rejected: reason → number of records.
         hostless: events without a usable host, in a cube that closes by hosts.
         example: reason → what was wrong with the newest of these records.
+        filtered: records that the table's condition left out.
     """
 
     events: int = 0
@@ -65,6 +66,7 @@ class PartitionCounters(msgspec.Struct, frozen=True):
     watermark_ms: int | None = None
     hostless: int = 0
     example: dict[str, str] = {}
+    filtered: int = 0
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

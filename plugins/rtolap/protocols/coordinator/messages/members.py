@@ -28,6 +28,7 @@ class PartitionReport(Message):
     Attributes:
         idle: at the log's end and silent for a while, so that it does not hold the watermark.
         hostless_events: without a usable host, of a cube that closes by hosts.
+        filtered_records: left out by the table's condition since the receiver reads the partition.
         refused: reason → records that the receiver has refused since it reads the partition, and that are in
             no count.
     """
@@ -37,6 +38,7 @@ class PartitionReport(Message):
     watermark_ms: int | None = None
     idle: bool = False
     hostless_events: int = 0
+    filtered_records: int = 0
     refused: dict[str, int] = Field(default_factory=dict)
 
 

@@ -7,7 +7,7 @@ Each rule takes the tree and the context and gives the tree back; each is exact 
 | rule | does |
 |---|---|
 | `names` | spells tables and columns as they are defined, refuses what is unknown, drops zones and locks |
-| `computed` | puts computed columns in the place of their expressions |
+| `computed` | puts computed columns and filtered measures in the place of their expressions |
 | `functions` | lets functions that the engine knows by the same name count as MySQL's do |
 | `aliases` | decides between aliases and columns in GROUP BY and HAVING as MySQL does |
 | `stars` | writes out the stars of roll-up rows |
@@ -37,7 +37,7 @@ from rtolap.query.sql.dialect import engine_sql
 from rtolap.query.sql.parser import PARSERS_OWN, too_deep
 from rtolap.query.sql.rules.aggregates import aggregates
 from rtolap.query.sql.rules.aliases import aliases
-from rtolap.query.sql.rules.computed import computed
+from rtolap.query.sql.rules.computed.columns import computed
 from rtolap.query.sql.rules.context import Context, RewriteRule
 from rtolap.query.sql.rules.event_time import event_time
 from rtolap.query.sql.rules.functions import functions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
@@ -18,6 +18,7 @@ from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, is_a
 from rtolap.query.sql.rules.templates import places, read_template
 from rtolap.query.sql.rules.totals import TOTAL, EventTotals
 
+_SPELLINGS = {"firstvalue": "first", "lastvalue": "last"}  # without OVER
 _OVER = Callable[[exp.Expr], exp.Expr]
 
 
@@ -50,13 +51,13 @@ def _replace(node: exp.Expr, cube: CubeScope, context: Context) -> None:
             return aggregate
         return exp.Filter(this=aggregate, expression=condition.copy())
 
-    target.replace(_translate(node, totals, filtered))
+    target.replace(_translate(node, totals, filtered, context))
 
 
-def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER) -> exp.Expr:
+def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER, context: Context) -> exp.Expr:
     argument = node.this
     distinct = isinstance(argument, exp.Distinct)
-    function = BY_SQL_KEY.get(node.key)
+    function = BY_SQL_KEY.get(_SPELLINGS.get(node.key, node.key))
     if isinstance(node, exp.Grouping) or _is_repeatable(node):
         _only_dimensions(node, totals)
         return filtered(node.copy())
@@ -68,7 +69,8 @@ def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER) -> exp.Expr
         case exp.Count() if len(node.expressions) > 0:
             raise QueryError(f"{user_sql(node)} needs DISTINCT")
     if function is not None and not distinct:
-        read = _read(function, argument or exp.Star(), totals, filtered)
+        parameters = _parameters(function, node, context)
+        read = _read(function, argument or exp.Star(), totals, filtered, parameters)
         return _local(read, totals.cube) if _is_instant(function, argument, totals.cube) else read
     if function is not None:
         _only_dimensions(node, totals)  # repeating a row changes none of these
@@ -89,14 +91,43 @@ def _is_repeatable(node: exp.Expr) -> bool:
     return isinstance(node, exp.AnyValue | exp.LogicalAnd | exp.LogicalOr)
 
 
-def _read(function: Aggregate, argument: exp.Expr, totals: EventTotals, filtered: _OVER) -> exp.Expr:
+def _parameters(function: Aggregate, node: exp.Expr, context: Context) -> dict[str, exp.Expr]:
+    """Return the further arguments of a call. Raises QueryError for one that is not what it has to be."""
+    found: dict[str, exp.Expr] = {}
+    for name, expected in function.parameters.items():
+        parameter = node.args[name]
+        is_right = parameter.find(exp.Column, exp.AggFunc) is None
+        if is_right:
+            try:
+                is_right = function.takes_parameter(name, context.fold(parameter))
+            except LookupError:
+                pass  # of a prepared statement: the engine's function looks at it
+            except (TypeError, ValueError):
+                is_right = False
+        if not is_right:
+            what = f"{function.title} by {user_sql(parameter)}"
+            raise QueryError(what, expected=f"{expected}, the same for all rows")
+        found[name] = parameter
+    return found
+
+
+def _read(
+    function: Aggregate,
+    argument: exp.Expr,
+    totals: EventTotals,
+    filtered: _OVER,
+    parameters: Mapping[str, exp.Expr],
+) -> exp.Expr:
     """Return the engine's SQL for the result over partial rows, with what stands for the argument's
     partials.
     """
     accumulators = function.accumulators()
     by_name = {each.name: each for each in accumulators}
-    template = read_template(function.read(_kind(argument, accumulators[0], totals)))
+    template = read_template(function.read(_read_kind(function, argument, totals)))
     for place in places(template):
+        if str(place.this) in parameters:
+            place.replace(parameters[str(place.this)].copy())
+            continue
         accumulator, over = by_name[str(place.this)], place.parent
         assert over is not None, "a place is inside an aggregate"
         place.replace(totals.total(argument, accumulator, function.name.upper()))
@@ -105,6 +136,20 @@ def _read(function: Aggregate, argument: exp.Expr, totals: EventTotals, filtered
         over.replace(filtered(over.copy()))
     read: exp.Expr = template.this.pop()
     return read
+
+
+def _read_kind(function: Aggregate, argument: exp.Expr, totals: EventTotals) -> ColumnType | None:
+    """Return the type for `Aggregate.read`."""
+    if not function.reads_source:
+        return _kind(argument, function.accumulators()[0], totals)
+    cube = totals.cube
+    names = {column.name for column in argument.find_all(exp.Column) if cube.is_measure(column)}
+    if len(names) > 1:
+        what = f"{function.title} of {' and '.join(sorted(names))}"
+        raise QueryError(what, expected="one measured column", action="ask for each by itself")
+    if not names:  # a dimension, of which there is no such partial
+        return None
+    return cube.schema.column(names.pop()).column_type
 
 
 def _kind(argument: exp.Expr, accumulator: Accumulator, totals: EventTotals) -> ColumnType | None:
@@ -124,7 +169,7 @@ def _count_distinct(
         return filtered(distinct)
     if len(arguments) != 1:
         _only_dimensions(node, totals)
-    return _read(APPROX_DISTINCT, arguments[0], totals, filtered)
+    return _read(APPROX_DISTINCT, arguments[0], totals, filtered, {})
 
 
 def _approximation(node: exp.Expr, totals: EventTotals) -> list[QueryWarning]:

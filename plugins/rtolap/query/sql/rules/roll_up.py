@@ -77,9 +77,9 @@ def _all_of(alias: str) -> exp.Expr:
 def _columns(cube: CubeScope) -> list[exp.Expr]:
     shown: dict[str, exp.Expr] = {name: cube.column(name) for name in cube.schema.cube.all_dimensions}
     for measure in (Measure("count"), *cube.schema.cube.measures):
-        argument = exp.Star() if measure.column is None else cube.column(measure.column)
+        argument = exp.Star() if measure.source is None else cube.column(measure.source)
         title = AGGREGATES[measure.function].title
-        label = f"{title}({measure.column or '*'})"
+        label = f"{title}({measure.source or '*'})"
         shown.setdefault(label, exp.alias_(_call(title, argument), label, quoted=True))
     return list(shown.values())
 

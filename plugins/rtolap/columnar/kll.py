@@ -1,0 +1,92 @@
+"""KLL sketches of doubles, group by group, in the public format of Apache DataSketches.
+
+A sketch is an operation by itself: what is looped over are groups, and rows of partials, never events.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasketches import kll_doubles_sketch
+from numpy.typing import NDArray
+
+from rtolap.base.errors import Corrupted
+
+K_MIN, K_MAX = 8, 65_535  # what Apache DataSketches takes
+_Ids = NDArray[np.int64]
+_BROKEN = (ValueError, IndexError, RuntimeError, MemoryError)  # what the library raises of other bytes
+
+
+def sketch_groups(column: pa.Array, ids: _Ids, groups: int, k: int) -> pa.BinaryArray:
+    """Return a sketch of each group's values, as doubles; null for a group without any."""
+    if column.null_count:
+        keep = column.is_valid().to_numpy(zero_copy_only=False)
+        column, ids = column.filter(pa.array(keep)), ids[keep]
+    values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    order = np.argsort(ids, kind="stable")
+    values = values[order]
+    ends = np.cumsum(np.bincount(ids, minlength=groups)).tolist()
+    made: list[bytes | None] = []
+    start = 0
+    for end in ends:
+        made.append(_sketch(values[start:end], k) if end > start else None)
+        start = end
+    return pa.array(made, pa.binary())
+
+
+def unite_groups(images: pa.Array | pa.ChunkedArray, ids: _Ids, groups: int, k: int) -> pa.BinaryArray:
+    """Return the union of each group's sketches; null for a group without any. Raises Corrupted for bytes
+    that are no KLL sketch of doubles."""
+    united: dict[int, kll_doubles_sketch] = {}
+    alone: dict[int, bytes] = {}  # the only sketch of its group yet: mostly it stays so
+    for group, image in zip(ids.tolist(), images.to_pylist(), strict=True):
+        if image is None:
+            continue
+        if group in united:
+            united[group].merge(read_sketch(image))
+        elif group in alone:
+            united[group] = kll_doubles_sketch(k)
+            united[group].merge(read_sketch(alone.pop(group)))
+            united[group].merge(read_sketch(image))
+        else:
+            alone[group] = image
+    for image in alone.values():
+        read_sketch(image)
+    return pa.array(
+        [united[group].serialize() if group in united else alone.get(group) for group in range(groups)],
+        pa.binary(),
+    )
+
+
+def read_sketch(image: bytes) -> kll_doubles_sketch:
+    """Return the sketch of the bytes. Raises Corrupted."""
+    try:
+        return kll_doubles_sketch.deserialize(image)
+    except _BROKEN as error:
+        raise Corrupted("bytes are no KLL sketch of doubles", found=str(error)) from error
+
+
+def quantile(images: list[bytes | None], rank: float) -> float | None:
+    """Return the smallest value below or at which that share of all values lies, within the error of the
+    sketches; None of no value."""
+    united: kll_doubles_sketch | None = None
+    for image in images:
+        if image is None:
+            continue
+        sketch = read_sketch(image)
+        if united is None:
+            united = sketch
+        else:
+            united.merge(sketch)
+    if united is None or united.is_empty() or not 0 <= rank <= 1 or math.isnan(rank):
+        return None
+    return float(united.get_quantile(rank, inclusive=True))
+
+
+def _sketch(values: NDArray[np.float64], k: int) -> bytes:
+    sketch = kll_doubles_sketch(k)
+    sketch.update(values)
+    return bytes(sketch.serialize())

@@ -1,0 +1,1 @@
+"""Computed columns and filtered measures under another name: a statement may write their expressions out."""
