@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 from rtolap.base.errors import QueryError, SqlSyntaxError
 from rtolap.query.approval.bounds import PARTS_MAX, check_text
-from rtolap.query.approval.value_lists import MEMBERS_MAX, MEMBERS_MIN, put_in, shortened
+from rtolap.query.approval.value_lists import MEMBERS_MAX, MEMBERS_MIN, ShortText, put_in, shortened
 from rtolap.query.sql.dialect import RtolapSql
 from rtolap.query.sql.parser import parse
 from rtolap.query.statement_service import QueryService
@@ -139,3 +139,9 @@ def test_the_values_of_a_statement_are_bounded() -> None:
         check_text(f"select 1 from t where a in ({each}) or b in ({each},1)")
     with pytest.raises(QueryError, match=f"at most {PARTS_MAX} words"):
         check_text("select 1 from t where a in (" + ",".join(["x"] * PARTS_MAX) + ")")
+
+
+@pytest.mark.parametrize("opened", ["'", '"', "`", "/*", "'a\\'"])
+def test_what_is_not_closed_has_no_lists(opened: str) -> None:
+    sql = f"select a in ({', '.join(_NUMBERS)}), {opened} from t"
+    assert shortened(sql) == ShortText(sql, {})

@@ -178,12 +178,33 @@ class PlainMerge:
 
 
 @dataclass(frozen=True)
+class ValueSet:
+    """Values of other relations, outside of which a cube has no rows of the answer.
+
+    Attributes:
+        column: the dimension that is compared with them.
+        sql: gives the values in one column, for the engine.
+        parameters: names of the parameters in the SQL.
+        negated: True if rows with these values are those that are left out.
+        needs: cubes whose relations the SQL reads.
+    """
+
+    cube: str
+    column: str
+    sql: str
+    parameters: tuple[str, ...]
+    negated: bool
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Rewritten:
     """SQL for the engine, and the relations that it reads.
 
     Attributes:
         parameters: names of the parameters that the SQL still contains.
         warnings: where the SQL is not run exactly as written.
+        reads: each behind those that its sets need.
         merge: the same statement without an engine; None where it needs one.
         is_constant: True if the statement reads nothing but literals, so that its answer is always the same.
     """
@@ -198,6 +219,7 @@ class Rewritten:
     warnings: tuple[QueryWarning, ...] = ()
     merge: PlainMerge | None = None
     is_constant: bool = False
+    sets: tuple[ValueSet, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -251,6 +273,7 @@ class ReadStats:
         refused_example: reason → what was wrong with one of these records.
         stalled: receiver → the reason for which it does not consume.
         warnings: warnings of the cube itself, whatever the query.
+        value_sets: what became of the sets of values, in words.
         statements: number of statements that the read was made for.
         is_own: True if this statement has made the read.
     """
@@ -280,5 +303,6 @@ class ReadStats:
     refused_example: dict[str, str] = field(default_factory=dict)
     stalled: dict[str, str] = field(default_factory=dict)
     warnings: tuple[QueryWarning, ...] = ()
+    value_sets: tuple[str, ...] = ()
     statements: int = 1
     is_own: bool = True

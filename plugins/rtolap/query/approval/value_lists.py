@@ -25,12 +25,17 @@ _TEXT = r"""(?:'(?:[^'\\]|'')*+'|"(?:[^"\\]|"")*+")"""
 _NUMBER = r"-?\d++(?:\.\d++)?+"
 # Quotes and comments are passed over as the parser does; what is left of a text is looked at for lists.
 _PIECES = re.compile(
-    r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|`[^`]*+`|--[^\n]*+|\#[^\n]*+|/\*.*?\*/"""
+    r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|`[^`]*+`|--[^\n]*+|\#[^\n]*+|/\*.*?\*/|(?P<open>['"`]|/\*)"""
     rf"|(?P<before>\bIN\s*+\()\s*+(?P<list>{_TEXT}(?:\s*+,\s*+{_TEXT}){{{MEMBERS_MIN - 1},}}+"
     rf"|{_NUMBER}(?:\s*+,\s*+{_NUMBER}){{{MEMBERS_MIN - 1},}}+)\s*+\)",
     re.DOTALL | re.IGNORECASE,
 )
 _MEMBER = re.compile(rf"{_TEXT}|{_NUMBER}")
+
+
+class _NotClosed(Exception):
+    """A quote or a comment has no end."""
+
 
 ListKind = Literal["text", "number", "date"]
 
@@ -115,6 +120,8 @@ def shortened(sql: str) -> ShortText:
     def mark(piece: re.Match[str]) -> str:
         nonlocal count
         written = piece["list"]
+        if piece["open"] is not None:
+            raise _NotClosed
         if written is None:
             return piece[0]
         found = _MEMBER.findall(written)
@@ -131,7 +138,10 @@ def shortened(sql: str) -> ShortText:
         lists[name] = Members("number" if is_number else "text", tuple(values), written)
         return f"{piece['before']}:{name})"
 
-    return ShortText(_PIECES.sub(mark, sql), lists)
+    try:
+        return ShortText(_PIECES.sub(mark, sql), lists)
+    except _NotClosed:  # the parser says so; what follows is not looked at again and again
+        return ShortText(sql, {})
 
 
 def put_in(tree: exp.Expr, lists: Mapping[str, Members]) -> bool:

@@ -13,7 +13,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.predicate import Or, Predicate
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import QueryCatalogue
-from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, TableRead
+from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, TableRead, ValueSet
 
 S = TypeVar("S")
 FoldConstant = Callable[
@@ -45,6 +45,7 @@ class Context:
     latest: LatestRows | None = None
     tables: tuple[TableRead, ...] = ()
     merge: PlainMerge | None = None
+    sets: tuple[ValueSet, ...] = ()
     warnings: list[QueryWarning] = field(default_factory=list)
 
 
