@@ -62,6 +62,7 @@ def analyzed(
         tables_of = sorted(done.realtime_cuboids.items())
         rows += [
             *(("value set", words) for words in done.value_sets),
+            *([("groups", "the first alone, chosen by the receiver")] if done.top_groups else []),
             ("real-time cuboids", ", ".join(f"{name} ({n} tables)" for name, n in tables_of) or "none"),
             ("rows read", str(done.rows_read)),
             ("rows pruned", str(done.rows_pruned)),

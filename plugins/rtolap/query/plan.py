@@ -15,7 +15,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.predicate import Predicate
 from rtolap.model.stored.pushed import Partials, TopRows
 from rtolap.protocols.query.messages import QueryWarning
-from rtolap.protocols.receiver.messages import HistorySnapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, TopGroups
 from rtolap.protocols.stored_tables.messages import TableInfo
 
 
@@ -41,7 +41,11 @@ class TimeRange:
 
 @dataclass(frozen=True)
 class CubeRead:
-    """The read of one cube for a statement: rows of `dimensions` + `partials` that pass `filter`."""
+    """The read of one cube for a statement: rows of `dimensions` + `partials` that pass `filter`.
+
+    Attributes:
+        top: the groups that are enough; None: all. It is known once the statement's parameters are.
+    """
 
     schema: Schema
     relation: str
@@ -49,6 +53,7 @@ class CubeRead:
     partials: tuple[str, ...]
     filter: Predicate | None
     time: TimeRange
+    top: TopGroups | None = None
 
     @property
     def cube(self) -> str:
@@ -273,6 +278,7 @@ class ReadStats:
         refused_example: reason → what was wrong with one of these records.
         stalled: receiver → the reason for which it does not consume.
         warnings: warnings of the cube itself, whatever the query.
+        top_groups: True if the receiver was asked for the first groups alone.
         value_sets: what became of the sets of values, in words.
         statements: number of statements that the read was made for.
         is_own: True if this statement has made the read.
@@ -303,6 +309,7 @@ class ReadStats:
     refused_example: dict[str, str] = field(default_factory=dict)
     stalled: dict[str, str] = field(default_factory=dict)
     warnings: tuple[QueryWarning, ...] = ()
+    top_groups: bool = False
     value_sets: tuple[str, ...] = ()
     statements: int = 1
     is_own: bool = True

@@ -22,7 +22,7 @@ from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.fetch import Fetched, Fetcher
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.merge import merge
-from rtolap.query.cubes.merged_answer import merged_answer
+from rtolap.query.cubes.merged_answer import merged_answer, top_groups
 from rtolap.query.cubes.planner import narrowed
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
 from rtolap.query.cubes.value_sets import ValueSets
@@ -307,7 +307,10 @@ class QueryService:
             sets = ValueSets(rewritten.sets, values, session.read, session.register, ending.check)
             fetched = []
             for cube_read in rewritten.reads:
-                fetched.append(self._fetch(sets.narrowed(cube_read), ending, positions, account))
+                narrower = sets.narrowed(cube_read)
+                if rewritten.merge is not None:
+                    narrower = replace(narrower, top=top_groups(cube_read, rewritten.merge, values))
+                fetched.append(self._fetch(narrower, ending, positions, account))
                 sets.have(cube_read, fetched[-1].table)
             stats = [replace(each.stats, value_sets=sets.of(each.stats.cube)) for each in fetched]
             result = self._run(rewritten, fetched, used, session, sets.registered)

@@ -235,7 +235,10 @@ class Fetcher:
         cube_id, history, sets = taken
         at_least = {**self._answered.of(read.cube, cube_id), **beyond}
         _check_assigned(read.cube, at_least, sets)
-        tables = self._realtime.read(read, history.snapshot, sets, at_least, stats, cancellation)
+        holds_all = not history.segments and len(sets) == 1  # then its first groups are those of the answer
+        asked = read if holds_all else replace(read, top=None)
+        tables = self._realtime.read(asked, history.snapshot, sets, at_least, stats, cancellation)
+        stats.top_groups = asked.top is not None
         spilled: SpilledTable | None = None
         if history.segments:
             found = self._history.read(read, history.segments, stats, cancellation, account)
@@ -275,7 +278,7 @@ def _key(read: CubeRead) -> tuple[Hashable, ...]:
     now.
     """
     condition = msgspec.msgpack.encode(read.filter)  # bytes: as values, 1, 1.0 and TRUE are equal
-    return (id(read.schema), read.dimensions, read.partials, condition, read.time)
+    return (id(read.schema), read.dimensions, read.partials, condition, read.time, read.top)
 
 
 def _begun(read: CubeRead, history: HistoryPlan) -> ReadStats:
