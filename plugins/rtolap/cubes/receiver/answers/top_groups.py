@@ -57,9 +57,7 @@ def _has_distinct_values(keys: Any) -> bool:
     """Tell whether no value comes twice, NULL included."""
     if keys.null_count > 1:
         return False
-    if pa.types.is_dictionary(keys.type):
-        if pc.count_distinct(keys.dictionary, mode="all").as_py() < len(keys.dictionary):
-            return False
+    if pa.types.is_dictionary(keys.type):  # which names each value once: rows are grouped by its codes
         codes = keys.indices.drop_null().to_numpy()
         return not len(codes) or int(np.bincount(codes).max()) == 1
     return int(pc.count_distinct(keys, mode="all").as_py()) == len(keys)
