@@ -67,6 +67,7 @@ def analyzed(
             ("rows read", str(done.rows_read)),
             ("rows pruned", str(done.rows_pruned)),
             ("partial rows", str(done.partial_rows)),
+            ("partial bytes", str(done.partial_bytes)),
             ("history spilled", f"{done.spilled_bytes} bytes"),
             ("snapshots", str(done.snapshots)),
             ("read for", _read_for(done)),

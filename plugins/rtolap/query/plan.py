@@ -278,6 +278,7 @@ class ReadStats:
         refused_example: reason → what was wrong with one of these records.
         stalled: receiver → the reason for which it does not consume.
         warnings: warnings of the cube itself, whatever the query.
+        partial_bytes: bytes of the partial rows in memory.
         top_groups: True if the receiver was asked for the first groups alone.
         value_sets: what became of the sets of values, in words.
         statements: number of statements that the read was made for.
@@ -309,6 +310,7 @@ class ReadStats:
     refused_example: dict[str, str] = field(default_factory=dict)
     stalled: dict[str, str] = field(default_factory=dict)
     warnings: tuple[QueryWarning, ...] = ()
+    partial_bytes: int = 0
     top_groups: bool = False
     value_sets: tuple[str, ...] = ()
     statements: int = 1

@@ -382,6 +382,7 @@ class QueryService:
         fetched = self._fetcher.fetch(read, ending, positions, account)
         if isinstance(fetched.table, pa.Table):
             account.reserve_more(READ, fetched.table.nbytes)
+            fetched.stats.partial_bytes = fetched.table.nbytes
         fetched.stats.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
         ending.check()
         return fetched

@@ -115,13 +115,13 @@ def _is_comparable(kind: ColumnType, given: pa.DataType) -> bool:
     """Tell whether a value that the column's type cannot hold equals none of the column."""
     match kind.kind:
         case "string":
-            return pa.types.is_string(given) or pa.types.is_large_string(given)
+            return bool(pa.types.is_string(given) or pa.types.is_large_string(given))
         case "boolean":
-            return pa.types.is_boolean(given)
+            return bool(pa.types.is_boolean(given))
         case "int" | "bigint" | "decimal":
-            return pa.types.is_integer(given) or pa.types.is_decimal(given)
+            return bool(pa.types.is_integer(given) or pa.types.is_decimal(given))
         case "date":
-            return pa.types.is_date(given)
+            return bool(pa.types.is_date(given))
         case "timestamp":
-            return pa.types.is_timestamp(given) and given.tz is None
+            return bool(pa.types.is_timestamp(given) and given.tz is None)
     return False

@@ -71,7 +71,7 @@ def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
 
 def _join_conditions(cube: CubeScope) -> list[exp.Expr]:
     """Return the terms of ON without which no row of the cube is in the join. They stay where they are."""
-    joins: list[exp.Expr] = cube.select.args.get("joins") or []
+    joins: list[exp.Join] = cube.select.args.get("joins") or []
     sides = [str(join.side).upper() for join in joins]
     if any(side in ("RIGHT", "FULL") for side in sides):
         return []

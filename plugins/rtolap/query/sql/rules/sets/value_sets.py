@@ -137,7 +137,7 @@ class _Use:
 
     def joins(self) -> Iterator[ValueSet]:
         """Yield the sets of what this cube's columns equal in relations that are restricted."""
-        joins: list[exp.Expr] = self.select.args.get("joins") or []
+        joins: list[exp.Join] = self.select.args.get("joins") or []
         if any(str(join.side).upper() in ("RIGHT", "FULL") or join.args.get("method") for join in joins):
             return
         where = list(self._where())
@@ -146,15 +146,15 @@ class _Use:
         for join in joins:
             if not join.side and join.args.get("on") is not None:
                 bound += conjuncts(join.args["on"])
-        for source, join in zip(sources, [None, *joins], strict=True):
+        for source, by in zip(sources, (None, *joins), strict=True):
             other = source.alias_or_name
             if other == self.alias or not isinstance(source, exp.Table | exp.Subquery):
                 continue
             own, terms = [term for term in bound if _is_about(term, other)], bound
-            if join is not None and join.side:  # LEFT: only if a row without a match is thrown away
+            if by is not None and by.side:  # LEFT: only if a row without a match is thrown away
                 if not any(_is_strict(term, other) for term in where):
                     continue
-                on = conjuncts(join.args["on"]) if join.args.get("on") is not None else []
+                on = conjuncts(by.args["on"]) if by.args.get("on") is not None else []
                 own, terms = [*own, *(term for term in on if _is_about(term, other))], [*bound, *on]
             read = self.statement.reads.get(source.name) if isinstance(source, exp.Table) else None
             if not own and isinstance(source, exp.Table) and (read is None or read.filter is None):
