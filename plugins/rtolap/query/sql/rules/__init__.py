@@ -1,6 +1,6 @@
 """SQL over events → SQL over partial aggregates: an ordered tuple of small functions.
 
-`dates` has the calendar and the zones.
+`dates` has the calendar and the zones, `sets` the values of other relations.
 
 Each rule takes the tree and the context and gives the tree back; each is exact on its own:
 

@@ -87,6 +87,12 @@ def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER) -> exp.Expr
     if function is not None:
         _only_dimensions(node, totals)  # repeating a row changes none of these
         return filtered(node.copy())
+    if isinstance(node, exp.GroupConcat):
+        raise QueryError(
+            f"cube {totals.cube.schema.cube.name} cannot answer {user_sql(node)}: it keeps no single events",
+            expected="GROUP_CONCAT(DISTINCT …) over expressions of dimensions",
+            action="write DISTINCT, or aggregate in a subquery and join the texts of its rows",
+        )
     names = sorted({each.title for each in AGGREGATES.values()} - {APPROX_DISTINCT.title})
     raise QueryError(
         f"cube {totals.cube.schema.cube.name} cannot answer {user_sql(node)}",
