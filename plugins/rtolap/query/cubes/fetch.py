@@ -107,6 +107,8 @@ class Fetcher:
         Raises Unavailable, Corrupted, OverBudget or StaleSnapshot (when snapshots keep going stale).
         """
         beyond = self._beyond(read.cube, session, cancellation)
+        if read.top is not None and not self._is_of_one_receiver(read):
+            read = replace(read, top=None)  # so that statements of other orders share the read
         key = (*_key(read), cancellation.engine, tuple(sorted(beyond.items())))
         shared = self.coalesced.run(
             key, lambda: self._fetch(read, cancellation, beyond, account), cancellation
@@ -142,6 +144,14 @@ class Fetcher:
             cube_id = view.cube_id()
         answered = self._answered.of(cube, cube_id)
         return {p: at for p, at in session.of(cube, cube_id).items() if at > answered.get(p, 0)}
+
+    def _is_of_one_receiver(self, read: CubeRead) -> bool:
+        """Tell, without waiting, whether one replica set has all that is read, by what is known now."""
+        control, known = self._cluster.view(read.cube).known()
+        if len(control.assignment) != 1 or known.missing(read.time.start_ms, read.time.end_ms):
+            return False
+        records = known.within(read.time.start_ms, read.time.end_ms)
+        return not self._history_plan(read, control, records).segments
 
     def _fetch(
         self, read: CubeRead, cancellation: Cancellation, beyond: Offsets, account: Account
