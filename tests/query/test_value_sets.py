@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import duckdb
 import pytest
 from rtolap.model.predicate import And, In, IsNull, Predicate
+from rtolap.protocols.receiver.messages import PartialQuery
 from rtolap.query.cubes import value_sets
 from rtolap.query.statement_service import QueryService
 
@@ -23,6 +26,14 @@ PUSHED: dict[str, Predicate | None] = {
     "select count(*) from flights where carrier not in (select carrier from airlines where name = '-')": None,
     "select count(*) from flights where carrier not in (select carrier from routes)": None,  # with NULL
     "select count(*) from flights where carrier in (select carrier from routes where origin = 'JFK')": JFK,
+    "select count(*) from flights f where exists (select 1 from routes r where r.carrier = f.carrier "
+    "and r.origin = 'JFK')": JFK,
+    "select count(*) from flights f where exists (select 1 from airlines a where a.carrier = f.carrier "
+    "and a.name like 'A%' and a.name > f.origin)": ONE,
+    "select count(*) from flights f where not exists (select 1 from airlines a where a.carrier = f.carrier "
+    "and a.name like 'A%')": None,
+    "select count(*) from flights f where exists (select max(name) from airlines a "
+    "where a.carrier = f.carrier and a.name like 'A%')": None,  # there is always a row
     "select count(*) from flights f join airlines a on a.carrier = f.carrier where a.name like 'A%'": ONE,
     "select count(*) from flights f join airlines a on f.carrier = a.carrier and a.name like 'A%'": ONE,
     "select count(*) from flights f, airlines a where f.carrier = a.carrier and a.name like 'A%'": ONE,
@@ -136,6 +147,25 @@ def test_cubes_that_restrict_each_other_are_read_one_after_the_other(
     assert rows_of(service.execute(sql).table()) == rows_of(asked_of(oracle, sql))
     filters = [*asked(world, service, sql), *asked(world, service, sql, "routes")]
     assert sum("carrier" in repr(each) for each in filters) == 1
+
+
+def test_sets_and_joins_of_cubes_are_planned_in_workers(
+    world: QueryWorld, oracle: duckdb.DuckDBPyConnection
+) -> None:
+    bound = "select count(*) from flights where carrier in (select carrier from airlines where name like ?)"
+    with closing(world.service(in_workers=True)) as workers:
+        for sql in (*PUSHED, "select count(*), sum(f.delay) from flights f join routes r using (carrier)"):
+            assert rows_of(workers.execute(sql).table()) == rows_of(asked_of(oracle, sql))
+        (pushed,) = dict.fromkeys(query.filter for _, query in _asked_of(world, workers, bound, ("A%",)))
+        assert pushed == ONE
+
+
+def _asked_of(
+    world: QueryWorld, service: QueryService, sql: str, values: tuple[object, ...]
+) -> list[tuple[str, PartialQuery]]:
+    before = len(world.asked)
+    service.execute(sql, values).close()
+    return world.asked[before:]
 
 
 def test_an_error_in_values_is_raised_by_the_statement_alone(service: QueryService) -> None:

@@ -1,5 +1,5 @@
-"""Conditions on other relations, as filters of a cube: `d IN (SELECT …)`, and joins whose other side is
-restricted.
+"""Conditions on other relations, as filters of a cube: `d IN (SELECT …)`, EXISTS with an equality, and joins
+whose other side is restricted.
 
 Only rows whose `d` is among the values of the other relation can be in the answer. Those values are asked of
 the engine before the cube is read, and go to receivers and history as a list. The statement keeps its
@@ -48,7 +48,7 @@ def value_sets(tree: exp.Expr, context: Context) -> exp.Expr:
         (select, alias), *others = uses
         if not others and not is_nullable(select, alias):  # else other uses need other rows
             use = _Use(select, alias, reads[relation], statement)
-            found += (*use.memberships(), *use.joins())
+            found += (*use.memberships(), *use.existences(), *use.joins())
     context.reads, context.sets = _in_order(context.reads, list(dict.fromkeys(found))[:SETS_MAX])
     return tree
 
@@ -135,6 +135,25 @@ class _Use:
                     select = _distinct(exp.column(columns[place].copy()), source, [])
                     yield from self.statement.value_set(self.read, name, select, [source], negated=negated)
 
+    def existences(self) -> Iterator[ValueSet]:
+        """Yield the sets of what EXISTS has equal to this cube's columns."""
+        for term in self._where():
+            select = term.this.unnest() if isinstance(term, exp.Exists) else None
+            if not isinstance(select, exp.Select) or _used(select) - {"expressions", "from_", "where"}:
+                continue
+            if any(shown.find(exp.AggFunc) for shown in select.expressions):
+                continue  # there is a row, whatever the condition
+            source = select.args["from_"].this if "from_" in _used(select) else None
+            where = select.args.get("where")
+            if not isinstance(source, exp.Table | exp.Subquery) or where is None:
+                continue
+            other, terms = source.alias_or_name, conjuncts(where.this)
+            own = [each for each in terms if _is_about(each, other)]
+            for pair in (self._pair(each, other) for each in terms if other != self.alias):
+                if pair is not None:
+                    chosen = _distinct(pair[1].copy(), source.copy(), own)
+                    yield from self.statement.value_set(self.read, pair[0], chosen, [source], negated=False)
+
     def joins(self) -> Iterator[ValueSet]:
         """Yield the sets of what this cube's columns equal in relations that are restricted."""
         joins: list[exp.Join] = self.select.args.get("joins") or []
@@ -199,6 +218,10 @@ def _distinct(value: exp.Expr, source: exp.Expr, terms: Sequence[exp.Expr]) -> e
     if terms:
         select.set("where", exp.Where(this=exp.and_(*(term.copy() for term in terms), copy=False)))
     return select
+
+
+def _used(select: exp.Select) -> set[str]:
+    return {name for name, value in select.args.items() if value}
 
 
 def _is_about(term: exp.Expr, alias: str) -> bool:
