@@ -33,7 +33,15 @@ from tests.support.cubes.services import Services, wait_for
 from tests.support.kafka_topics import create_topic
 from tests.support.query.asked_statements import LOOKUP, REGIONS
 from tests.support.query.mariadb_oracle import MariaOracle, Row, open_maria
-from tests.support.query.random_analysis import Analysis, AnalysisWriter, Cube, Places, rows_differ
+from tests.support.query.random_analysis import (
+    FLIGHTS,
+    ROUTES,
+    Analysis,
+    AnalysisWriter,
+    Cube,
+    Places,
+    rows_differ,
+)
 from tests.support.seeds import so_many
 
 pytestmark = pytest.mark.integration
@@ -44,43 +52,6 @@ STATEMENTS_OF_SERVICES = so_many(200)
 EVENTS_AT_FIRST, EVENTS_LATER = 800, 200
 ER_DATA_OUT_OF_RANGE = 1690
 SHOWN_MAX = 20  # of statements that differ
-
-DAYS = ("date '2013-01-01'", "date '2013-01-02'", "'2013-01-03'", "'2013-01-02 05:00:00'")
-FLIGHTS = Cube(
-    "flights",
-    {
-        "int": ("gate",),
-        "text": ("carrier", "origin"),
-        "day": ("flown_on",),
-        "moment": ("day_start", "hour_start"),
-    },
-    (
-        *("count(*)", "sum({0}delay)", "count({0}delay)", "min({0}delay)", "max({0}delay)", "sum({0}price)"),
-        *(
-            "max({0}price)",
-            "sum({0}gate)",
-            "count(distinct {0}origin)",
-            "min({0}carrier)",
-            "max({0}flown_on)",
-        ),
-        *("sum({0}delay * {0}gate)", "sum(case when {0}gate > 0 then {0}delay else 1 end)"),
-        *("sum(coalesce({0}delay, 0))", "count(if({0}on_time, 1, null))"),
-    ),
-    {
-        "gate": ("-2", "-1", "0", "1", "2", "3"),
-        "carrier": ("'AA'", "'UA'", "'DL'", "'aa'", "'日本 😀'"),
-        "origin": ("'JFK'", "'LGA'", "'EWR'", "''"),
-        "flown_on": DAYS[:3],
-        "day_start": DAYS,
-        "hour_start": DAYS,
-    },
-)
-ROUTES = Cube(
-    "routes",
-    {"text": ("origin", "carrier"), "moment": ("day_start",)},
-    ("count(*)", "sum({0}distance)", "max({0}delay)", "count({0}carrier)", "max({0}origin)"),
-    {name: FLIGHTS.values[name] for name in ("origin", "carrier", "day_start")},
-)
 
 
 @pytest.fixture(scope="module")

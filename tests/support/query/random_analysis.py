@@ -47,6 +47,45 @@ class Places:
     name: str
 
 
+# the cubes of `tests.support.cubes.flights`
+DAYS = ("date '2013-01-01'", "date '2013-01-02'", "'2013-01-03'", "'2013-01-02 05:00:00'")
+FLIGHTS = Cube(
+    "flights",
+    {
+        "int": ("gate",),
+        "text": ("carrier", "origin"),
+        "day": ("flown_on",),
+        "moment": ("day_start", "hour_start"),
+    },
+    (
+        *("count(*)", "sum({0}delay)", "count({0}delay)", "min({0}delay)", "max({0}delay)", "sum({0}price)"),
+        *(
+            "max({0}price)",
+            "sum({0}gate)",
+            "count(distinct {0}origin)",
+            "min({0}carrier)",
+            "max({0}flown_on)",
+        ),
+        *("sum({0}delay * {0}gate)", "sum(case when {0}gate > 0 then {0}delay else 1 end)"),
+        *("sum(coalesce({0}delay, 0))", "count(if({0}on_time, 1, null))"),
+    ),
+    {
+        "gate": ("-2", "-1", "0", "1", "2", "3"),
+        "carrier": ("'AA'", "'UA'", "'DL'", "'aa'", "'日本 😀'"),
+        "origin": ("'JFK'", "'LGA'", "'EWR'", "''"),
+        "flown_on": DAYS[:3],
+        "day_start": DAYS,
+        "hour_start": DAYS,
+    },
+)
+ROUTES = Cube(
+    "routes",
+    {"text": ("origin", "carrier"), "moment": ("day_start",)},
+    ("count(*)", "sum({0}distance)", "max({0}delay)", "count({0}carrier)", "max({0}origin)"),
+    {name: FLIGHTS.values[name] for name in ("origin", "carrier", "day_start")},
+)
+
+
 @dataclass(frozen=True)
 class Analysis:
     """A statement. `ordered`: its rows come in one order only; `for_oracle`: its text for MariaDB."""
