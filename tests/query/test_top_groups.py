@@ -38,16 +38,15 @@ ORDERED = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def alone() -> Iterator[QueryWorld]:
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[QueryWorld]:
     """A world of one replica set, and without history."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(query_world, "_ASSIGNMENT", {"rs-a": (0, 1, 2, 3)})
-        patched.setattr(top_groups, "GROUPS_MIN", 0)
-        events = random_flights(random.Random(3), 400)
-        lookups = {"airlines": (AIRLINES, AIRLINES_CSV)}
-        with closing(QueryWorld(flights_schema(), events, lookups, routes_schema())) as world:
-            yield world
+    monkeypatch.setattr(query_world, "_ASSIGNMENT", {"rs-a": (0, 1, 2, 3)})
+    monkeypatch.setattr(top_groups, "GROUPS_MIN", 0)
+    events = random_flights(random.Random(3), 400)
+    lookups = {"airlines": (AIRLINES, AIRLINES_CSV)}
+    with closing(QueryWorld(flights_schema(), events, lookups, routes_schema())) as world:
+        yield world
 
 
 @pytest.mark.parametrize("sql", ORDERED)
