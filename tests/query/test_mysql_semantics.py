@@ -228,3 +228,14 @@ def test_an_average_of_exact_numbers_is_rounded_half_away_from_zero(
     (row,) = service.execute(sql).table().to_pylist()
     assert row["b"] == 0.13
     assert row["a"] == float((Decimal(len(rows)) / 8 + Decimal("0.0000001")).quantize(Decimal("0.01")))
+
+
+@pytest.mark.parametrize("source", ["flights", "airlines", "(select carrier, name from airlines) a"])
+def test_a_roll_up_of_no_rows_has_none(source: str, service: QueryService) -> None:
+    """The engine's ROLLUP, as the standard's, has a total of nothing."""
+    rolled = f"select carrier, count(*) from {source} where carrier = 'none'"
+    assert service.execute(f"{rolled} group by carrier with rollup").table().num_rows == 0
+    assert service.execute(f"{rolled} group by rollup (carrier)").table().num_rows == 1
+    every = f"select carrier, count(*) n from {source} group by carrier with rollup"
+    some = f"{every} having n > 1 or carrier = 'AA'"
+    assert None in service.execute(some).table()["carrier"].to_pylist()

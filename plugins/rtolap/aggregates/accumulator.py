@@ -95,6 +95,7 @@ class Accumulator(ABC):
         algebra: how the value of an expression follows from the values of its columns, see `totals` in
             `query.sql.rules`. `sum` and `count` add up over rows; `pick` takes a column's values as they are.
         takes_dimensions: True if the values of a dimension can stand for a partial of it.
+        is_idempotent: True if a value that is merged with itself stays as it is.
         adds: True if merged values add up, so that the merge may need more digits than its parts.
         arrow_kernel: Arrow's grouped aggregation that merges plain values; None where Arrow has none.
         fold: the merge of values as 64-bit numbers (decimals unscaled, times as they are stored); None where
@@ -110,6 +111,7 @@ class Accumulator(ABC):
     name: ClassVar[str]
     algebra: ClassVar[Algebra] = "pick"
     takes_dimensions: ClassVar[bool] = True
+    is_idempotent: ClassVar[bool] = False
     adds: ClassVar[bool] = False
     arrow_kernel: ClassVar[str | None] = None
     fold: ClassVar[Fold | None] = None

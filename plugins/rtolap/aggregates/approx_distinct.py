@@ -19,6 +19,7 @@ _COUNTABLE: frozenset[Kind] = frozenset(
 class Sketch(Accumulator):
     """A compact DataSketches HLL_8 sketch of 2^lg_k registers; a list of coupons while in a receiver."""
 
+    is_idempotent: ClassVar[bool] = True
     name: ClassVar[str] = "hll"
     takes_dimensions: ClassVar[bool] = False
     lg_k: int

@@ -15,6 +15,7 @@ from rtolap.column_types import ColumnType
 class CommonBits(Bits):
     """The bits that all values so far have."""
 
+    is_idempotent: ClassVar[bool] = True
     name: ClassVar[str] = "bit_and"
     fold: ClassVar[Fold] = Fold("bitwise_and", -1)
 

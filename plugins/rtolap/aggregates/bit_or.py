@@ -15,6 +15,7 @@ from rtolap.column_types import ColumnType
 class UnitedBits(Bits):
     """The bits that any value so far has."""
 
+    is_idempotent: ClassVar[bool] = True
     name: ClassVar[str] = "bit_or"
     fold: ClassVar[Fold] = Fold("bitwise_or", 0)
 

@@ -15,6 +15,7 @@ _ORDERED: frozenset[Kind] = frozenset(("string", "int", "bigint", "double", "dec
 class Extreme(Accumulator):
     """A value of the column, in its own type. Doubles and strings are no numbers of 64 bits."""
 
+    is_idempotent: ClassVar[bool] = True
     folded_kinds: ClassVar[frozenset[Kind]] = frozenset(("int", "bigint", "decimal", "date", "timestamp"))
 
     def result_type(self, source: ColumnType) -> ColumnType:

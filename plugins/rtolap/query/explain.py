@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rtolap.protocols.query.messages import QueryWarning, refused_text
 from rtolap.query.catalogue import relation_key
-from rtolap.query.plan import CubeRead, ReadStats, Rewritten, TableRead, TableStats
+from rtolap.query.plan import CubeRead, ReadStats, Rewritten, TableRead, TableStats, ValueSet
 from rtolap.query.sql.rules.pushdown import relation_name
 
 SCHEMA = pa.schema([("item", pa.string()), ("value", pa.string())])
@@ -25,6 +25,7 @@ def planned(
     for read, would in zip(rewritten.reads, estimates, strict=True):
         rows += _of_read(read, would)
         rows += [
+            *(("value set", _asked(each)) for each in rewritten.sets if each.cube == read.cube),
             ("rows read (estimate)", str(would.rows_read)),
             ("rows pruned (estimate)", str(would.rows_pruned)),
             ("real-time events (at most)", str(would.realtime_events)),
@@ -60,10 +61,13 @@ def analyzed(
         rows += _of_read(read, done)
         tables_of = sorted(done.realtime_cuboids.items())
         rows += [
+            *(("value set", words) for words in done.value_sets),
+            *([("groups", "the first alone, chosen by the receiver")] if done.top_groups else []),
             ("real-time cuboids", ", ".join(f"{name} ({n} tables)" for name, n in tables_of) or "none"),
             ("rows read", str(done.rows_read)),
             ("rows pruned", str(done.rows_pruned)),
             ("partial rows", str(done.partial_rows)),
+            ("partial bytes", str(done.partial_bytes)),
             ("history spilled", f"{done.spilled_bytes} bytes"),
             ("snapshots", str(done.snapshots)),
             ("read for", _read_for(done)),
@@ -119,6 +123,11 @@ def _engine(stats: ReadStats) -> str:
         case "cached":
             return "nobody: the result is kept"
     return f"{stats.engine}: {stats.engine_reason}"
+
+
+def _asked(asked: ValueSet) -> str:
+    words = f"{asked.column} {'NOT IN' if asked.negated else 'IN'} ({asked.sql})"
+    return words.replace(relation_name(""), "")
 
 
 def _read_for(stats: ReadStats) -> str:

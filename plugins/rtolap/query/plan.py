@@ -15,7 +15,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.predicate import Predicate
 from rtolap.model.stored.pushed import Partials, TopRows
 from rtolap.protocols.query.messages import QueryWarning
-from rtolap.protocols.receiver.messages import HistorySnapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, TopGroups
 from rtolap.protocols.stored_tables.messages import TableInfo
 
 
@@ -41,7 +41,11 @@ class TimeRange:
 
 @dataclass(frozen=True)
 class CubeRead:
-    """The read of one cube for a statement: rows of `dimensions` + `partials` that pass `filter`."""
+    """The read of one cube for a statement: rows of `dimensions` + `partials` that pass `filter`.
+
+    Attributes:
+        top: the groups that are enough; None: all. It is known once the statement's parameters are.
+    """
 
     schema: Schema
     relation: str
@@ -49,6 +53,7 @@ class CubeRead:
     partials: tuple[str, ...]
     filter: Predicate | None
     time: TimeRange
+    top: TopGroups | None = None
 
     @property
     def cube(self) -> str:
@@ -178,12 +183,33 @@ class PlainMerge:
 
 
 @dataclass(frozen=True)
+class ValueSet:
+    """Values of other relations, outside of which a cube has no rows of the answer.
+
+    Attributes:
+        column: the dimension that is compared with them.
+        sql: gives the values in one column, for the engine.
+        parameters: names of the parameters in the SQL.
+        negated: True if rows with these values are those that are left out.
+        needs: cubes whose relations the SQL reads.
+    """
+
+    cube: str
+    column: str
+    sql: str
+    parameters: tuple[str, ...]
+    negated: bool
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Rewritten:
     """SQL for the engine, and the relations that it reads.
 
     Attributes:
         parameters: names of the parameters that the SQL still contains.
         warnings: where the SQL is not run exactly as written.
+        reads: each behind those that its sets need.
         merge: the same statement without an engine; None where it needs one.
         is_constant: True if the statement reads nothing but literals, so that its answer is always the same.
     """
@@ -198,6 +224,7 @@ class Rewritten:
     warnings: tuple[QueryWarning, ...] = ()
     merge: PlainMerge | None = None
     is_constant: bool = False
+    sets: tuple[ValueSet, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -251,6 +278,9 @@ class ReadStats:
         refused_example: reason → what was wrong with one of these records.
         stalled: receiver → the reason for which it does not consume.
         warnings: warnings of the cube itself, whatever the query.
+        partial_bytes: bytes of the partial rows in memory.
+        top_groups: True if the receiver was asked for the first groups alone.
+        value_sets: what became of the sets of values, in words.
         statements: number of statements that the read was made for.
         is_own: True if this statement has made the read.
     """
@@ -280,5 +310,8 @@ class ReadStats:
     refused_example: dict[str, str] = field(default_factory=dict)
     stalled: dict[str, str] = field(default_factory=dict)
     warnings: tuple[QueryWarning, ...] = ()
+    partial_bytes: int = 0
+    top_groups: bool = False
+    value_sets: tuple[str, ...] = ()
     statements: int = 1
     is_own: bool = True

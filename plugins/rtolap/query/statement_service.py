@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -22,9 +22,10 @@ from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.fetch import Fetched, Fetcher
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.merge import merge
-from rtolap.query.cubes.merged_answer import merged_answer
+from rtolap.query.cubes.merged_answer import merged_answer, top_groups
 from rtolap.query.cubes.planner import narrowed
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
+from rtolap.query.cubes.value_sets import ValueSets
 from rtolap.query.engine import SPILL_FOLDER
 from rtolap.query.engine_choice import EngineWish
 from rtolap.query.engine_session import EngineResult, EngineSession, EngineSessions, TableResult
@@ -303,9 +304,16 @@ class QueryService:
             )
             result = TableResult(latest)
         else:
-            fetched = [self._fetch(cube_read, ending, positions, account) for cube_read in rewritten.reads]
-            stats = [each.stats for each in fetched]
-            result = self._run(rewritten, fetched, used, session)
+            sets = ValueSets(rewritten.sets, values, session.read, session.register, ending.check)
+            fetched = []
+            for cube_read in rewritten.reads:
+                narrower = sets.narrowed(cube_read)
+                if rewritten.merge is not None:
+                    narrower = replace(narrower, top=top_groups(cube_read, rewritten.merge, values))
+                fetched.append(self._fetch(narrower, ending, positions, account))
+                sets.have(cube_read, fetched[-1].table)
+            stats = [replace(each.stats, value_sets=sets.of(each.stats.cube)) for each in fetched]
+            result = self._run(rewritten, fetched, used, session, sets.registered)
         warnings = _warnings(rewritten, stats)
         if statement.explain == "analyze":
             rows = result.drain()
@@ -324,6 +332,7 @@ class QueryService:
         fetched: Sequence[Fetched],
         values: Mapping[str, object],
         session: EngineSession,
+        registered: Collection[str],
     ) -> EngineResult:
         """Run the statement over the fetched partials: in the engine, unless it is a plain merge."""
         if rewritten.merge is not None and isinstance(fetched[0].table, pa.Table):
@@ -339,7 +348,8 @@ class QueryService:
                 self._statement_cache.keep_constant_answer(rewritten, known)
             return TableResult(known)
         for read, each in zip(rewritten.reads, fetched, strict=True):
-            session.register(read.relation, each.table)
+            if read.relation not in registered:
+                session.register(read.relation, each.table)
         return session.run(rewritten.sql, values)
 
     def _read_tables(
@@ -372,6 +382,7 @@ class QueryService:
         fetched = self._fetcher.fetch(read, ending, positions, account)
         if isinstance(fetched.table, pa.Table):
             account.reserve_more(READ, fetched.table.nbytes)
+            fetched.stats.partial_bytes = fetched.table.nbytes
         fetched.stats.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
         ending.check()
         return fetched

@@ -78,11 +78,11 @@ def open_maria(
 
 def differences(ours: Sequence[Row], theirs: Sequence[Row], keys: int) -> str:
     """Return the differences, empty if both are the same rows; `keys` columns say which row one is."""
-    mine, other = ({tuple(map(_plain, row[:keys])): row[keys:] for row in rows} for rows in (ours, theirs))
+    mine, other = ({tuple(map(plain, row[:keys])): row[keys:] for row in rows} for rows in (ours, theirs))
     if len(ours) != len(theirs) or set(mine) != set(other):
         return f"rows of ours only: {set(mine) - set(other)}, of theirs only: {set(other) - set(mine)}"
     for key, row in mine.items():
-        if not all(_alike(one, two) for one, two in zip(row, other[key], strict=True)):
+        if not all(alike(one, two) for one, two in zip(row, other[key], strict=True)):
             return f"{key}: ours {row}, theirs {other[key]}"
     return ""
 
@@ -100,7 +100,7 @@ def _kind(kind: pa.DataType) -> str:
     return next((sql.format(kind) for fits, sql in _KINDS if fits(kind)), "VARCHAR(200)")
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     if isinstance(value, bool | int | Decimal):
         return Decimal(value).normalize() + 0
     if isinstance(value, datetime):
@@ -108,7 +108,7 @@ def _plain(value: object) -> object:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _alike(one: object, two: object) -> bool:
+def alike(one: object, two: object) -> bool:
     if isinstance(one, float) or isinstance(two, float):
         if one is None or two is None:
             return one is two
@@ -116,4 +116,4 @@ def _alike(one: object, two: object) -> bool:
         assert isinstance(two, float | int | Decimal)
         rounded = _DECIMAL_TOLERANCE if isinstance(one, Decimal) or isinstance(two, Decimal) else 0.0
         return isclose(float(one), float(two), rel_tol=_DOUBLE_TOLERANCE, abs_tol=rounded)
-    return _plain(one) == _plain(two)
+    return plain(one) == plain(two)

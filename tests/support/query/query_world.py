@@ -35,6 +35,7 @@ from rtolap.base.errors import StaleSnapshot, Unavailable
 from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
+from rtolap.cubes.receiver.answers.top_groups import first_groups
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import ReceiverRecord
 from rtolap.model.cube import Schema, cuboids
@@ -256,6 +257,8 @@ class QueryWorld:
         events = self.events_of(asked, query.cube)
         own = events.filter(pc.is_in(events.column("__partition"), value_set=_int32(mine)))
         table = self._partials(self.schemas[query.cube], own, query.dimensions, query.partials, query)
+        if query.top is not None:
+            table = first_groups(table, query.dimensions, query.top)
         positions = {partition: self.positions[partition] for partition in mine}
         refused = {partition: self.refused[partition] for partition in mine if partition in self.refused}
         return table, PartialAnswer(

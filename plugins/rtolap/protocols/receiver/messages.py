@@ -35,6 +35,19 @@ class HistorySnapshot(msgspec.Struct, frozen=True):
     assignment_epoch: int | None = None
 
 
+class TopGroups(msgspec.Struct, frozen=True):
+    """The groups that are enough: the first `rows` by one partial, and all that equal the last of them.
+
+    Attributes:
+        column: the name of the partial.
+    """
+
+    column: str
+    descending: bool
+    nulls_first: bool
+    rows: int
+
+
 class PartialQuery(msgspec.Struct, frozen=True):
     """A query for the partial aggregates of one receiver.
 
@@ -43,6 +56,8 @@ class PartialQuery(msgspec.Struct, frozen=True):
 
     Attributes:
         at_least: partition → offset that the receiver must have consumed up to before it answers.
+        top: the groups that are enough, where nobody else holds events of them; None: all. A receiver may
+            send more.
     """
 
     cube: str
@@ -52,6 +67,7 @@ class PartialQuery(msgspec.Struct, frozen=True):
     filter: Predicate | None = None
     at_least: dict[int, int] = {}
     timeout_ms: int = 30_000
+    top: TopGroups | None = None
 
 
 class PartialAnswer(msgspec.Struct, frozen=True):

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from sqlglot.tokenizer_core import Token, TokenType
 
 from rtolap.base.errors import QueryError, SqlSyntaxError
+from rtolap.query.approval.value_lists import ShortText, shortened
 
 STATEMENT_BYTES_MAX = 1 << 20  # a longer text is a mistake
-PARTS_MAX = 60_000  # runs of letters and digits, marks: ten thousand quoted texts in an IN (…) have 40 000
+PARTS_MAX = 60_000  # runs of letters and digits, marks; those of long lists of values do not count
 WORDS_MAX = (
     10_000  # names, keywords, operators: each costs the parser and the rules some tenth of a millisecond
 )
@@ -29,10 +30,18 @@ _OPENING = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE,
 _CLOSING = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END))
 
 
-def check_text(sql: str) -> None:
-    """Raise QueryError for a text that is too long, or of too many parts, to be looked at."""
+def check_text(sql: str) -> ShortText:
+    """Return the text without its long lists. Raises QueryError for a text that is too long, or of too many
+    parts, to be looked at."""
     if len(sql.encode(errors="replace")) > STATEMENT_BYTES_MAX:
         raise QueryError("the statement is too long", expected=f"at most {STATEMENT_BYTES_MAX} bytes")
+    short = shortened(sql)
+    check_parts(short.text)
+    return short
+
+
+def check_parts(sql: str) -> None:
+    """Raise QueryError for a text of too many parts; its long lists have been taken out."""
     if len(sql) <= PARTS_MAX:
         return
     for count, _ in enumerate(_PART.finditer(sql)):

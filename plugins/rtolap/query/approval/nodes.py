@@ -11,6 +11,7 @@ import re
 from sqlglot import exp
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
+from rtolap.query.approval.value_lists import ValueList
 from rtolap.query.functions.names import unknown_function
 from rtolap.query.functions.table import NODE_KEYS, ROWS
 
@@ -51,6 +52,7 @@ _OPERATORS = (
     *(exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In, exp.Is, exp.Like, exp.RegexpLike, exp.Exists, exp.All),
     *(exp.Any, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr),
     *(exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.DPipe, exp.Case, exp.If, exp.Cast),
+    ValueList,
 )
 _BY_KEY: dict[str, type[exp.Expr]] = {kind.key: kind for kind in exp.ALL_FUNCTIONS}
 _FUNCTIONS: tuple[type[exp.Expr], ...] = (exp.Anonymous, *(_BY_KEY[key] for key in NODE_KEYS))

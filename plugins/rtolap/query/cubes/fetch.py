@@ -107,6 +107,8 @@ class Fetcher:
         Raises Unavailable, Corrupted, OverBudget or StaleSnapshot (when snapshots keep going stale).
         """
         beyond = self._beyond(read.cube, session, cancellation)
+        if read.top is not None and not self._is_of_one_receiver(read):
+            read = replace(read, top=None)  # so that statements of other orders share the read
         key = (*_key(read), cancellation.engine, tuple(sorted(beyond.items())))
         shared = self.coalesced.run(
             key, lambda: self._fetch(read, cancellation, beyond, account), cancellation
@@ -142,6 +144,14 @@ class Fetcher:
             cube_id = view.cube_id()
         answered = self._answered.of(cube, cube_id)
         return {p: at for p, at in session.of(cube, cube_id).items() if at > answered.get(p, 0)}
+
+    def _is_of_one_receiver(self, read: CubeRead) -> bool:
+        """Tell, without waiting, whether one replica set has all that is read, by what is known now."""
+        control, known = self._cluster.view(read.cube).known()
+        if len(control.assignment) != 1 or known.missing(read.time.start_ms, read.time.end_ms):
+            return False
+        records = known.within(read.time.start_ms, read.time.end_ms)
+        return not self._history_plan(read, control, records).segments
 
     def _fetch(
         self, read: CubeRead, cancellation: Cancellation, beyond: Offsets, account: Account
@@ -235,7 +245,10 @@ class Fetcher:
         cube_id, history, sets = taken
         at_least = {**self._answered.of(read.cube, cube_id), **beyond}
         _check_assigned(read.cube, at_least, sets)
-        tables = self._realtime.read(read, history.snapshot, sets, at_least, stats, cancellation)
+        holds_all = not history.segments and len(sets) == 1  # then its first groups are those of the answer
+        asked = read if holds_all else replace(read, top=None)
+        tables = self._realtime.read(asked, history.snapshot, sets, at_least, stats, cancellation)
+        stats.top_groups = asked.top is not None
         spilled: SpilledTable | None = None
         if history.segments:
             found = self._history.read(read, history.segments, stats, cancellation, account)
@@ -275,7 +288,7 @@ def _key(read: CubeRead) -> tuple[Hashable, ...]:
     now.
     """
     condition = msgspec.msgpack.encode(read.filter)  # bytes: as values, 1, 1.0 and TRUE are equal
-    return (id(read.schema), read.dimensions, read.partials, condition, read.time)
+    return (id(read.schema), read.dimensions, read.partials, condition, read.time, read.top)
 
 
 def _begun(read: CubeRead, history: HistoryPlan) -> ReadStats:

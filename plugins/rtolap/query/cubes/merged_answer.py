@@ -16,18 +16,40 @@ import pyarrow.compute as pc
 
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.sum_bounds import whole_words
+from rtolap.protocols.receiver.messages import TopGroups
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.engine_functions.sketches import hll_estimate
 from rtolap.query.plan import CubeRead, MergedColumn, MergedOrder, PlainMerge
 from rtolap.scan.merge import has_distinct_keys
 
 BYTES_MAX = 8 << 20  # of partials: more of them are worth a worker, which the system bounds
+TOP_ROWS_MAX = 10_000  # a LIMIT, with its OFFSET, for which receivers choose groups
 SKETCHES_MAX = 256  # one after the other, beside all other statements of this process
 _EXACT_MAX = 1 << 53  # up to here every whole number is a double
 
 
 class _LeftToEngine(Exception):
     """The engine's answer may be another one."""
+
+
+def top_groups(read: CubeRead, merge: PlainMerge, values: Mapping[str, object]) -> TopGroups | None:
+    """Return the groups of a plain merge that are enough for its LIMIT; None where all are needed.
+
+    Args:
+        values: parameter → value.
+    """
+    if merge.limit is None or not merge.order or len(read.dimensions) != 1:
+        return None
+    key = merge.order[0]
+    if key.column.kind not in ("value", "sum", "count") or key.column.source in read.dimensions:
+        return None
+    try:
+        _, stop = _bounds(merge, values)
+    except _LeftToEngine:
+        return None
+    if not stop or stop > TOP_ROWS_MAX:
+        return None
+    return TopGroups(key.column.source, key.descending, key.nulls_first, stop)
 
 
 def merged_answer(

@@ -103,6 +103,7 @@ class Realtime:
             partials=read.partials,
             snapshot=snapshot,
             filter=read.filter,
+            top=read.top,
         )
         futures = [
             self._sets.submit(self._ask_set, query, replica_set, at_least, cancellation)

@@ -11,10 +11,12 @@ import re
 from typing import ClassVar
 
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import SqlSyntaxError
+from rtolap.query.approval.value_lists import ValueList
 
 MACRO_PREFIX = "MYSQL_"
 # Functions that are read as they are written, because the parser's own reading loses some of it.
@@ -33,7 +35,7 @@ def _approx_quantile(arguments: list[exp.Expr]) -> exp.Expr:
     return exp.ApproxQuantile(this=arguments[0] if arguments else None, quantile=quantile)
 
 
-_WRITTEN = "written"  # of a projection's meta: its text, as its author wrote it
+WRITTEN = "written"  # of a projection's meta: its text, as its author wrote it
 _PLACEHOLDER = re.compile(r":p\d+\b")  # as `parser` names each `?`
 LABEL_CHARACTERS_MAX = 256
 
@@ -73,13 +75,29 @@ class RtolapSql(MySQL):
             start = self._curr
             projection: exp.Expr | None = self._parse_expression()
             if projection is not None and start and self._prev:
-                projection.meta[_WRITTEN] = self._find_sql(start, self._prev)
+                projection.meta[WRITTEN] = self._find_sql(start, self._prev)
             return projection
 
         TERM: ClassVar = {**MySQL.Parser.TERM, TokenType.DPIPE: exp.DPipe}
         # {d '…'}, {t '…'} and {ts '…'}, which ODBC's and JDBC's users write
         ODBC_DATETIME_LITERALS: ClassVar = {"d": exp.Date, "t": exp.Time, "ts": exp.Timestamp}
         OPERATION_MODIFIERS: ClassVar = {*MySQL.Parser.OPERATION_MODIFIERS, "SQL_CACHE"}
+
+    class Generator(MySQL.Generator):  # type: ignore[misc,valid-type]
+        TRANSFORMS: ClassVar = {
+            **MySQL.Generator.TRANSFORMS,
+            ValueList: lambda self, node: node.members.sql(),
+        }
+
+
+class _EngineSql(DuckDB):
+    """The words of the embedded engine."""
+
+    class Generator(DuckDB.Generator):  # type: ignore[misc,valid-type]
+        TRANSFORMS: ClassVar = {
+            **DuckDB.Generator.TRANSFORMS,
+            ValueList: lambda self, node: node.members.sql(),
+        }
 
 
 # Quotes and comments under ANSI_QUOTES. The work has no step for each word of a text.
@@ -129,7 +147,7 @@ def quoted_for_ansi(sql: str) -> str:
 
 def engine_sql(expression: exp.Expr) -> str:
     """Return the same tree in the words of the embedded engine, without the comments of its author."""
-    return str(expression.sql(dialect="duckdb", comments=False))
+    return str(expression.sql(dialect=_EngineSql, comments=False))
 
 
 def label_of(projection: exp.Expr) -> str:
@@ -140,7 +158,7 @@ def label_of(projection: exp.Expr) -> str:
         return str(projection.this)[:LABEL_CHARACTERS_MAX]
     if isinstance(projection, exp.Null):
         return "NULL"
-    written = projection.meta.get(_WRITTEN)
+    written = projection.meta.get(WRITTEN)
     text = user_sql(projection) if written is None else _PLACEHOLDER.sub("?", written)
     return text[:LABEL_CHARACTERS_MAX]
 

@@ -14,6 +14,7 @@ from sqlglot import exp
 from rtolap.column_types import ColumnType
 from rtolap.model.cube import Schema, TimeUnit
 from rtolap.model.predicate import And, Compare, CompareOp, In, IsNull, Like, Not, Or, Predicate, Scalar
+from rtolap.query.approval.value_lists import value_list_of
 from rtolap.query.sql.timeline import as_datetime, next_start, text
 
 _ANY_WEEKDAY = 0  # no part of a date is a week
@@ -136,11 +137,17 @@ class FilterBuilder:
         if node.args.get("query") is not None or not node.expressions:
             return None
         column = self._column(node.this)
+        found = value_list_of(node)
         if column is None:
-            terms = [self._calendar(node.this, "eq", item) for item in node.expressions]
+            items = node.expressions if found is None else found.members.literals()
+            terms = [self._calendar(node.this, "eq", item) for item in items]
             known = tuple(term for term in terms if term is not None)
             return Or(known) if len(known) == len(terms) else None
-        values = [self._value(column, item) for item in node.expressions]
+        if found is None:
+            values = [self._value(column, item) for item in node.expressions]
+        else:
+            kind = self.columns.types[column]
+            values = [in_terms_of(kind, constant) for constant in found.members.constants()]
         not_null = tuple(value for value in values if value is not None)
         return In(column, not_null) if len(not_null) == len(values) else None
 

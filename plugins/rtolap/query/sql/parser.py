@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +15,8 @@ from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
 from rtolap.query.approval import bounds, nodes
-from rtolap.query.sql.dialect import RtolapSql
+from rtolap.query.approval.value_lists import ShortText, put_in
+from rtolap.query.sql.dialect import WRITTEN, RtolapSql
 from rtolap.query.sql.statement import Explain
 
 _EXPLAIN = re.compile(r"\s*+(?:explain|desc|describe)\s++(analyze\s++)?(?=select\b|with\b|\()", re.IGNORECASE)
@@ -51,7 +53,21 @@ def parse(sql: str, database: str | None = None) -> StatementTree:
 
     Raises QueryError for bad SQL, several statements, or anything but a query.
     """
-    bounds.check_text(sql)
+    short = bounds.check_text(sql)
+    if short.lists:
+        with suppress(SqlSyntaxError):  # whose place in the text would be another one
+            read = _parse(short, database)
+            if read is not None:
+                return read
+        bounds.check_parts(sql)
+    read = _parse(ShortText(sql, {}), database)
+    assert read is not None, "a text without lists is read or refused"
+    return read
+
+
+def _parse(short: ShortText, database: str | None) -> StatementTree | None:
+    """Parse a text. Return None if its lists are not read as they were taken for."""
+    sql = short.text
     explained = _EXPLAIN.match(sql)
     explain: Explain | None = None if explained is None else "analyze" if explained[1] else "plan"
     body = sql[explained.end() :] if explained else sql
@@ -73,6 +89,10 @@ def parse(sql: str, database: str | None = None) -> StatementTree:
         raise UnsupportedSql(
             "unsupported statement", expected="SELECT, WITH, UNION or EXPLAIN SELECT", found=tree.key.upper()
         )
+    if not put_in(tree, short.lists):
+        return None
+    if short.lists:
+        _write_lists(tree, short)
     _drop_hints(tree)
     _drop_introducers(tree)
     nodes.approve(tree)
@@ -80,6 +100,14 @@ def parse(sql: str, database: str | None = None) -> StatementTree:
     if database is not None:
         _complete(tree, database)
     return StatementTree(tree, explain, _parameters(tree, positional))
+
+
+def _write_lists(tree: exp.Expr, short: ShortText) -> None:
+    """Name projections as they were written, with the values of their lists."""
+    for node in tree.walk():
+        written = node.meta.get(WRITTEN) if node.meta else None
+        if written is not None:
+            node.meta[WRITTEN] = short.written(written)
 
 
 def too_deep() -> QueryError:

@@ -31,7 +31,7 @@ def time_range(predicate: Predicate | None, schema: Schema) -> TimeRange:
             for term in terms[1:]:
                 united = united.union(time_range(term, schema))
             return united
-        case In(column=column, values=values, negated=False) if values:
+        case In(column=column, values=values, negated=False) if values and _is_time(column, schema):
             united = _compared(column, "eq", values[0], schema)
             for value in values[1:]:
                 united = united.union(_compared(column, "eq", value, schema))
@@ -43,8 +43,10 @@ def time_range(predicate: Predicate | None, schema: Schema) -> TimeRange:
 
 def _compared(column: str, op: str, value: object, schema: Schema) -> TimeRange:
     unit = _UNITS.get(column)
+    if unit is None or not _is_time(column, schema) or op == "ne":
+        return TimeRange()
     instant = as_datetime(value)
-    if unit is None or instant is None or column not in schema.cube.time_columns or op == "ne":
+    if instant is None:
         return TimeRange()
     zone = schema.table.time.zone
     first_weekday = schema.cube.days_to_first_weekday
@@ -53,6 +55,10 @@ def _compared(column: str, op: str, value: object, schema: Schema) -> TimeRange:
     start = {"eq": at, "ge": at, "gt": following}.get(op)
     end = {"eq": following, "le": following, "lt": at}.get(op)
     return TimeRange(_bound_ms(start, zone, latest=False), _bound_ms(end, zone, latest=True))
+
+
+def _is_time(column: str, schema: Schema) -> bool:
+    return column in _UNITS and column in schema.cube.time_columns
 
 
 def _bound_ms(local: datetime | None, zone: str, *, latest: bool) -> int | None:

@@ -15,7 +15,16 @@ from rtolap.model.predicate import Predicate, columns_of
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import QueryCatalogue, relation_key
 from rtolap.query.information_schema import INFORMATION_TABLES
-from rtolap.query.plan import CubeRead, LatestRows, NodeWork, PlainMerge, Rewritten, TableRead, TimeRange
+from rtolap.query.plan import (
+    CubeRead,
+    LatestRows,
+    NodeWork,
+    PlainMerge,
+    Rewritten,
+    TableRead,
+    TimeRange,
+    ValueSet,
+)
 from rtolap.query.sql.rules.pushdown import relation_name
 
 
@@ -57,6 +66,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     warnings: tuple[QueryWarning, ...]
     merge: PlainMerge | None
     is_constant: bool
+    sets: tuple[ValueSet, ...]
 
 
 def plan_of(rewritten: Rewritten) -> WorkerPlan:
@@ -80,6 +90,7 @@ def plan_of(rewritten: Rewritten) -> WorkerPlan:
         warnings=rewritten.warnings,
         merge=rewritten.merge,
         is_constant=rewritten.is_constant,
+        sets=rewritten.sets,
     )
 
 
@@ -91,6 +102,11 @@ def rewritten_of(plan: WorkerPlan, catalogue: QueryCatalogue, parameters: tuple[
     _check(set(plan.parameters) <= set(parameters), "a parameter")
     _check(plan.merge is None or len(plan.reads) == 1, "a merge of several cubes")
     _check(plan.latest is None or len(plan.reads) == 1, "the latest rows of several cubes")
+    read = {each.cube for each in plan.reads}
+    for each in plan.sets:
+        _check(read.issuperset((each.cube, *each.needs)), "a cube of a set of values")
+        _check(each.column in catalogue.cubes[each.cube].cube.all_dimensions, "a dimension")
+        _check(set(each.parameters) <= set(parameters), "a parameter")
     return Rewritten(
         sql=plan.sql,
         reads=tuple(_cube_read(read, catalogue) for read in plan.reads),
@@ -102,6 +118,7 @@ def rewritten_of(plan: WorkerPlan, catalogue: QueryCatalogue, parameters: tuple[
         warnings=plan.warnings,
         merge=plan.merge,
         is_constant=plan.is_constant,
+        sets=plan.sets,
     )
 
 

@@ -16,6 +16,7 @@ from rtolap.base.errors import QueryError, StaleSnapshot, Unavailable
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.aggregate import to_plain
 from rtolap.cubes.receiver.answers.result_cache import ResultCache, merged_plainly
+from rtolap.cubes.receiver.answers.top_groups import first_groups
 from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.model.cube import Schema
@@ -58,7 +59,10 @@ def answer(
         tables += segment.tables
     found = cache.merged(query, tables) if cache is not None else merged_plainly(schema, query, tables)
     if found.table.num_rows:
-        table = to_plain(schema, found.table)
+        rows = found.table
+        if query.top is not None:
+            rows = first_groups(rows, query.dimensions, query.top)
+        table = to_plain(schema, rows)
     else:
         table = physical_schema(schema, query.dimensions, query.partials, plain=True).empty_table()
     meta = PartialAnswer(

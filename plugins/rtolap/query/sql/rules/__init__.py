@@ -1,6 +1,6 @@
 """SQL over events → SQL over partial aggregates: an ordered tuple of small functions.
 
-`dates` has the calendar and the zones.
+`dates` has the calendar and the zones, `sets` the values of other relations.
 
 Each rule takes the tree and the context and gives the tree back; each is exact on its own:
 
@@ -21,6 +21,7 @@ Each rule takes the tree and the context and gives the tree back; each is exact 
 | `latest` | notes where the latest groups are answer enough |
 | `pushdown` | takes from WHERE what receivers and history can filter, and notes what each cube has to give |
 | `stored_tables` | notes what each stored table has to give, and what its nodes may filter |
+| `value_sets` | notes which values of other relations a cube's rows need to have |
 | `plain_merge` | notes where the merged partials of one cube are the answer already |
 """
 
@@ -47,6 +48,7 @@ from rtolap.query.sql.rules.operators.rewrites import operators
 from rtolap.query.sql.rules.plain_merge import plain_merge
 from rtolap.query.sql.rules.pushdown import pushdown
 from rtolap.query.sql.rules.roll_up import latest, roll_up, stars
+from rtolap.query.sql.rules.sets.value_sets import value_sets
 from rtolap.query.sql.rules.stored.tables import stored_sketches, stored_tables
 
 # Of a SELECT of literals. A function may give something else each time, or much out of little.
@@ -70,6 +72,7 @@ RULES: tuple[RewriteRule, ...] = (
     latest,
     pushdown,
     stored_tables,
+    value_sets,
     plain_merge,
 )
 
@@ -100,6 +103,7 @@ def _rewrite(tree: exp.Expr, context: Context) -> Rewritten:
         tables=context.tables,
         warnings=tuple(dict.fromkeys(context.warnings)),
         merge=context.merge,
+        sets=context.sets,
         is_constant=all(isinstance(node, _CONSTANT) for node in rewritten.walk()),
     )
 

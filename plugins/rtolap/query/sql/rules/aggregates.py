@@ -14,7 +14,7 @@ from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.sql.dialect import user_sql
-from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, is_aggregated, own_aggregates
+from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, joined_cubes, own_aggregates
 from rtolap.query.sql.rules.templates import places, read_template
 from rtolap.query.sql.rules.totals import TOTAL, EventTotals
 
@@ -23,10 +23,9 @@ _OVER = Callable[[exp.Expr], exp.Expr]
 
 
 def aggregates(tree: exp.Expr, context: Context) -> exp.Expr:
-    for cube in list(cube_scopes(tree, context)):
-        if is_aggregated(cube):
-            for node in own_aggregates(cube):
-                _replace(node, cube, context)
+    for cubes in joined_cubes(tree, context):
+        for node in own_aggregates(cubes[0]):
+            _replace(node, _totals_of(node, cubes), context)
     for cube in cube_scopes(tree, context):
         partials = {partial.name for partial in cube.schema.partials}
         for column in cube.columns():
@@ -35,8 +34,23 @@ def aggregates(tree: exp.Expr, context: Context) -> exp.Expr:
     return tree
 
 
-def _replace(node: exp.Expr, cube: CubeScope, context: Context) -> None:
-    totals = EventTotals(cube)
+def _totals_of(node: exp.Expr, cubes: list[CubeScope]) -> EventTotals:
+    """Return the totals of the cube whose measures the aggregate is about."""
+    columns = list((node.parent if isinstance(node.parent, exp.Filter) else node).find_all(exp.Column))
+    measured = [cube for cube in cubes if any(cube.is_measure(column) for column in columns)]
+    if len(measured) > 1:
+        names = " and ".join(cube.schema.cube.name for cube in measured)
+        raise QueryError(
+            f"{user_sql(node)[:200]} needs single events of {names}",
+            expected="measures of one cube in an aggregate",
+            action="aggregate each cube in a subquery of its own and join the results",
+        )
+    (subject,) = measured or cubes[:1]
+    return EventTotals(subject, [cube for cube in cubes if cube is not subject])
+
+
+def _replace(node: exp.Expr, totals: EventTotals, context: Context) -> None:
+    cube = totals.cube
     context.warnings += _approximation(node, totals)
     target: exp.Expr = node
     condition: exp.Expr | None = None
@@ -75,6 +89,12 @@ def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER, context: Co
     if function is not None:
         _only_dimensions(node, totals)  # repeating a row changes none of these
         return filtered(node.copy())
+    if isinstance(node, exp.GroupConcat):
+        raise QueryError(
+            f"cube {totals.cube.schema.cube.name} cannot answer {user_sql(node)}: it keeps no single events",
+            expected="GROUP_CONCAT(DISTINCT …) over expressions of dimensions",
+            action="write DISTINCT, or aggregate in a subquery and join the texts of its rows",
+        )
     names = sorted({each.title for each in AGGREGATES.values()} - {APPROX_DISTINCT.title})
     raise QueryError(
         f"cube {totals.cube.schema.cube.name} cannot answer {user_sql(node)}",

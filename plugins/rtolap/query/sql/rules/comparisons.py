@@ -8,7 +8,6 @@ comparison of a column with a constant wherever it can, so that it is pushed dow
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from decimal import Decimal
 
@@ -16,7 +15,9 @@ from sqlglot import exp
 
 from rtolap.base.errors import UnsupportedSql
 from rtolap.protocols.query.messages import QueryWarning
+from rtolap.query.approval.value_lists import ValueList, value_list_of
 from rtolap.query.sql.dialect import rewritten_sql
+from rtolap.query.sql.list_types import PLAIN_MOMENT, beside
 from rtolap.query.sql.loose_values import moment_of_number, moment_of_text, number_of
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
@@ -26,7 +27,6 @@ from rtolap.query.sql.timeline import as_datetime, text
 from rtolap.query.sql.types import BOOLEAN, DATE, DATETIME, NULL, STRING, SqlType
 
 _T = exp.DType
-_PLAIN_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)?", re.ASCII)
 _ROWS_LOOKED_UP_MIN = 9  # of an IN list
 _MEMBERS_LOOKED_UP_MAX = 4  # what is written grows with the factorial of it
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -77,6 +77,18 @@ def compare_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | Non
         for place, member in enumerate(members):
             _check_alike(node, typed.of(member), typed.shown(query.unnest(), place))
         return None
+    found = value_list_of(node)
+    if found is not None:
+        converted = beside(
+            found.members, typed.of(node.this), lambda value: _warn_of_truncation("double", value, context)
+        )
+        if converted is found.members:
+            return None
+        if converted is not None:
+            return exp.In(this=node.this.copy(), expressions=[ValueList(members=converted)])
+        node.set("expressions", found.members.literals())
+        for item in node.expressions:
+            typed.note(item, typed.infer(item))
     if is_row(node.this):
         return _rows_in(node, typed, context)
     compared = [_compared(exp.EQ, node.this, item, typed, context) for item in node.expressions]
@@ -241,7 +253,7 @@ def _text_moment(words: exp.Expr, beside: SqlType, context: Context) -> exp.Expr
             return None  # a parameter that has no value yet
         return macro("TEXT_MOMENT", words)
     moment, truncated = moment_of_text(value)
-    if not truncated and _PLAIN_MOMENT.fullmatch(value):
+    if not truncated and PLAIN_MOMENT.fullmatch(value):
         return None
     if truncated:
         _warn_of_truncation(beside.kind, value, context)

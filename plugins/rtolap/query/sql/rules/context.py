@@ -9,12 +9,11 @@ from typing import Generic, TypeVar
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from rtolap.base.errors import QueryError
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import Or, Predicate
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import QueryCatalogue
-from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, TableRead
+from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, TableRead, ValueSet
 
 S = TypeVar("S")
 FoldConstant = Callable[
@@ -46,6 +45,7 @@ class Context:
     latest: LatestRows | None = None
     tables: tuple[TableRead, ...] = ()
     merge: PlainMerge | None = None
+    sets: tuple[ValueSet, ...] = ()
     warnings: list[QueryWarning] = field(default_factory=list)
 
 
@@ -118,7 +118,7 @@ def named_tables(tree: exp.Expr) -> Iterator[tuple[Scope, str, exp.Table]]:
 
 
 def cube_scopes(tree: exp.Expr, context: Context) -> Iterator[CubeScope]:
-    """Yield every SELECT over a cube, inner ones first. Raises QueryError for two cubes in one FROM."""
+    """Yield every cube of every SELECT, inner SELECTs first, and those of one SELECT one after the other."""
     for scope in traverse_scope(tree):
         if not isinstance(scope.expression, exp.Select):
             continue
@@ -127,15 +127,17 @@ def cube_scopes(tree: exp.Expr, context: Context) -> Iterator[CubeScope]:
             for alias, (_, source) in scope.selected_sources.items()
             if isinstance(source, exp.Table) and not source.db and source.name in context.catalogue.cubes
         ]
-        if len(sources) > 1:
-            raise QueryError(
-                f"one SELECT reads {' and '.join(table.name for _, table in sources)}",
-                expected="one cube in a FROM",
-                action="aggregate each cube in a subquery of its own and join the results",
-            )
         for alias, table in sources:
             schema = context.catalogue.cubes[table.name]
             yield CubeScope(scope, alias, table, schema, is_nullable(scope.expression, alias))
+
+
+def joined_cubes(tree: exp.Expr, context: Context) -> list[list[CubeScope]]:
+    """Return the cubes of each SELECT that reads one, inner SELECTs first."""
+    by_select: dict[int, list[CubeScope]] = {}
+    for cube in cube_scopes(tree, context):
+        by_select.setdefault(id(cube.select), []).append(cube)
+    return list(by_select.values())
 
 
 def own_aggregates(cube: CubeScope) -> list[exp.Expr]:

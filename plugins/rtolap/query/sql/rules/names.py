@@ -236,7 +236,10 @@ def _spell_information(tree: exp.Expr) -> set[int]:
 
 
 def _roll_up(select: exp.Select) -> None:
-    """Turn GROUP BY a, b WITH ROLLUP into GROUP BY ROLLUP (a, b), as the engine writes it."""
+    """Turn GROUP BY a, b WITH ROLLUP into GROUP BY ROLLUP (a, b), as the engine writes it.
+
+    Of no rows MySQL gives none, where the engine gives a total.
+    """
     group = select.args.get("group")
     if group is None:
         return
@@ -244,6 +247,8 @@ def _roll_up(select: exp.Select) -> None:
         if isinstance(rollup, exp.Rollup) and not rollup.expressions:
             rollup.set("expressions", group.expressions)
             group.set("expressions", [])
+            rows = exp.Count(this=exp.Star(), big_int=True)
+            select.having(exp.GT(this=rows, expression=exp.Literal.number(0)), copy=False)
 
 
 def _label(select: exp.Select) -> None:

@@ -45,13 +45,12 @@ def relation_name(name: str) -> str:
 
 
 def _take_filter(cube: CubeScope, context: Context, *, keep: bool) -> Predicate | None:
-    where = cube.select.args.get("where")
-    if where is None or cube.nullable:
-        return None
     builder = FilterBuilder(FilterColumns.of_cube(cube.schema), cube.alias, context.fold)
-    pushed: list[Predicate] = []
+    joined = (builder.build(condition) for condition in _join_conditions(cube))
+    pushed: list[Predicate] = [predicate for predicate in joined if predicate is not None]
+    where = cube.select.args.get("where")
     left: list[exp.Expr] = []
-    for conjunct in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
+    for conjunct in () if where is None or cube.nullable else conjuncts(where.this):
         predicate = builder.build(conjunct)
         if predicate is not None:
             pushed.append(predicate)
@@ -59,11 +58,30 @@ def _take_filter(cube: CubeScope, context: Context, *, keep: bool) -> Predicate 
             left.append(conjunct)
     if left:
         cube.select.set("where", exp.Where(this=exp.and_(*left, copy=False)))
-    else:
+    elif not cube.nullable:
         cube.select.set("where", None)
     if not pushed:
         return None
     return pushed[0] if len(pushed) == 1 else And(tuple(pushed))
+
+
+def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
+    return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
+
+
+def _join_conditions(cube: CubeScope) -> list[exp.Expr]:
+    """Return the terms of ON without which no row of the cube is in the join. They stay where they are."""
+    joins: list[exp.Join] = cube.select.args.get("joins") or []
+    sides = [str(join.side).upper() for join in joins]
+    if any(side in ("RIGHT", "FULL") for side in sides):
+        return []
+    found: list[exp.Expr] = []
+    for join, side in zip(joins, sides, strict=True):
+        on = join.args.get("on")
+        binds = join.alias_or_name == cube.alias if side == "LEFT" else not cube.nullable and not side
+        if on is not None and binds and not join.args.get("method"):
+            found += conjuncts(on)
+    return found
 
 
 def _read(need: SourceNeed[Schema]) -> CubeRead:

@@ -9,7 +9,7 @@ for the first of SUM, MAX, MIN, APPROX_COUNT_DISTINCT and COUNT that the cube ke
 
 Inside a subquery, a CTE or a UNION the same text is an error: a query that counts or averages the rows of
 `(SELECT carrier, delay FROM flights)` means events, and roll-up rows would silently be something else.
-There, sets of dimension values can be asked (DISTINCT, IN, EXISTS).
+There, sets of dimension values can be asked (DISTINCT, IN, EXISTS, ANY, ALL, UNION without ALL).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rtolap.base.errors import QueryError, UnsupportedSql
 from rtolap.model.cube import Measure
 from rtolap.query.plan import LatestRows
 from rtolap.query.sql.dialect import RtolapSql, user_sql
-from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, is_aggregated
+from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, is_aggregated, joined_cubes
 
 _SHOWN = sorted(AGGREGATES.values(), key=lambda function: function.shown)
 _LATEST_ROWS_MAX = 10_000  # a longer result is read as a whole, and streamed
@@ -29,10 +29,17 @@ _LATEST_ROWS_MAX = 10_000  # a longer result is read as a whole, and streamed
 
 def stars(tree: exp.Expr, context: Context) -> exp.Expr:
     """Note if the statement shows roll-up rows, and expand its stars. Runs before names are resolved."""
-    for cube in cube_scopes(tree, context):
-        if cube.select is tree and _is_plain(cube):
+    for cubes in joined_cubes(tree, context):
+        if cubes[0].select is tree and _is_plain(cubes[0]):
+            if len(cubes) > 1:
+                joined = " and ".join(each.schema.cube.name for each in cubes)
+                raise QueryError(
+                    f"one SELECT shows roll-up rows of {joined}",
+                    expected="aggregates, GROUP BY or SELECT DISTINCT over a join of cubes",
+                    action="show roll-up rows of one cube, or group by the columns",
+                )
             context.rolls_up = True
-            _expand(cube)
+            _expand(cubes[0])
     return tree
 
 
@@ -164,11 +171,15 @@ def _check_windows(cube: CubeScope) -> None:
 
 
 def _check_membership(cube: CubeScope) -> None:
-    """Refuse rows of a cube, except within IN and EXISTS, which ask which values exist and not how often."""
+    """Refuse rows of a cube, except where it is asked which values exist and not how often: within IN,
+    EXISTS, ANY and ALL, and as a side of UNION, INTERSECT and EXCEPT without ALL."""
     parent = cube.select.parent
     while isinstance(parent, exp.Subquery | exp.Paren):
         parent = parent.parent
-    if not isinstance(parent, exp.Exists | exp.In) or cube.select.args.get("limit") is not None:
+    asks_for_values = isinstance(parent, exp.Exists | exp.In | exp.Any | exp.All) or (
+        isinstance(parent, exp.SetOperation) and bool(parent.args.get("distinct"))
+    )
+    if not asks_for_values or cube.select.args.get("limit") is not None:
         raise _no_events(cube)
 
 

@@ -12,10 +12,16 @@ N(e)), 0) where N(e) > 0, else d · __rows: an event with neither e nor d adds n
 N(COALESCE(e, d)) = __rows where d is not null, else N(e). Sums of two measures are not in it: SQL's NULLs
 make SUM(a + b) differ from SUM(a) + SUM(b).
 
+In a SELECT over several cubes a row of the join stands for every pair of an event of one and an event of the
+other: as many as the product of their `__rows`. S and N of a column of one cube are therefore multiplied by
+the `__rows` of the others, and X stays as it is where repeating a value changes nothing.
+
 Arithmetic built here is marked, so that it is computed in numbers as wide as a SUM's, not as one event's.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from sqlglot import exp
 
@@ -30,17 +36,29 @@ TOTAL = "total"  # mark of arithmetic that is over many events: `rules.operators
 
 
 class EventTotals:
-    def __init__(self, cube: CubeScope) -> None:
+    def __init__(self, cube: CubeScope, others: Sequence[CubeScope] = ()) -> None:
+        """Create totals over the events of a SELECT.
+
+        Args:
+            cube: the cube whose measures are asked for.
+            others: the other cubes that the SELECT joins it with.
+        """
         self.cube = cube
+        self.others = tuple(others)
         self.known = {partial.name: partial for partial in cube.schema.partials}
 
     def rows(self) -> exp.Expr:
         """Return how many events a row of the joined relation stands for."""
-        column = self.cube.column(ROWS)
-        return exp.func("COALESCE", column, exp.Literal.number(1)) if self.cube.nullable else column
+        return self._repeated(_rows_of(self.cube))
 
     def has_measure(self, e: exp.Expr) -> bool:
         return any(self.cube.is_measure(column) for column in e.find_all(exp.Column))
+
+    def _repeated(self, total: exp.Expr) -> exp.Expr:
+        """Return a total of this cube's events, each as often as the others have events beside it."""
+        for other in self.others:
+            total = _total(exp.Mul(this=exp.paren(total, copy=False), expression=_rows_of(other)))
+        return total
 
     def partial(self, column: exp.Column, suffix: str, function: str) -> exp.Expr:
         name = f"{column.name}__{suffix}"
@@ -51,14 +69,14 @@ class EventTotals:
     def sum(self, e: exp.Expr) -> exp.Expr:
         """Return S(e)."""
         if isinstance(e, exp.Column) and e.table == self.cube.alias and f"{e.name}__sum" in self.known:
-            return self.partial(e, "sum", "SUM")
+            return self._repeated(self.partial(e, "sum", "SUM"))
         if not self.has_measure(e):
             return self._weighted(e)
         match e:
             case exp.Paren() | exp.Alias():
                 return exp.paren(self.sum(e.this))
             case exp.Column():
-                return self.partial(e, "sum", "SUM")
+                return self._repeated(self.partial(e, "sum", "SUM"))
             case exp.Neg():
                 return _total(exp.Neg(this=exp.paren(self.sum(e.this))))
             case exp.Case() | exp.If():
@@ -87,7 +105,7 @@ class EventTotals:
             case exp.Column():
                 if e.name == self.cube.schema.table.time.column and f"{e.name}__count" not in self.known:
                     return self.rows()  # an event without an event time is rejected, so none is null
-                return self.partial(e, "count", "COUNT")
+                return self._repeated(self.partial(e, "count", "COUNT"))
             case exp.Neg():
                 return self.count(e.this)
             case exp.Case() | exp.If():
@@ -107,6 +125,8 @@ class EventTotals:
 
     def pick(self, e: exp.Expr, accumulator: Accumulator, function: str) -> exp.Expr:
         """Return X(e), the operand of MIN, MAX or the merge of sketches."""
+        if self.others and self.has_measure(e) and not accumulator.is_idempotent:
+            raise self._counts_pairs(function, e)
         column = accumulator.column_name(e.name)
         if isinstance(e, exp.Column) and e.table == self.cube.alias and column in self.known:
             return self.partial(e, accumulator.name, function)
@@ -182,12 +202,25 @@ class EventTotals:
             .else_(self._weighted(default))
         )
 
+    def _counts_pairs(self, function: str, e: exp.Expr) -> QueryError:
+        joined = " and ".join(cube.schema.cube.name for cube in (self.cube, *self.others))
+        return QueryError(
+            f"{function}({user_sql(e)}) over a join of {joined} counts each value once for every pair",
+            expected="COUNT, SUM, AVG, MIN, MAX or a count of distinct values",
+            action="aggregate each cube in a subquery of its own and join the results",
+        )
+
     def _unanswerable(self, function: str, e: exp.Expr) -> QueryError:
         return QueryError(
             f"cube {self.cube.schema.cube.name} cannot answer {function}({user_sql(e)}) exactly",
             expected="one measure column, times or plus expressions of dimensions, or a CASE over dimensions",
             action="aggregate each column on its own, or add a column to the stream table that holds it",
         )
+
+
+def _rows_of(cube: CubeScope) -> exp.Expr:
+    column = cube.column(ROWS)
+    return exp.func("COALESCE", column, exp.Literal.number(1)) if cube.nullable else column
 
 
 def _times(value: exp.Expr, number: exp.Expr) -> exp.Expr:
