@@ -23,6 +23,7 @@ _ENGINE_TYPES = {"string": "VARCHAR", "int": "INTEGER"}
 
 class Picked(Accumulator):
     takes_dimensions: ClassVar[bool] = False  # of a row nobody knows when its events were
+    is_idempotent: ClassVar[bool] = True
 
     def result_type(self, source: ColumnType) -> ColumnType:
         return BINARY
