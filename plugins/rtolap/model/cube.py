@@ -21,7 +21,7 @@ import msgspec
 
 from rtolap.aggregates.accumulator import Partial
 from rtolap.aggregates.count import EVENTS
-from rtolap.aggregates.function import LG_K_DEFAULT
+from rtolap.aggregates.function import LG_K_DEFAULT, LG_MAX_DEFAULT
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.model.application import CubeWatermark
@@ -53,6 +53,7 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     function: MeasureFunction
     column: str | None = None
     lg_k: int = LG_K_DEFAULT
+    lg_max: int = LG_MAX_DEFAULT
 
 
 class AggregationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -177,7 +178,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
         if measure.column is None:
             return function.partials_of_events()
         kind = self.table.column(measure.column).column_type
-        return function.partials(measure.column, kind, measure.lg_k)
+        return function.partials(measure.column, kind, measure.lg_k, measure.lg_max)
 
     @property
     def source_columns(self) -> tuple[str, ...]:

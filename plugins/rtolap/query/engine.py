@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from duckdb import sqltypes
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
+from rtolap.aggregates.count_distinct import DISTINCT_SIZE
 from rtolap.aggregates.variance import DEVIATION
 from rtolap.base.errors import QueryInterrupted, UnknownTable
 from rtolap.query.approval.engine_tree import EngineTexts
@@ -33,6 +34,7 @@ from rtolap.query.engine_errors import moment_out_of_range, translated
 from rtolap.query.engine_functions.checksums import CRC32, crc32
 from rtolap.query.engine_functions.exact_variance import exact_variance
 from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
+from rtolap.query.engine_functions.value_sets import distinct_size
 from rtolap.query.engine_session import BATCH_ROWS, EngineSession, EngineSessions
 from rtolap.query.macros import registry as macros
 from rtolap.query.plan import Planned
@@ -98,6 +100,14 @@ class EmbeddedEngine(EngineSessions):
         self._connection.create_function(
             BITMAP_SIZE,
             bitmap_size,
+            [duckdb.list_type(sqltypes.BLOB)],
+            sqltypes.BIGINT,
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        self._connection.create_function(
+            DISTINCT_SIZE,
+            distinct_size,
             [duckdb.list_type(sqltypes.BLOB)],
             sqltypes.BIGINT,
             type=PythonUDFType.ARROW,

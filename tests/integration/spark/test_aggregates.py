@@ -33,7 +33,7 @@ def spark() -> Iterator[SparkSession]:
 
 def rows_of(table: pa.Table) -> list[str]:
     """Rows in a stable order, sketches as their estimates: Spark's bytes are other ones."""
-    sketches = {p.name for p in SCHEMA.partials if p.accumulator.sketch_bytes}
+    sketches = {p.name for p in SCHEMA.partials if p.accumulator.relative_error}
     return sorted(
         repr([estimate(v) if k in sketches and v is not None else v for k, v in row.items()])
         for row in table.to_pylist()

@@ -201,8 +201,11 @@ _OTHER_AGGREGATES = (
 
 
 def aggregate_rows(declared: Iterable[Aggregate]) -> tuple[SqlFunction, ...]:
-    """Return the rows of functions that cubes declare."""
-    return tuple(SqlFunction(each.title.lower(), (each.sql_key,), each.engine_functions) for each in declared)
+    """Return the rows of functions that cubes declare. COUNT(DISTINCT …) is COUNT to the parser."""
+    return tuple(
+        SqlFunction(each.title.lower(), () if each.in_count else (each.sql_key,), each.engine_functions)
+        for each in declared
+    )
 
 
 AGGREGATES = tuple(sorted((*_OTHER_AGGREGATES, *aggregate_rows(DECLARED.values()))))
