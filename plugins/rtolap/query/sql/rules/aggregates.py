@@ -155,7 +155,8 @@ def _approximation(node: exp.Expr, totals: EventTotals) -> list[QueryWarning]:
             "approximate",
             "Note",
             f"COUNT(DISTINCT {name}) is approximate: cube {schema.cube.name} keeps sketches of {name}, whose "
-            f"counts have a standard error of about {sketch.accumulator.relative_error:.1%}",
+            f"counts have a standard error of about {sketch.accumulator.relative_error:.1%}; a measure "
+            f"{COUNT_DISTINCT.name} counts exactly",
         )
         for name, sketch in sketches.items()
         if sketch is not None
