@@ -3,6 +3,8 @@
 local   inside a receiver (memory, fragments): strings as dictionary<int32, string>, sketches as coupons
         (list<uint32>, see `hll`), because both group and merge fast
 plain   on the wire, in staged parts and in history: strings as they are, sketches as compact HLL_8 bytes
+
+Sets of distinct values are the same bytes in both, see `aggregates.count_distinct`.
 """
 
 from __future__ import annotations

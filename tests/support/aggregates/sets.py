@@ -25,6 +25,32 @@ def set_bytes(values: Iterable[Any], form: SetForm, scale: int = 0) -> bytes | N
     return bytes((4 * form.lg_max + _CODES.get(form.width, 0),)) + joined
 
 
+def united_bytes(sets: Iterable[bytes], form: SetForm) -> bytes:
+    """Return the union of sets of this form, of which there is at least one."""
+    known = list(sets)
+    if form.mark in known:
+        return form.mark
+    codes = sorted({code for data in known for code in _codes_of(data[1:], form.width)})
+    if len(codes) > 1 << form.lg_max:
+        return form.mark
+    return known[0][:1] + b"".join(codes)
+
+
+def _codes_of(data: bytes, width: int) -> list[bytes]:
+    if not width:
+        return [text + b"\xff" for text in data.split(b"\xff")[:-1]]
+    return [data[start : start + width] for start in range(0, len(data), width)]
+
+
+def numbers_of(data: bytes | None) -> frozenset[int] | None:
+    """Return the numbers of a set of bigints; None without any. Raises AssertionError for a mark."""
+    if data is None:
+        return None
+    assert data[0] & 3 == _CODES[8], f"no set of bigints: {data!r}"
+    codes = [data[start : start + 8] for start in range(1, len(data), 8)]
+    return frozenset(int.from_bytes(code, "big") - (1 << 63) for code in codes)
+
+
 def code_of(value: Any, width: int, scale: int) -> bytes:
     if isinstance(value, str):
         return value.encode() + b"\xff"

@@ -15,6 +15,8 @@ import datasketches
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from rtolap.aggregates.count_distinct import set_form
+from rtolap.aggregates.function import LG_MAX_DEFAULT
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.manifest import FileEntry, StagedManifest, encode
 from rtolap.model.build_spec import BuildPart, BuildSpec
@@ -23,6 +25,8 @@ from rtolap.model.offsets import PartRange
 from rtolap.model.segment import parse_segment_name
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.object_store.store import ObjectStore
+
+from tests.support.aggregates.sets import set_bytes
 
 SEGMENT = "20130101000000_20130102000000"
 
@@ -56,6 +60,8 @@ CUBE = Cube(
         Measure("min", "buyer"),
         Measure("sum", "weight"),
         Measure("approx_distinct", "buyer", 10),
+        Measure("count_distinct", "buyer"),
+        Measure("count_distinct", "big"),
     ),
     aggregation_groups=(AggregationGroup(include=("hour_start", "shop", "day")),),
 )
@@ -127,10 +133,15 @@ def roll_up(raw: pa.Table, dimensions: Sequence[str]) -> pa.Table:
     with _engine().cursor() as connection:
         connection.register("raw", raw)
         table: pa.Table = connection.sql(
-            f"SELECT {selected}{MEASURES}, list(buyer) FILTER (buyer IS NOT NULL) AS buyers FROM raw {tail}"
+            f"SELECT {selected}{MEASURES}, list(buyer) FILTER (buyer IS NOT NULL) AS buyers, "
+            f"list(DISTINCT big) AS bigs FROM raw {tail}"
         ).to_arrow_table()
     sketches = [sketch(buyers) if buyers else None for buyers in table["buyers"].to_pylist()]
-    table = table.drop_columns(["buyers"]).append_column("buyer__hll", pa.array(sketches, pa.binary()))
+    table = table.append_column("buyer__hll", pa.array(sketches, pa.binary()))
+    for column, values in (("buyer", "buyers"), ("big", "bigs")):
+        form = set_form(TABLE.column(column).column_type, LG_MAX_DEFAULT, column)
+        sets = [set_bytes(each or (), form) for each in table[values].to_pylist()]
+        table = table.append_column(f"{column}__value_set", pa.array(sets, pa.binary()))
     return table.select(physical_schema(SCHEMA, dimensions, plain=True).names).cast(
         physical_schema(SCHEMA, dimensions, plain=True)
     )

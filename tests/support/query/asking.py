@@ -12,14 +12,13 @@ from rtolap.cubes.receiver.local.align import Vectors
 
 from tests.support.cubes.builders import DIMENSIONS, Event
 from tests.support.cubes.cluster import Cluster
-from tests.support.cubes.recount import VISITORS, Answer, recount
+from tests.support.cubes.recount import VALUES, VISITORS, Answer, counted, recount
 from tests.support.cubes.stepped_receiver import Receiver
 from tests.support.query.asked_statements import number
 from tests.support.query.stepped_query import SteppedQuery
 from tests.support.query.visitors import plain_estimates
 
 MINUTE_MS = 60_000
-_VALUES = "COUNT(*), SUM(amount), COUNT(amount), MIN(amount), MAX(amount), SUM(price)"
 Span = tuple[int, int]  # event time, [start_ms, end_ms), of whole minutes
 
 
@@ -87,7 +86,7 @@ class Asker:
         self._query.close()
 
     def _sql(self, span: Span | None) -> str:
-        values = f"{_VALUES}, APPROX_COUNT_DISTINCT(visitor)" if self._visitors else _VALUES
+        values = f"{VALUES}, APPROX_COUNT_DISTINCT(visitor)" if self._visitors else VALUES
         condition = ""
         if span is not None:
             assert not any(at_ms % MINUTE_MS for at_ms in span), "cubes keep minutes"
@@ -99,7 +98,7 @@ class Asker:
     def expected(self, found: Found, span: Span | None = None) -> Answer:
         """Return the recount of the prefix that the positions name, without what is purged or dropped as
         late."""
-        counted = recount(
+        found_events = recount(
             (
                 event
                 for part, events in self._cluster.log.items()
@@ -108,7 +107,8 @@ class Asker:
             ),
             visitors=self._visitors,
         )
-        return plain_estimates(counted) if self._visitors else counted
+        as_asked = counted(found_events)
+        return plain_estimates(as_asked) if self._visitors else as_asked
 
     def _counts(self, found: Found, span: Span | None, part: int, offset: int, event: Event) -> bool:
         cube = self._cluster.schema.cube

@@ -23,7 +23,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rtolap.aggregates.accumulator import Partial
-from rtolap.columnar.schema import physical_schema, select_partials
+from rtolap.aggregates.count_distinct import ValueSet
+from rtolap.columnar.schema import arrow_type, physical_schema, select_partials
 from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.records import SegmentRecord
@@ -35,6 +36,8 @@ from rtolap.object_store.store import ObjectStore
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.engine_functions.sketches import hll_estimate
 from rtolap.query.plan import CubeRead, TimeRange
+
+from tests.support.aggregates.sets import set_bytes, united_bytes
 
 DAY_MS = 86_400_000
 LG_K = 8
@@ -76,6 +79,7 @@ MEASURED = {
     "flown": "date",
     "landed": "timestamp",
 }
+SETS = ("note", "delay", "distance", "price", "landed")  # few values each, so that some are too many
 _BITS = {"bit_and": operator.and_, "bit_or": operator.or_, "bit_xor": operator.xor}
 PATTERNS = ("%", "A%", "%A", "_", "__", "%\\%", "%\n%", "%_b", "100%", "%😀", "", "%é%", "back\\slash", "a__")
 
@@ -88,6 +92,7 @@ def drawn_schema() -> Schema:
     measures += [Measure("sum", name) for name in ("delay", "distance", "price", "weight")]
     measures += [Measure(function, name) for function in ("min", "max") for name in MEASURED]
     measures += [Measure("count", "note"), Measure("approx_distinct", "note", LG_K)]
+    measures += [Measure("count_distinct", name, lg_max=4) for name in SETS]
     return Schema(
         Table(
             name="drawn",
@@ -107,6 +112,11 @@ def drawn_schema() -> Schema:
 
 
 SCHEMA = drawn_schema()
+_FORMS = {
+    partial.name: partial.accumulator.form
+    for partial in SCHEMA.partials
+    if isinstance(partial.accumulator, ValueSet)
+}
 
 
 def drawn_table(rng: random.Random, rows: int, *, full: bool) -> pa.Table:
@@ -130,6 +140,8 @@ def _value(rng: random.Random, field: pa.Field, full: bool) -> Any:
         return rng.randint(1, 9)
     if rng.random() < 0.15:
         return None
+    if field.name.endswith("__value_set"):
+        return _drawn_set(rng, field.name)
     if pa.types.is_binary(field.type):
         sketch = datasketches.hll_sketch(LG_K, datasketches.tgt_hll_type.HLL_8)
         for _ in range(rng.choice((0, 1, 3, 200))):
@@ -150,6 +162,17 @@ def _value(rng: random.Random, field: pa.Field, full: bool) -> Any:
     if pa.types.is_timestamp(field.type):
         return rng.choice(MOMENTS[1:])
     return rng.choice((rng.randint(-1000, 1000), 2**31 - 1, -(2**31)))
+
+
+def _drawn_set(rng: random.Random, name: str) -> bytes | None:
+    """Return a set of a few values, or the mark of too many: 16 is the bound."""
+    column = SCHEMA.table.column(name.removesuffix("__value_set"))
+    field = pa.field(column.name, arrow_type(column.column_type))
+    many = rng.choice((1, 1, 2, 5, 30))
+    values = [_value(rng, field, full=False) for _ in range(many)]
+    if column.name == "note":
+        values += [f"p{rng.randrange(2_000)}" for _ in range(many // 5)]
+    return set_bytes(values, _FORMS[name], column.column_type.scale)
 
 
 def drawn_history(rng: random.Random, store: ObjectStore, build: str, days: int = 3) -> list[SegmentRecord]:
@@ -256,6 +279,8 @@ def _merged(partial: Partial, values: Sequence[Any]) -> Any:
     known = [value for value in values if value is not None]
     if not known:
         return None
+    if isinstance(partial.accumulator, ValueSet):
+        return united_bytes(known, partial.accumulator.form)
     if partial.accumulator.sketch_bytes:
         return _estimate(known)
     if partial.accumulator.adds:
