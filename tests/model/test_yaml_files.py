@@ -69,7 +69,7 @@ def test_all_problems_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     cube = CUBE.replace("column: price", "colum: price").replace("window: 6h", "window: 6 moons")
     table = TABLE.replace("type: bigint", "type: bigit").replace("topic: sales", "topic: 7")
     assert problems(tmp_path, cube=cube, table=table) == [
-        "cube.yaml:8: measures[1].colum: unknown key; expected one of function, column, lg_k; "
+        "cube.yaml:8: measures[1].colum: unknown key; expected one of function, column, lg_k, lg_max; "
         "found 'colum'; did you mean 'column'?",
         "cube.yaml:10: segment.window: wrong value; expected a duration such as 500ms, 30s, 15m, 6h, "
         "1d or 1h30m; found '6 moons' (str)",
