@@ -16,6 +16,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -129,7 +130,7 @@ def measure(kind: str, events: int, groups: int, values: int, rounds: int) -> di
     figures: dict[str, dict[str, float]] = {}
     for way, measures in WAYS.items():
         schema = schema_of(kind, measures)
-        seconds, merged = timed(lambda schema=schema: rolled_up(schema, table), rounds)
+        seconds, merged = timed(partial(rolled_up, schema, table), rounds)
         plain = to_plain(schema, merged)
         figures[way] = {
             "us_per_event": round(seconds / events * 1e6, 3),

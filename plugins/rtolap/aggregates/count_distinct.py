@@ -71,7 +71,7 @@ class ValueSet(Accumulator):
         if form.width:
             count = f"(length({column}) - 1) div {form.width}"
             code = f"hex(substring({column}, {2 - form.width} + {form.width} * place, {form.width}))"
-            codes = f"transform(sequence(1, greatest({count}, 1)), place -> {code})"
+            codes = f"transform(sequence(1, {count}), place -> {code})"  # of null, as all of it, null
             joined = "unhex(joined)"
         else:
             texts = f"split(substring(decode({column}, 'ISO-8859-1'), 2), chr(255))"
