@@ -278,7 +278,7 @@ def _counts(codes: U8, lengths: Ids, width: int) -> Ids:
     ends = np.cumsum(lengths)
     if not lengths.all() or (codes[ends - 1] != _END).any():
         raise _no_sets("a text without its end")
-    passed = np.cumsum(codes == _END)[ends - 1]
+    passed = np.searchsorted(np.flatnonzero(codes == _END), ends)
     return np.diff(passed, prepend=0)
 
 
