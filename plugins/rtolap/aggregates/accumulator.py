@@ -132,7 +132,7 @@ class Accumulator(ABC):
             history cannot be grouped so.
         folded_kinds: types of partials whose values `fold` merges.
         local_form: the form in a receiver; None: as everywhere.
-        sketch_bytes: the size that one value may reach if it is a sketch; 0 for a plain value.
+        sketch_bytes: the size that one value may reach if it is a sketch or a set; 0 for a plain value.
         relative_error: the standard error of what is read back, as a share of it; 0 for exact values.
     """
 
