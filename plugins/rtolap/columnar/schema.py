@@ -90,6 +90,12 @@ def history_schema(schema: Schema, dimensions: Iterable[str]) -> pa.Schema:
     return pa.schema([field.with_metadata({FIELD_ID: str(ids[field.name])}) for field in plain])
 
 
+def columns_with_statistics(schema: pa.Schema) -> list[str]:
+    """Return the columns of which Parquet files have statistics: not of sets and sketches, whose least and
+    largest values nobody asks for and would make footers many times as large."""
+    return [field.name for field in schema if not pa.types.is_binary(field.type)]
+
+
 def select_partials(schema: Schema, names: Iterable[str] | None) -> tuple[Partial, ...]:
     """Return the named partials, in the requested order; None means all. Unknown names raise KeyError."""
     if names is None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rtolap.aggregates.count_distinct import set_form
 from rtolap.aggregates.function import LG_MAX_DEFAULT
-from rtolap.columnar.schema import physical_schema
+from rtolap.columnar.schema import columns_with_statistics, physical_schema
 from rtolap.cubes.format.manifest import FileEntry, StagedManifest, encode
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.cube import AggregationGroup, Cube, Measure, Schema
@@ -187,7 +187,7 @@ class Staging(NamedTuple):
         files: tuple[FileEntry, ...] = ()
         if table.num_rows:
             sink = pa.BufferOutputStream()
-            pq.write_table(table, sink)
+            pq.write_table(table, sink, write_statistics=columns_with_statistics(table.schema))
             data = sink.getvalue().to_pybytes()
             self.store.write(f"{path}/part-0.parquet", data)
             digest = hashlib.sha256(data).hexdigest()
