@@ -61,7 +61,6 @@ CUBE = Cube(
         Measure("sum", "weight"),
         Measure("approx_distinct", "buyer", 10),
         Measure("count_distinct", "buyer"),
-        Measure("count_distinct", "big"),
     ),
     aggregation_groups=(AggregationGroup(include=("hour_start", "shop", "day")),),
 )
@@ -133,15 +132,13 @@ def roll_up(raw: pa.Table, dimensions: Sequence[str]) -> pa.Table:
     with _engine().cursor() as connection:
         connection.register("raw", raw)
         table: pa.Table = connection.sql(
-            f"SELECT {selected}{MEASURES}, list(buyer) FILTER (buyer IS NOT NULL) AS buyers, "
-            f"list(DISTINCT big) AS bigs FROM raw {tail}"
+            f"SELECT {selected}{MEASURES}, list(buyer) FILTER (buyer IS NOT NULL) AS buyers FROM raw {tail}"
         ).to_arrow_table()
     sketches = [sketch(buyers) if buyers else None for buyers in table["buyers"].to_pylist()]
     table = table.append_column("buyer__hll", pa.array(sketches, pa.binary()))
-    for column, values in (("buyer", "buyers"), ("big", "bigs")):
-        form = set_form(TABLE.column(column).column_type, LG_MAX_DEFAULT, column)
-        sets = [set_bytes(each or (), form) for each in table[values].to_pylist()]
-        table = table.append_column(f"{column}__value_set", pa.array(sets, pa.binary()))
+    form = set_form(TABLE.column("buyer").column_type, LG_MAX_DEFAULT, "buyer")
+    sets = [set_bytes(buyers or (), form) for buyers in table["buyers"].to_pylist()]
+    table = table.append_column("buyer__value_set", pa.array(sets, pa.binary()))
     return table.select(physical_schema(SCHEMA, dimensions, plain=True).names).cast(
         physical_schema(SCHEMA, dimensions, plain=True)
     )
