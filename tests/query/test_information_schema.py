@@ -131,4 +131,4 @@ def test_a_cubes_columns_say_how_they_may_be_used(asked: QueryService) -> None:
     catalogue = asked.catalogue()
     comments = {column.name: column.comment for column in described(catalogue, "flights")}
     assert comments["carrier"] == "dimension"
-    assert comments["delay"] == "measure: count, max, min, sum"
+    assert comments["delay"] == "measure: count, count_distinct, max, min, sum"

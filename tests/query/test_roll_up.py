@@ -13,7 +13,8 @@ from tests.support.query.sql_oracle import asked_of, rows_of
 KEYS = "hour_start, day_start, carrier, origin, gate, fare_class, flown_on, on_time"
 STAR = (
     f"select {KEYS}, count(*), sum(delay), count(delay), min(delay), max(delay), avg(price), max(price), "
-    f"sum(distance), avg(weight), min(ts), max(ts) from flights %s group by {KEYS}"
+    f"sum(distance), avg(weight), min(ts), max(ts), count(distinct delay), "
+    f"count(distinct price) from flights %s group by {KEYS}"
 )
 
 
@@ -28,6 +29,7 @@ def test_a_star_shows_all_dimensions_and_all_measures(
         *KEYS.split(", "),
         *("COUNT(*)", "SUM(delay)", "COUNT(delay)", "MIN(delay)", "MAX(delay)", "AVG(price)", "MAX(price)"),
         *("SUM(distance)", "AVG(weight)", "MIN(ts)", "MAX(ts)", "APPROX_COUNT_DISTINCT(passenger)"),
+        *("COUNT(DISTINCT delay)", "COUNT(DISTINCT price)"),
     ]
     assert table.num_rows > 0
     exact = table.drop_columns(["APPROX_COUNT_DISTINCT(passenger)"])

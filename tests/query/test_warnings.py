@@ -91,6 +91,7 @@ def test_a_distinct_count_out_of_sketches_says_so(service: QueryService) -> None
     assert (warning.code, warning.level) == ("approximate", "Note")
     assert "COUNT(DISTINCT passenger) is approximate" in warning.message
     assert "1.6%" in warning.message
+    assert "a measure count_distinct counts exactly" in warning.message
     assert codes(service, "select approx_count_distinct(passenger) from flights") == [], "asked for by name"
     twice = "select count(distinct passenger), count(distinct passenger) + 1 from flights"
     assert codes(service, twice) == ["approximate"]

@@ -15,6 +15,9 @@ C_co = TypeVar("C_co", covariant=True)
 
 Algebra = Literal["sum", "count", "pick"]  # see `Accumulator.algebra`
 SquarePart = Literal["low", "high"]  # the lowest 32 bits of a square, or those above them
+LG_MAX_MIN, LG_MAX_MAX = 4, 22  # of a set's values
+TEXT_SET_BYTES_MAX = 16 << LG_MAX_MAX  # 64 MiB: as much as the widest numbers may take
+SET_MARK = 0xFE  # the first byte of what stands for too large a set; no set begins with it
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,40 @@ class Coupons:
     """The form of a sketch in a receiver: a list of HLL coupons. `lg_k`: of the sketch it becomes."""
 
     lg_k: int
+
+
+@dataclass(frozen=True)
+class SetForm:
+    """How a set of values is written as bytes, see `aggregates.count_distinct`.
+
+    Attributes:
+        width: bytes of a code; 0 for texts, whose codes differ in length.
+        lg_max: a set has at most 2^lg_max values.
+        column: the name that the mark of too many values gives.
+    """
+
+    width: int
+    lg_max: int
+    column: str
+
+    @property
+    def header(self) -> int:
+        """Return the first byte of a set."""
+        return self.lg_max * 4 + self.width.bit_length() - (2 if self.width else 0)
+
+    @property
+    def mark(self) -> bytes:
+        """Return what stands for a set that is too large."""
+        return bytes((SET_MARK, self.lg_max)) + self.column.encode()
+
+    @property
+    def values_max(self) -> int:
+        return 1 << self.lg_max
+
+    @property
+    def bytes_max(self) -> int:
+        """Return how many bytes the codes of a set may have."""
+        return self.width << self.lg_max if self.width else TEXT_SET_BYTES_MAX
 
 
 class GroupedColumn(Protocol[C_co]):
@@ -71,6 +108,12 @@ class GroupedColumn(Protocol[C_co]):
     def unite_coupons(self, lg_k: int) -> C_co:
         """Return lists of HLL coupons, out of such lists."""
 
+    def collect_set(self, form: SetForm) -> C_co:
+        """Return sets as bytes, out of values; null without a value."""
+
+    def unite_sets(self, form: SetForm) -> C_co:
+        """Return sets as bytes, out of such sets. Raises Corrupted for other bytes."""
+
     def unite_sketches(self) -> C_co:
         """Return compact HLL_8 sketches, out of HLL sketches. Raises Corrupted for other bytes."""
 
@@ -102,7 +145,7 @@ class Accumulator(ABC):
             history cannot be grouped so.
         folded_kinds: types of partials whose values `fold` merges.
         local_form: the form in a receiver; None: as everywhere.
-        sketch_bytes: the size that one value may reach if it is a sketch; 0 for a plain value.
+        sketch_bytes: the size that one value may reach if it is a sketch or a set; 0 for a plain value.
         relative_error: the standard error of what is read back, as a share of it; 0 for exact values.
         rank_error: by how much the rank of what is read back may differ from the rank that was asked for, at
             99 % confidence; 0 for exact values. Partials that have one depend on chance beyond some size.

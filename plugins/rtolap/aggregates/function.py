@@ -10,7 +10,8 @@ from rtolap.aggregates.accumulator import Accumulator, Partial
 from rtolap.column_types import ColumnType
 
 LG_K_DEFAULT = 12
-Finish = Literal["value", "count", "sum", "mean", "distinct"]  # see `query.plan.MergedColumn`
+LG_MAX_DEFAULT = 20  # a million values
+Finish = Literal["value", "count", "sum", "mean", "distinct", "set_size"]  # see `query.plan.MergedColumn`
 
 
 class Aggregate(ABC):
@@ -19,7 +20,8 @@ class Aggregate(ABC):
     Attributes:
         name: the word in a cube's definition.
         title: the name in SQL.
-        sql_key: the key that the SQL parser gives to a call of it.
+        sql_key: the key that the SQL parser gives to a call of it, or to the DISTINCT of COUNT(DISTINCT …).
+        in_count: True if SQL calls it as COUNT(DISTINCT …), which is no name of a function.
         engine_functions: the embedded engine's functions that a call of it, and `read`, may hold.
         shown: a column that is selected by itself stands for a function that the cube keeps of it, the one
             with the smallest number.
@@ -30,6 +32,7 @@ class Aggregate(ABC):
         takes_k: True if its `k` does. Such a function gets k in the place of lg_k.
         reads_source: True if `read` gets the type of the column that is asked for, instead of the partial's.
         parameters: further arguments of a call, each a constant: the parser's name → what it has to be.
+        takes_lg_max: True if the declaration's `lg_max` does.
     """
 
     name: ClassVar[str]
@@ -44,6 +47,8 @@ class Aggregate(ABC):
     takes_k: ClassVar[bool] = False
     reads_source: ClassVar[bool] = False
     parameters: ClassVar[Mapping[str, str]] = {}
+    takes_lg_max: ClassVar[bool] = False
+    in_count: ClassVar[bool] = False
 
     @abstractmethod
     def mismatch(self, column: ColumnType) -> str:
@@ -53,8 +58,17 @@ class Aggregate(ABC):
     def accumulators(self, lg_k: int = LG_K_DEFAULT) -> tuple[Accumulator, ...]:
         """Return the accumulators that are stored of a column. `lg_k`: of the declaration."""
 
-    def partials(self, column: str, kind: ColumnType, lg_k: int) -> tuple[Partial, ...]:
-        """Return the physical columns over a table's column of this type."""
+    def call(self, argument: str) -> str:
+        """Return the SQL of a call."""
+        return f"{self.title}({argument})"
+
+    def partials(
+        self, column: str, kind: ColumnType, lg_k: int, lg_max: int = LG_MAX_DEFAULT
+    ) -> tuple[Partial, ...]:
+        """Return the physical columns over a table's column of this type.
+
+        `lg_k` and `lg_max`: of the declaration.
+        """
         return tuple(
             Partial(each.column_name(column), each, each.result_type(kind), column)
             for each in self.accumulators(lg_k)

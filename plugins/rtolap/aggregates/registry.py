@@ -12,13 +12,15 @@ from rtolap.aggregates.bit_or import BitOr
 from rtolap.aggregates.bit_xor import BitXor
 from rtolap.aggregates.by_time import First, Last
 from rtolap.aggregates.count import Count
+from rtolap.aggregates.count_distinct import CountDistinct
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.max import Max
 from rtolap.aggregates.min import Min
 from rtolap.aggregates.sum import Sum
 from rtolap.aggregates.variance import StddevPop, StddevSamp, VarPop, VarSamp
 
-APPROX_DISTINCT = ApproxDistinct()  # SQL asks for it by COUNT(DISTINCT …) as well
+APPROX_DISTINCT = ApproxDistinct()  # SQL asks for either by the other's words, where only one is declared
+COUNT_DISTINCT = CountDistinct()
 
 _FUNCTIONS: tuple[Aggregate, ...] = (
     Count(),
@@ -27,6 +29,7 @@ _FUNCTIONS: tuple[Aggregate, ...] = (
     Max(),
     Avg(),
     APPROX_DISTINCT,
+    COUNT_DISTINCT,
     BitAnd(),
     BitOr(),
     BitXor(),

@@ -41,7 +41,7 @@ _WORDS = [
         "DISTINCT",
         "EXPLAIN",
     ),
-    *("COUNT(*)", "COUNT(DISTINCT", *(function.title for function in AGGREGATES.values())),
+    *("COUNT(*)", "COUNT(DISTINCT", *(each.title for each in AGGREGATES.values() if not each.in_count)),
     *("DATE_TRUNC('day',", "BETWEEN", "IN", "LIKE"),
 ]
 

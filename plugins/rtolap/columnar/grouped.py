@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from rtolap.aggregates.accumulator import Fold, Partial, SquarePart
+from rtolap.aggregates.accumulator import Fold, Partial, SetForm, SquarePart
 from rtolap.column_types import ColumnType
 from rtolap.columnar import reduce
 from rtolap.columnar.chunks import single_chunk
@@ -18,6 +18,7 @@ from rtolap.columnar.picked import EventOrder, pick
 from rtolap.columnar.reduce import Ids
 from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.squares import square_parts
+from rtolap.columnar.value_sets import sets_of_values, united_sets
 
 
 class GroupedArray(NamedTuple):
@@ -66,6 +67,12 @@ class GroupedArray(NamedTuple):
 
     def unite_coupons(self, lg_k: int) -> pa.Array:
         return reduce.merge_coupons(self._rows, self.ids, self.groups, lg_k)
+
+    def collect_set(self, form: SetForm) -> pa.Array:
+        return sets_of_values(self._rows, self.ids, self.groups, form)
+
+    def unite_sets(self, form: SetForm) -> pa.Array:
+        return united_sets(self.column, self.ids, self.groups, form)
 
     def unite_sketches(self) -> pa.Array:
         return merge_groups(self.column, self.ids, self.groups)

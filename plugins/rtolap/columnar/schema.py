@@ -3,6 +3,8 @@
 local   inside a receiver (memory, fragments): strings as dictionary<int32, string>, sketches as coupons
         (list<uint32>, see `hll`), because both group and merge fast
 plain   on the wire, in staged parts and in history: strings as they are, sketches as compact HLL_8 bytes
+
+Sets of distinct values are the same bytes in both, see `aggregates.count_distinct`.
 """
 
 from __future__ import annotations
@@ -86,6 +88,12 @@ def history_schema(schema: Schema, dimensions: Iterable[str]) -> pa.Schema:
     ids = field_ids(schema)
     plain = physical_schema(schema, dimensions, plain=True)
     return pa.schema([field.with_metadata({FIELD_ID: str(ids[field.name])}) for field in plain])
+
+
+def columns_with_statistics(schema: pa.Schema) -> list[str]:
+    """Return the columns of which Parquet files have statistics: not of sets and sketches, whose least and
+    largest values nobody asks for and would make footers many times as large."""
+    return [field.name for field in schema if not pa.types.is_binary(field.type)]
 
 
 def select_partials(schema: Schema, names: Iterable[str] | None) -> tuple[Partial, ...]:

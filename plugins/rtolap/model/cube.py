@@ -22,7 +22,7 @@ import msgspec
 from rtolap.aggregates.accumulator import Partial
 from rtolap.aggregates.approx_percentile import KLL_K_DEFAULT
 from rtolap.aggregates.count import EVENTS, Count
-from rtolap.aggregates.function import LG_K_DEFAULT
+from rtolap.aggregates.function import LG_K_DEFAULT, LG_MAX_DEFAULT
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.model.application import CubeWatermark
@@ -71,6 +71,7 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     column: str | None = None
     lg_k: int = LG_K_DEFAULT
     k: int = KLL_K_DEFAULT
+    lg_max: int = LG_MAX_DEFAULT
     where: str | None = None
     name: str | None = None
 
@@ -217,7 +218,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
             return function.partials_of_events()
         kind = self.column(measure.source).column_type
         size = measure.k if function.takes_k else measure.lg_k
-        partials = function.partials(measure.source, kind, size)
+        partials = function.partials(measure.source, kind, size, measure.lg_max)
         if measure.where is None or not measure.adds_values:
             return partials
         condition = self.conditions[measure.where]

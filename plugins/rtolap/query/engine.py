@@ -26,6 +26,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from rtolap.aggregates.approx_percentile import KLL_QUANTILE
 from rtolap.aggregates.by_time import PICKED_TEXT
+from rtolap.aggregates.count_distinct import DISTINCT_SIZE
 from rtolap.aggregates.variance import DEVIATION
 from rtolap.base.errors import QueryInterrupted, UnknownTable
 from rtolap.query.approval.engine_tree import EngineTexts
@@ -37,6 +38,7 @@ from rtolap.query.engine_functions.exact_variance import exact_variance
 from rtolap.query.engine_functions.picked import picked_text
 from rtolap.query.engine_functions.quantiles import kll_quantile
 from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
+from rtolap.query.engine_functions.value_sets import distinct_size
 from rtolap.query.engine_session import BATCH_ROWS, EngineSession, EngineSessions
 from rtolap.query.macros import registry as macros
 from rtolap.query.plan import Planned
@@ -102,6 +104,14 @@ class EmbeddedEngine(EngineSessions):
         self._connection.create_function(
             BITMAP_SIZE,
             bitmap_size,
+            [duckdb.list_type(sqltypes.BLOB)],
+            sqltypes.BIGINT,
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        self._connection.create_function(
+            DISTINCT_SIZE,
+            distinct_size,
             [duckdb.list_type(sqltypes.BLOB)],
             sqltypes.BIGINT,
             type=PythonUDFType.ARROW,

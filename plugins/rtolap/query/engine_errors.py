@@ -1,7 +1,8 @@
 """Errors of the embedded engine as errors of the tree. The engine's own words reach a log, never a user.
 
 Through Arrow, the stream of a result raises other classes. There, the first words of the text name the kind,
-because the engine begins each class's texts with them. A macro raises the text that `refused` writes.
+because the engine begins each class's texts with them. A macro raises the text that `refused` writes. What a
+function of ours raises reaches the engine's text with the name of its class, and keeps it.
 
 | kind | becomes |
 |---|---|
@@ -46,6 +47,8 @@ _PATH = re.compile(r"[\"'](/[^\"']+)[\"']")
 _CALL = re.compile(r"(?:types|call)\s*['\"](.{0,200}?)\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 _NO_FUNCTION = re.compile(r"Function with name \"?(\w+)\"? does not exist")
 _BY_MACROS = "Invalid Input Error: "
+_BY_FUNCTIONS = "Invalid Input Error: Python exception occurred while executing the UDF: "
+_OF_FUNCTIONS = {kind.__name__: kind for kind in (Corrupted, OutOfRange)}
 _ARROWS_WORDS_MAX = 40  # characters
 _NO_MEMORY = ("Out of Memory", "bad_alloc", "malloc of size")
 _RANGE_EXPECTED = "integers of 64 bits, decimals of 38 digits, finite doubles, years from 1 to 9999"
@@ -66,7 +69,7 @@ def translated(error: Exception) -> RtolapError:
     text = str(error).strip() or type(error).__name__
     words = _beginning(text)
     if isinstance(error, duckdb.InvalidInputException) or not isinstance(error, duckdb.Error):
-        found = _of_macro(words)
+        found = _of_macro(words) or _of_function(words)
         if found is not None:
             return found
     if isinstance(error, OverflowError):
@@ -104,6 +107,12 @@ def _of_macro(words: str) -> QueryError | None:
             message = words.removeprefix(_BY_MACROS + mark).splitlines()[0]
             return kind(message, expected=_RANGE_EXPECTED if kind is OutOfRange else None)
     return None
+
+
+def _of_function(words: str) -> RtolapError | None:
+    name, _, message = words.removeprefix(_BY_FUNCTIONS).partition(": ")
+    kind = _OF_FUNCTIONS.get(name) if words.startswith(_BY_FUNCTIONS) else None
+    return None if kind is None else kind(message.splitlines()[0])
 
 
 def _lacks_memory(text: str) -> bool:

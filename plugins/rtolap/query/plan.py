@@ -150,9 +150,10 @@ class MergedColumn:
     | sum | the sum `source`, in the engine's type of a sum |
     | mean | the sum `source` divided by the number `count` |
     | distinct | the estimate of the sketch `source` |
+    | set_size | the size of the set `source` |
     """
 
-    kind: Literal["value", "count", "sum", "mean", "distinct"]
+    kind: Literal["value", "count", "sum", "mean", "distinct", "set_size"]
     source: str
     count: str = ""
 

@@ -55,6 +55,9 @@ CUBE = Cube(
         Measure("min", "rate"),
         Measure("max", "ts"),
         Measure("approx_distinct", "user"),
+        Measure("count_distinct", "user"),
+        Measure("count_distinct", "big"),
+        Measure("count_distinct", "wide"),
     ),
 )
 

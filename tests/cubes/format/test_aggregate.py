@@ -21,6 +21,7 @@ from rtolap.scan.groups import group
 from rtolap.scan.keys import code
 
 from tests.cubes.format.conftest import events
+from tests.support.aggregates.sets import set_bytes
 
 Row = dict[str, Any]
 _EXACT = Context(prec=100)
@@ -57,6 +58,9 @@ def _partial(schema: Schema, partial: Any, members: list[Row]) -> Any:
             kind = schema.table.column(partial.source).column_type
             assert kind.kind == "string"
             return image_of_coupons(coupons(pa.array(values, pa.string())).drop_null().to_numpy(), 12)
+        case "value_set":
+            kind = schema.table.column(partial.source).column_type
+            return set_bytes(values, partial.accumulator.form, kind.scale)
         case "min":
             return min(values, default=None)
         case "max":

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from rtolap.aggregates.count_distinct import ValueSet
 from rtolap.base.errors import Refused
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format import blocks, build_pieces
@@ -35,6 +36,7 @@ from rtolap.object_store.store import ObjectStore, open_store
 
 from tests.cubes.format.conftest import CUBE as TYPES_CUBE
 from tests.cubes.format.conftest import TABLE, events
+from tests.support.aggregates.sets import united_bytes
 from tests.support.cubes.built import assert_nothing_else, assert_recount
 from tests.support.cubes.staging import CUBE, SCHEMA, Staging, raw_events, roll_up
 
@@ -161,7 +163,7 @@ def stored(store: ObjectStore, schema: Schema, dimensions: tuple[str, ...], fold
 
 
 def sketches_of(schema: Schema) -> list[str]:
-    return [partial.name for partial in schema.partials if partial.accumulator.sketch_bytes]
+    return [partial.name for partial in schema.partials if partial.accumulator.relative_error]
 
 
 def rows_of(store: ObjectStore, paths: list[str]) -> list[dict[str, Any]]:
@@ -186,8 +188,10 @@ def recounted(schema: Schema, dimensions: tuple[str, ...], rows: list[dict[str, 
             group = groups.setdefault(tuple(row[name] for name in dimensions), {})
             for partial in schema.partials:
                 name = partial.accumulator.name
-                if name != "hll":
-                    old, new = group.get(partial.name), row[partial.name]
+                old, new = group.get(partial.name), row[partial.name]
+                if isinstance(partial.accumulator, ValueSet) and old is not None and new is not None:
+                    group[partial.name] = united_bytes((old, new), partial.accumulator.form)
+                elif name != "hll":
                     group[partial.name] = (
                         new if old is None else old if new is None else merge[name](old, new)
                     )

@@ -6,16 +6,24 @@ import random
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
+from rtolap.aggregates.count_distinct import CountDistinct
 from rtolap.columnar.hll_image import estimate
 from rtolap.cubes.build.grouping import group_rows
 from rtolap.cubes.build.session import open_session
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_plain
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
-from rtolap.model.cube import Cuboid
+from rtolap.model.cube import Cuboid, Measure
 
-from tests.support.aggregates.measured import SCHEMA, comparable, measured_events
+from tests.support.aggregates.measured import (
+    MEASURED,
+    SCHEMA,
+    comparable,
+    made_schema,
+    measured_events,
+)
 
 pytestmark = pytest.mark.integration
 SEED = 4747
@@ -52,4 +60,26 @@ def test_spark_merges_every_partial_as_receivers_do(spark: SparkSession) -> None
     grouped = group_rows(spark, SCHEMA, (Cuboid(SCHEMA.cube.all_dimensions),), rows)
     assert grouped.num_rows < plain.num_rows
     built = grouped.drop_columns([SEGMENT_COLUMN, CUBOID_COLUMN]).select(expected.column_names)
+    assert rows_of(built.cast(expected.schema)) == rows_of(expected)
+
+
+def test_spark_marks_sets_with_too_many_values_as_receivers_do(spark: SparkSession) -> None:
+    columns = [each.column for each in MEASURED if isinstance(each.function, CountDistinct)]
+    schema = made_schema((Measure("count"), *(Measure("count_distinct", name, lg_max=4) for name in columns)))
+    events = measured_events(random.Random(SEED), 250, limits=True)
+    parts = [events.slice(start, 60) for start in range(0, 250, 40)]  # some events twice
+    local = [table for part in parts for table in aggregate_events(schema, part).values()]
+    plain = pa.concat_tables([to_plain(schema, table) for table in local])
+    dimensions = ("shop", "region")
+    expected = to_plain(schema, merge_tables(schema, local, dimensions))
+    marked = {
+        name: {
+            set_bytes[:1] == b"\xfe" for set_bytes in expected[f"{name}__value_set"].to_pylist() if set_bytes
+        }
+        for name in columns
+    }
+    assert marked["text"] == marked["born"] == marked["seen"] == {False, True}
+    rows = plain.append_column(SEGMENT_COLUMN, pa.array([0] * plain.num_rows, pa.int32()))
+    grouped = group_rows(spark, schema, (Cuboid(schema.cube.all_dimensions), Cuboid(dimensions)), rows)
+    built = grouped.filter(pc.equal(grouped[CUBOID_COLUMN], 1)).select(expected.column_names)
     assert rows_of(built.cast(expected.schema)) == rows_of(expected)

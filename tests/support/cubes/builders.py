@@ -16,7 +16,10 @@ from rtolap.protocols.coordinator.messages import BuildSpecMessage
 WINDOW_MS = 60_000
 START_MS = 1_700_000_040_000 // WINDOW_MS * WINDOW_MS
 DIMENSIONS = ("kind", "place")
-PARTIALS = ("__rows", "amount__sum", "amount__count", "amount__min", "amount__max", "price__sum")
+PARTIALS = (
+    *("__rows", "amount__sum", "amount__count", "amount__min", "amount__max", "price__sum"),
+    "amount__value_set",
+)
 
 
 def spec_losses(spec: BuildSpecMessage) -> tuple[EventLoss, ...]:
@@ -25,8 +28,8 @@ def spec_losses(spec: BuildSpecMessage) -> tuple[EventLoss, ...]:
 
 
 def small_schema(**cube_changes: object) -> Schema:
-    """Return a schema with one-minute segments; SUM, AVG, MIN, MAX over a nullable bigint, SUM over a
-    decimal."""
+    """Return a schema with one-minute segments; SUM, AVG, MIN, MAX and COUNT(DISTINCT) over a
+    nullable bigint, SUM over a decimal."""
     table = Table(
         name="sales",
         topic="sales",
@@ -50,6 +53,7 @@ def small_schema(**cube_changes: object) -> Schema:
             Measure("min", "amount"),
             Measure("max", "amount"),
             Measure("sum", "price"),
+            Measure("count_distinct", "amount"),
         ),
         "segment": SegmentPolicy(
             window_ms=WINDOW_MS,

@@ -76,6 +76,8 @@ def flights_schema(zone: str = "UTC") -> Schema:
             Measure("min", "ts"),
             Measure("max", "ts"),
             Measure("approx_distinct", "passenger"),
+            Measure("count_distinct", "delay"),
+            Measure("count_distinct", "price"),
         ),
         segment=SegmentPolicy(window_ms=6 * _HOUR_MS),
     )

@@ -25,7 +25,7 @@ from rtolap.model.segment import SegmentState
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.cubes.cluster import Cluster
 from tests.support.cubes.harness_actions import Actions
-from tests.support.cubes.recount import Answer, from_table, merge_into
+from tests.support.cubes.recount import Answer, counted, from_table, merge_into
 from tests.support.cubes.stepped_receiver import assert_apart
 from tests.support.query.asking import Asker, Client, Found, Span, chooser
 from tests.support.query.visitors import engine_estimates, with_visitors
@@ -235,7 +235,7 @@ class Run:
             record.start_ms: record.location for record in cluster.records().values() if record.location
         }
         whole = Found(history, ends, horizon_ms, dict.fromkeys(ends, vectors), locations)
-        self._equal(engine_estimates(history), self.askers[0].expected(whole), "final history")
+        self._equal(engine_estimates(counted(history)), self.askers[0].expected(whole), "final history")
 
     def _close_rest(self) -> None:
         """Close segments for replica sets without data of them, by the coordinator's forced closing."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.support.aggregates.sets import numbers_of
 from tests.support.cubes.builders import DIMENSIONS, PARTIALS, Event
 
 Key = tuple[Any, ...]
@@ -15,6 +16,9 @@ Row = tuple[Any, ...]  # in the order of PARTIALS; then, where they are asked fo
 Answer = dict[Key, Row]
 
 VISITORS = "visitor__hll"
+VALUES = "COUNT(*), SUM(amount), COUNT(amount), MIN(amount), MAX(amount), SUM(price), COUNT(DISTINCT amount)"
+"""The SQL of PARTIALS."""
+_AMOUNTS = PARTIALS.index("amount__value_set")
 
 
 def _or(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -30,7 +34,7 @@ def _or(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 _SUM, _MIN, _MAX = _or(lambda left, right: left + right), _or(min), _or(max)
 _UNION = _or(lambda left, right: left | right)
-_MERGES = (_SUM, _SUM, _SUM, _MIN, _MAX, _SUM, _UNION)
+_MERGES = (_SUM, _SUM, _SUM, _MIN, _MAX, _SUM, _UNION, _UNION)
 
 
 def combine(left: Row, right: Row) -> Row:
@@ -39,7 +43,8 @@ def combine(left: Row, right: Row) -> Row:
 
 def row_of(event: Event, *, visitors: bool = False) -> Row:
     amount = event.amount
-    row: Row = (1, amount, int(amount is not None), amount, amount, event.price)
+    distinct = None if amount is None else frozenset({amount})
+    row: Row = (1, amount, int(amount is not None), amount, amount, event.price, distinct)
     return (*row, frozenset({event.visitor} - {None, ""})) if visitors else row
 
 
@@ -48,6 +53,15 @@ def recount(events: Iterable[Event], *, visitors: bool = False) -> Answer:
     for event in events:
         merge_into(found, {(event.kind, event.place): row_of(event, visitors=visitors)})
     return found
+
+
+def counted(answer: Answer) -> Answer:
+    """Return the answer with the number of distinct amounts in their place, as SQL has it."""
+    return {key: counted_row(row) for key, row in answer.items()}
+
+
+def counted_row(row: Row) -> Row:
+    return (*row[:_AMOUNTS], len(row[_AMOUNTS] or ()), *row[_AMOUNTS + 1 :])
 
 
 def merge_into(found: Answer, more: Mapping[Key, Row]) -> None:
@@ -64,14 +78,17 @@ def from_table(table: pa.Table) -> Answer:
     columns = [*DIMENSIONS, *PARTIALS, *([VISITORS] if sketches else [])]
     found: Answer = {}
     for line in table.select(columns).to_pylist():
-        values: Row = tuple(_number(line[name]) for name in PARTIALS)
+        values: Row = tuple(_value(line[name]) for name in PARTIALS)
         if sketches:
             values = (*values, frozenset({line[VISITORS]}))
         merge_into(found, {tuple(line[name] for name in DIMENSIONS): values})
     return found
 
 
-def _number(value: Any) -> Any:
+def _value(value: Any) -> Any:
+    """Return a number as Python adds it up, and a set of amounts as a set of numbers."""
+    if isinstance(value, bytes):
+        return numbers_of(value)
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return int(value)
     return value

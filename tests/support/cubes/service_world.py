@@ -17,7 +17,7 @@ from rtolap.model.cube import AggregationGroup, LatePolicy, Schema
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER, Column, Lookup
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, Event, random_event, small_schema
-from tests.support.cubes.recount import Answer, recount
+from tests.support.cubes.recount import VALUES, Answer, counted, recount
 from tests.support.cubes.services import Services, wait_for
 from tests.support.query.asked_statements import LOOKUP, REGIONS, number
 from tests.support.query.visitors import with_visitor, with_visitors
@@ -65,10 +65,7 @@ class World:
         self.log: dict[int, list[Event | None]] = {p: [] for p in range(PARTITIONS)}
         self.clock_ms = START_MS
         self._producer = KafkaProducer(kafka, client_id="test")
-        self.sql = (
-            "SELECT kind, place, COUNT(*), SUM(amount), COUNT(amount), MIN(amount), MAX(amount), SUM(price) "
-            f"FROM {name} GROUP BY kind, place"
-        )
+        self.sql = f"SELECT kind, place, {VALUES} FROM {name} GROUP BY kind, place"
 
     def declare(self) -> None:
         client = self.services.coordinator
@@ -120,7 +117,7 @@ class World:
         return positions, {(row[0], row[1]): tuple(number(cell) for cell in row[2:]) for row in body["rows"]}
 
     def expected(self, positions: dict[int, int]) -> Answer:
-        return recount(self.prefix(positions))
+        return counted(recount(self.prefix(positions)))
 
     def prefix(self, positions: Mapping[int, int]) -> Iterator[Event]:
         """Yield the events below these positions: partition → next offset."""

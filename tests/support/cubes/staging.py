@@ -15,7 +15,9 @@ import datasketches
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rtolap.columnar.schema import physical_schema
+from rtolap.aggregates.count_distinct import set_form
+from rtolap.aggregates.function import LG_MAX_DEFAULT
+from rtolap.columnar.schema import columns_with_statistics, physical_schema
 from rtolap.cubes.format.manifest import FileEntry, StagedManifest, encode
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.cube import AggregationGroup, Cube, Measure, Schema
@@ -23,6 +25,8 @@ from rtolap.model.offsets import PartRange
 from rtolap.model.segment import parse_segment_name
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.object_store.store import ObjectStore
+
+from tests.support.aggregates.sets import set_bytes
 
 SEGMENT = "20130101000000_20130102000000"
 
@@ -58,6 +62,7 @@ CUBE = Cube(
         Measure("approx_distinct", "buyer", 10),
         Measure("avg", "price", where="shop <> 'a' AND items > 0", name="paid"),
         Measure("max", "buyer", where="shop <> 'a' AND items > 0"),
+        Measure("count_distinct", "buyer"),
     ),
     aggregation_groups=(AggregationGroup(include=("hour_start", "shop", "day")),),
 )
@@ -135,7 +140,10 @@ def roll_up(raw: pa.Table, dimensions: Sequence[str]) -> pa.Table:
             f"SELECT {selected}{MEASURES}, list(buyer) FILTER (buyer IS NOT NULL) AS buyers FROM raw {tail}"
         ).to_arrow_table()
     sketches = [sketch(buyers) if buyers else None for buyers in table["buyers"].to_pylist()]
-    table = table.drop_columns(["buyers"]).append_column("buyer__hll", pa.array(sketches, pa.binary()))
+    table = table.append_column("buyer__hll", pa.array(sketches, pa.binary()))
+    form = set_form(TABLE.column("buyer").column_type, LG_MAX_DEFAULT, "buyer")
+    sets = [set_bytes(buyers or (), form) for buyers in table["buyers"].to_pylist()]
+    table = table.append_column("buyer__value_set", pa.array(sets, pa.binary()))
     return table.select(physical_schema(SCHEMA, dimensions, plain=True).names).cast(
         physical_schema(SCHEMA, dimensions, plain=True)
     )
@@ -181,7 +189,7 @@ class Staging(NamedTuple):
         files: tuple[FileEntry, ...] = ()
         if table.num_rows:
             sink = pa.BufferOutputStream()
-            pq.write_table(table, sink)
+            pq.write_table(table, sink, write_statistics=columns_with_statistics(table.schema))
             data = sink.getvalue().to_pybytes()
             self.store.write(f"{path}/part-0.parquet", data)
             digest = hashlib.sha256(data).hexdigest()

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, Event
-from tests.support.cubes.recount import combine, row_of
+from tests.support.cubes.recount import VALUES, combine, counted_row, row_of
 from tests.support.query.visitors import plain_estimate
 
 Cells = tuple[Any, ...]
@@ -21,8 +21,7 @@ KINDS = ("roll-up", "time", "value", "distinct", "join")
 OF_EACH_KIND = 3
 LOOKUP = "places"
 REGIONS = {1: "north", 2: "south", 3: "north", 4: "east"}  # nobody is in 4
-_PARTIALS = "COUNT(*), SUM(amount), COUNT(amount), MIN(amount), MAX(amount), SUM(price)"
-_NOTHING: Cells = (0, None, 0, None, None, None)
+_NOTHING: Cells = (0, None, 0, None, None, None, None)
 
 
 class _Where(NamedTuple):
@@ -93,14 +92,14 @@ def _roll_up(cube: str, kind: str, random_: random.Random) -> Statement:
         where = _window(random_)
     elif kind == "value":
         where = random_.choice(_VALUES)
-    sql = f"SELECT {', '.join((*names, _PARTIALS))} FROM {cube}{_condition(where)}{_group(names)}"
+    sql = f"SELECT {', '.join((*names, VALUES))} FROM {cube}{_condition(where)}{_group(names)}"
 
     def recount(events: Iterable[Event]) -> list[Cells]:
         found: dict[Cells, Cells] = {} if names else {(): _NOTHING}
         for event in events:
             if where.holds(event):
                 _add(found, tuple(_KEYS[name](event) for name in names), event)
-        return in_order((*key, *row) for key, row in found.items())
+        return in_order((*key, *counted_row(row)) for key, row in found.items())
 
     return Statement(kind, sql, len(names), recount)
 
@@ -126,7 +125,7 @@ def _join(cube: str, kind: str, random_: random.Random) -> Statement:
     where = random_.choice((_ALL, _Where("c.kind = 'a'", _VALUES[0].holds), _window(random_, "c.ts")))
     join = random_.choice(("JOIN", "LEFT JOIN"))
     sql = (
-        f"SELECT p.region, {_PARTIALS} FROM {cube} c {join} {LOOKUP} p ON c.place = p.place"
+        f"SELECT p.region, {VALUES} FROM {cube} c {join} {LOOKUP} p ON c.place = p.place"
         f"{_condition(where)}{_group(('p.region',))}"
     )
 
@@ -136,7 +135,7 @@ def _join(cube: str, kind: str, random_: random.Random) -> Statement:
             region = REGIONS.get(event.place) if event.place is not None else None
             if region is not None or join == "LEFT JOIN":
                 _add(found, (region,), event)
-        return in_order((*key, *row) for key, row in found.items())
+        return in_order((*key, *counted_row(row)) for key, row in found.items())
 
     return Statement(kind, sql, 1, recount)
 

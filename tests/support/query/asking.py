@@ -13,14 +13,13 @@ from rtolap.cubes.receiver.local.align import Vectors
 
 from tests.support.cubes.builders import DIMENSIONS, Event
 from tests.support.cubes.cluster import Cluster
-from tests.support.cubes.recount import VISITORS, Answer, recount
+from tests.support.cubes.recount import VALUES, VISITORS, Answer, counted, recount
 from tests.support.cubes.stepped_receiver import Receiver
 from tests.support.query.asked_statements import number
 from tests.support.query.stepped_query import SteppedQuery
 from tests.support.query.visitors import plain_estimates
 
 MINUTE_MS = 60_000
-_VALUES = "COUNT(*), SUM(amount), COUNT(amount), MIN(amount), MAX(amount), SUM(price)"
 Span = tuple[int, int]  # event time, [start_ms, end_ms), of whole minutes
 
 
@@ -88,7 +87,7 @@ class Asker:
         self._query.close()
 
     def _sql(self, span: Span | None) -> str:
-        values = f"{_VALUES}, APPROX_COUNT_DISTINCT(visitor)" if self._visitors else _VALUES
+        values = f"{VALUES}, APPROX_COUNT_DISTINCT(visitor)" if self._visitors else VALUES
         condition = ""
         if span is not None:
             assert not any(at_ms % MINUTE_MS for at_ms in span), "cubes keep minutes"
@@ -113,8 +112,8 @@ class Asker:
             for event in self._cluster.said_by_batches[location].events
             if self._is_asked_for(found, span, event)
         )
-        counted = recount(chain(streamed, said), visitors=self._visitors)
-        return plain_estimates(counted) if self._visitors else counted
+        as_asked = counted(recount(chain(streamed, said), visitors=self._visitors))
+        return plain_estimates(as_asked) if self._visitors else as_asked
 
     def _is_asked_for(self, found: Found, span: Span | None, event: Event) -> bool:
         end_ms = event.segment_ms + self._cluster.schema.cube.segment.window_ms

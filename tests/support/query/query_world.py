@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from rtolap.aggregates.accumulator import Partial
 from rtolap.aggregates.approx_percentile import Quantiles
 from rtolap.aggregates.by_time import Picked
+from rtolap.aggregates.count_distinct import ValueSet
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import StaleSnapshot, Unavailable
@@ -62,6 +63,7 @@ from rtolap.query.spills.folder import Spills
 from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.stored.source import StoredSource
 
+from tests.support.aggregates.sets import set_bytes
 from tests.support.in_memory import IN_MEMORY
 from tests.support.query.calendar_units import unit_start
 from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
@@ -408,6 +410,11 @@ def _of_lists(partial: Partial, lists: Any) -> Any:
     if isinstance(partial.accumulator, Quantiles):
         k = partial.accumulator.k
         return pa.array([_quantiles(each, k) for each in lists.to_pylist()], pa.binary())
+    if isinstance(partial.accumulator, ValueSet):
+        kind: Any = lists.type.value_type
+        scale = kind.scale if pa.types.is_decimal(kind) else 0
+        sets = [set_bytes(each or (), partial.accumulator.form, scale) for each in lists.to_pylist()]
+        return pa.array(sets, pa.binary())
     if partial.accumulator.name in ("squares_low", "squares_high"):
         return pa.array([_squares(each, partial.accumulator.name) for each in lists.to_pylist()], _WIDE)
     title = next(f.title for f in AGGREGATES.values() if partial.accumulator in f.accumulators())

@@ -230,7 +230,8 @@ class Writer:
             case 0:
                 return "count(*)"
             case 1:
-                return f"count({r.choice(('gate', 'delay', 'carrier', 'distinct origin', 'price'))})"
+                distinct = ("distinct origin", "distinct delay", "distinct price", "distinct gate, origin")
+                return f"count({r.choice(('gate', 'delay', 'carrier', 'price', *distinct))})"
             case 2:
                 return f"sum({self._integer()})"
             case 3:
@@ -257,7 +258,7 @@ class Writer:
             case 13:
                 return f"sum(delay) * {self._number()}"
             case 14:
-                return f"count(case when {self._simple()} then delay end)"
+                return f"count({r.choice(('', 'distinct '))}case when {self._simple()} then delay end)"
             case 15:
                 return f"max(if({self._simple()}, delay, null))"
             case 16:

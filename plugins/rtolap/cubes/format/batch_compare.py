@@ -1,7 +1,8 @@
 """Compares what a staged batch says of a segment with what history holds: rows of the base cuboid, by group.
 
-Sketches are estimates of the same values in other bytes: they are left out. All else is compared exactly, and
-so are doubles, whose sums depend on the order in which they were added: they may differ in the last digits.
+Sketches are estimates of the same values in other bytes, and FIRST and LAST name places in the topic: they
+are left out. All else is compared exactly, and so are doubles, whose sums depend on the order in which they
+were added: they may differ in the last digits.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from rtolap.aggregates.accumulator import Accumulator
+from rtolap.aggregates.by_time import Picked
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.file_states import FileToLookAt, file_state
@@ -69,7 +72,11 @@ def compare(store: ObjectStore, spec: BatchSpec, location: str | None, part_path
     Raises Corrupted and NotFound for damaged files.
     """
     schema = Schema(spec.table_definition, spec.cube_definition)
-    exact = [partial.name for partial in schema.partials if not partial.accumulator.sketch_bytes]
+    exact = [
+        partial.name
+        for partial in schema.partials
+        if not (partial.accumulator.relative_error or partial.accumulator.rank_error)
+    ]
     history = _rows(store, schema, exact, *_base(store, schema, location))
     source = _rows(store, schema, exact, part_path, read_staged_manifest(store, part_path).files)
     both = pa.concat_tables([history, source])
@@ -92,6 +99,10 @@ def compare(store: ObjectStore, spec: BatchSpec, location: str | None, part_path
         only_source=int((places[0] < 0).sum()),
         different=int((~equal).sum()),
     )
+
+
+def _is_comparable(accumulator: Accumulator) -> bool:
+    return not (accumulator.relative_error or accumulator.rank_error or isinstance(accumulator, Picked))
 
 
 def _base(store: ObjectStore, schema: Schema, location: str | None) -> tuple[str, tuple[FileEntry, ...]]:

@@ -23,7 +23,7 @@ from rtolap.columnar import reduce
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray
 from rtolap.columnar.murmur3 import hash_longs, hash_strings
-from rtolap.columnar.schema import arrow_type, history_schema, physical_schema
+from rtolap.columnar.schema import arrow_type, columns_with_statistics, history_schema, physical_schema
 from rtolap.model.cube import Schema
 from rtolap.object_store.store import ObjectStore
 from rtolap.scan.groups import Groups, group_in_order
@@ -151,7 +151,7 @@ def write_block(store: ObjectStore, path: str, schema: Schema, names: Sequence[s
     sink = pa.BufferOutputStream()
     pq.write_table(
         table, sink, row_group_size=_ROW_GROUP_ROWS, compression="zstd", coerce_timestamps="us",
-        version="2.6", store_schema=False,
+        version="2.6", store_schema=False, write_statistics=columns_with_statistics(table.schema),
     )  # fmt: skip
     data = sink.getvalue()
     store.write(path, data)

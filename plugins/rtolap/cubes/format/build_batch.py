@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import Corrupted
 from rtolap.base.files import fsync_dir, fsync_file
-from rtolap.columnar.schema import history_schema, physical_schema
+from rtolap.columnar.schema import columns_with_statistics, history_schema, physical_schema
 from rtolap.cubes.format import history
 from rtolap.cubes.format.file_ranges import ranges_of
 from rtolap.cubes.format.file_states import FileToLookAt, LookAtFiles, entry_of, events_of, look_here
@@ -201,7 +201,10 @@ def write_file(
     """Write a file of history, durably and in one step. Its bytes are held in memory, its rows are not."""
     sink = pa.BufferOutputStream()
     rows = 0
-    with pq.ParquetWriter(sink, schema, compression="zstd", coerce_timestamps="us", version="2.6") as writer:
+    with pq.ParquetWriter(
+        sink, schema, compression="zstd", coerce_timestamps="us", version="2.6",
+        write_statistics=columns_with_statistics(schema),
+    ) as writer:  # fmt: skip
         for batch in batches:
             writer.write_batch(batch.cast(schema))
             rows += batch.num_rows

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
-from rtolap.columnar.schema import physical_schema
+from rtolap.columnar.schema import columns_with_statistics, physical_schema
 from rtolap.cubes.format.folders import creation_folder
 from rtolap.cubes.format.manifest import MANIFEST_NAME, FileEntry, StagedManifest, decode, encode
 from rtolap.model.cube import Schema
@@ -116,7 +116,10 @@ def verify_staged(store: ObjectStore, path: str) -> StagedManifest:
 
 def _write_file(store: ObjectStore, folder: str, name: str, table: pa.Table) -> FileEntry:
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", coerce_timestamps="us", version="2.6")
+    pq.write_table(
+        table, sink, compression="zstd", coerce_timestamps="us", version="2.6",
+        write_statistics=columns_with_statistics(table.schema),
+    )  # fmt: skip
     data = sink.getvalue().to_pybytes()
     store.write(f"{folder}/{name}", data)
     return FileEntry(name, table.num_rows, len(data), hashlib.sha256(data).hexdigest())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from math import prod
 
+from rtolap.aggregates.accumulator import LG_MAX_MAX, LG_MAX_MIN
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.model.cube import TIME_UNITS, AggregationGroup, Cube, Measure, Schema, cuboids
 from rtolap.model.durations import format_duration
@@ -174,6 +175,8 @@ def _one_measure(schema: Schema, measure: Measure, key: Key) -> list[Problem]:
         found += bound_problems((*key, "lg_k"), measure.lg_k, LG_K_MIN, LG_K_MAX)
     if function.takes_k:
         found += bound_problems((*key, "k"), measure.k, KLL_K_MIN, KLL_K_MAX)
+    if function.takes_lg_max:
+        found += bound_problems((*key, "lg_max"), measure.lg_max, LG_MAX_MIN, LG_MAX_MAX)
     column_type = schema.table.column(measure.column).column_type
     expected = function.mismatch(column_type)
     if function.reads_source and measure.column == schema.table.time.column:

@@ -19,6 +19,7 @@ from rtolap.columnar.sum_bounds import whole_words
 from rtolap.protocols.receiver.messages import TopGroups
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.engine_functions.sketches import hll_estimate
+from rtolap.query.engine_functions.value_sets import sizes
 from rtolap.query.plan import CubeRead, MergedColumn, MergedOrder, PlainMerge
 from rtolap.scan.merge import has_distinct_keys
 
@@ -61,7 +62,7 @@ def merged_answer(
         table: the read's partials.
         values: parameter → value.
 
-    Raises Corrupted for bytes that are no sketch.
+    Raises Corrupted for bytes that are no sketch or set, and OutOfRange for a set that is too large.
     """
     if table.nbytes > BYTES_MAX:
         return None
@@ -119,6 +120,8 @@ def _column(column: MergedColumn, groups: pa.Table) -> pa.Array[Any]:
                 raise _LeftToEngine
             offsets = np.arange(len(source) + 1, dtype=np.int32)
             return hll_estimate(pa.ListArray.from_arrays(offsets, source)).cast(pa.int64())
+        case "set_size":
+            return sizes(source, np.arange(len(source)), len(source))
 
 
 def _checked(source: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Functions of ours in the embedded engine, over whole columns: sketches, checksums, exact variances."""
+"""Functions of ours in the embedded engine, over whole columns: sketches, sets, checksums, variances."""

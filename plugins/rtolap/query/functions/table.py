@@ -201,8 +201,18 @@ _OTHER_AGGREGATES = (
 
 
 def aggregate_rows(declared: Iterable[Aggregate]) -> tuple[SqlFunction, ...]:
-    """Return the rows of functions that cubes declare."""
-    return tuple(SqlFunction(each.title.lower(), (each.sql_key,), each.engine_functions) for each in declared)
+    """Return the rows of functions that cubes declare. COUNT(DISTINCT …) is in the row of COUNT."""
+    rows: dict[str, SqlFunction] = {}
+    in_count: list[str] = []
+    for each in declared:
+        if each.in_count:
+            in_count += each.engine_functions
+        else:
+            rows[each.sql_key] = SqlFunction(each.title.lower(), (each.sql_key,), each.engine_functions)
+    if in_count:
+        count = rows["count"]
+        rows["count"] = count._replace(engine=tuple(dict.fromkeys((*count.engine, *in_count))))
+    return tuple(rows.values())
 
 
 AGGREGATES = tuple(sorted((*_OTHER_AGGREGATES, *aggregate_rows(DECLARED.values()))))

@@ -24,8 +24,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rtolap.aggregates.accumulator import Partial
+from rtolap.aggregates.count_distinct import ValueSet
 from rtolap.columnar.kll import read_sketch
-from rtolap.columnar.schema import physical_schema, select_partials
+from rtolap.columnar.schema import arrow_type, physical_schema, select_partials
 from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.records import SegmentRecord
@@ -37,6 +38,8 @@ from rtolap.object_store.store import ObjectStore
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.engine_functions.sketches import hll_estimate
 from rtolap.query.plan import CubeRead, TimeRange
+
+from tests.support.aggregates.sets import set_bytes, united_bytes
 
 DAY_MS = 86_400_000
 LG_K = 8
@@ -79,6 +82,7 @@ MEASURED = {
     "flown": "date",
     "landed": "timestamp",
 }
+SETS = ("note", "delay", "distance", "price", "landed")  # few values each, so that some are too many
 _BITS = {"bit_and": operator.and_, "bit_or": operator.or_, "bit_xor": operator.xor}
 PATTERNS = ("%", "A%", "%A", "_", "__", "%\\%", "%\n%", "%_b", "100%", "%😀", "", "%é%", "back\\slash", "a__")
 
@@ -93,6 +97,7 @@ def drawn_schema() -> Schema:
     measures += [Measure("count", "note"), Measure("approx_distinct", "note", LG_K)]
     measures += [Measure("approx_percentile", "price", k=KLL_K)]
     measures += [Measure("first", "note"), Measure("last", "delay")]
+    measures += [Measure("count_distinct", name, lg_max=4) for name in SETS]
     return Schema(
         Table(
             name="drawn",
@@ -112,6 +117,11 @@ def drawn_schema() -> Schema:
 
 
 SCHEMA = drawn_schema()
+_FORMS = {
+    partial.name: partial.accumulator.form
+    for partial in SCHEMA.partials
+    if isinstance(partial.accumulator, ValueSet)
+}
 
 
 def drawn_table(rng: random.Random, rows: int, *, full: bool) -> pa.Table:
@@ -142,6 +152,8 @@ def _value(rng: random.Random, field: pa.Field, full: bool) -> Any:
         return quantiles.serialize()
     if field.name.endswith(("__first", "__last")):  # time, partition and offset, then a text
         return rng.randbytes(20) + rng.choice(("", "ü", "-5")).encode()
+    if field.name.endswith("__value_set"):
+        return _drawn_set(rng, field.name)
     if pa.types.is_binary(field.type):
         sketch = datasketches.hll_sketch(LG_K, datasketches.tgt_hll_type.HLL_8)
         for _ in range(rng.choice((0, 1, 3, 200))):
@@ -162,6 +174,17 @@ def _value(rng: random.Random, field: pa.Field, full: bool) -> Any:
     if pa.types.is_timestamp(field.type):
         return rng.choice(MOMENTS[1:])
     return rng.choice((rng.randint(-1000, 1000), 2**31 - 1, -(2**31)))
+
+
+def _drawn_set(rng: random.Random, name: str) -> bytes | None:
+    """Return a set of a few values, or the mark of too many: 16 is the bound."""
+    column = SCHEMA.table.column(name.removesuffix("__value_set"))
+    field = pa.field(column.name, arrow_type(column.column_type))
+    many = rng.choice((1, 1, 2, 5, 30))
+    values = [_value(rng, field, full=False) for _ in range(many)]
+    if column.name == "note":
+        values += [f"p{rng.randrange(2_000)}" for _ in range(many // 5)]
+    return set_bytes(values, _FORMS[name], column.column_type.scale)
 
 
 def drawn_history(rng: random.Random, store: ObjectStore, build: str, days: int = 3) -> list[SegmentRecord]:
@@ -270,6 +293,8 @@ def _merged(partial: Partial, values: Sequence[Any]) -> Any:
         return None
     if partial.accumulator.rank_error:
         return _values_seen(known)
+    if isinstance(partial.accumulator, ValueSet):
+        return united_bytes(known, partial.accumulator.form)
     if partial.accumulator.sketch_bytes:
         return _estimate(known)
     if partial.accumulator.adds:

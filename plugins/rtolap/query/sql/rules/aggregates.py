@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from rtolap.aggregates.accumulator import Accumulator
 from rtolap.aggregates.function import Aggregate
-from rtolap.aggregates.registry import AGGREGATES, APPROX_DISTINCT, BY_SQL_KEY
+from rtolap.aggregates.registry import AGGREGATES, APPROX_DISTINCT, BY_SQL_KEY, COUNT_DISTINCT
 from rtolap.base.errors import QueryError
 from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.protocols.query.messages import QueryWarning
@@ -95,7 +95,9 @@ def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER, context: Co
             expected="GROUP_CONCAT(DISTINCT …) over expressions of dimensions",
             action="write DISTINCT, or aggregate in a subquery and join the texts of its rows",
         )
-    names = sorted({each.title for each in AGGREGATES.values()} - {APPROX_DISTINCT.title})
+    names = sorted(
+        {each.title for each in AGGREGATES.values() if not each.in_count} - {APPROX_DISTINCT.title}
+    )
     raise QueryError(
         f"cube {totals.cube.schema.cube.name} cannot answer {user_sql(node)}",
         expected=f"{', '.join(names)}, COUNT(DISTINCT …) or {APPROX_DISTINCT.title}",
@@ -189,11 +191,23 @@ def _count_distinct(
         return filtered(distinct)
     if len(arguments) != 1:
         _only_dimensions(node, totals)
-    return _read(APPROX_DISTINCT, arguments[0], totals, filtered, {})
+    wanted = APPROX_DISTINCT if isinstance(node, exp.ApproxDistinct) else COUNT_DISTINCT
+    other = COUNT_DISTINCT if wanted is APPROX_DISTINCT else APPROX_DISTINCT
+    function = other if _keeps(other, node, totals) and not _keeps(wanted, node, totals) else wanted
+    return _read(function, arguments[0], totals, filtered, {})
+
+
+def _keeps(function: Aggregate, node: exp.Expr, totals: EventTotals) -> bool:
+    """Tell whether the cube keeps what the function needs of all measures in the call."""
+    (accumulator,) = function.accumulators()
+    measures = (column for column in node.find_all(exp.Column) if totals.cube.is_measure(column))
+    return all(accumulator.column_name(column.name) in totals.known for column in measures)
 
 
 def _approximation(node: exp.Expr, totals: EventTotals) -> list[QueryWarning]:
     """Warn of a COUNT(DISTINCT …) that comes out of sketches; APPROX_COUNT_DISTINCT needs no warning."""
+    if _keeps(COUNT_DISTINCT, node, totals):
+        return []
     distinct = node.this
     if not isinstance(node, exp.Count) or not isinstance(distinct, exp.Distinct):
         return []
@@ -206,7 +220,8 @@ def _approximation(node: exp.Expr, totals: EventTotals) -> list[QueryWarning]:
             "approximate",
             "Note",
             f"COUNT(DISTINCT {name}) is approximate: cube {schema.cube.name} keeps sketches of {name}, whose "
-            f"counts have a standard error of about {sketch.accumulator.relative_error:.1%}",
+            f"counts have a standard error of about {sketch.accumulator.relative_error:.1%}; a measure "
+            f"{COUNT_DISTINCT.name} counts exactly",
         )
         for name, sketch in sketches.items()
         if sketch is not None

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.base.errors import QueryError, UnsupportedSql
 from rtolap.model.cube import Measure
@@ -85,14 +86,16 @@ def _columns(cube: CubeScope) -> list[exp.Expr]:
     shown: dict[str, exp.Expr] = {name: cube.column(name) for name in cube.schema.cube.all_dimensions}
     for measure in (Measure("count"), *cube.schema.cube.measures):
         argument = exp.Star() if measure.source is None else cube.column(measure.source)
-        title = AGGREGATES[measure.function].title
-        label = f"{title}({measure.source or '*'})"
-        shown.setdefault(label, exp.alias_(_call(title, argument), label, quoted=True))
+        function = AGGREGATES[measure.function]
+        label = function.call(measure.source or "*")
+        shown.setdefault(label, exp.alias_(_call(function, argument), label, quoted=True))
     return list(shown.values())
 
 
-def _call(title: str, argument: exp.Expr) -> exp.Expr:
-    return exp.func(title, argument, dialect=RtolapSql)
+def _call(function: Aggregate, argument: exp.Expr) -> exp.Expr:
+    if function.in_count:
+        return exp.Count(this=exp.Distinct(expressions=[argument]))
+    return exp.func(function.title, argument, dialect=RtolapSql)
 
 
 def _group(cube: CubeScope) -> None:
@@ -157,7 +160,7 @@ def _shown(column: exp.Column, cube: CubeScope) -> exp.Expr:
     columns = {partial.name for partial in cube.schema.partials}
     for function in _SHOWN:
         if columns.issuperset(each.column_name(column.name) for each in function.accumulators()):
-            return _call(function.title, column.copy())
+            return _call(function, column.copy())
     raise AssertionError(f"{column.name} is the column of a measure")
 
 

@@ -11,10 +11,13 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from rtolap.aggregates.function import Aggregate
+from rtolap.aggregates.registry import APPROX_DISTINCT, COUNT_DISTINCT
 from rtolap.model.cube import Schema
 from rtolap.query.sql.rules.computed.filtered import function_of, put_filtered
 from rtolap.query.sql.rules.computed.plain import is_branch, parsed, plain
 from rtolap.query.sql.rules.context import Context
+
+_DISTINCT = (COUNT_DISTINCT, APPROX_DISTINCT)  # either answers a call of the other
 
 
 def computed(tree: exp.Expr, context: Context) -> exp.Expr:
@@ -81,7 +84,10 @@ class _Columns:
     def _keeps(self, name: str, function: Aggregate | None) -> bool:
         if function is None:
             return False
-        return self._partials.issuperset(each.column_name(name) for each in function.accumulators())
+        either = _DISTINCT if function in _DISTINCT else (function,)
+        return any(
+            self._partials.issuperset(each.column_name(name) for each in one.accumulators()) for one in either
+        )
 
     def put(self) -> None:
         """Put columns in the place of their expressions, of larger ones first."""

@@ -24,7 +24,7 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
 
 from rtolap.aggregates.function import Aggregate
-from rtolap.aggregates.registry import APPROX_DISTINCT, BY_SQL_KEY
+from rtolap.aggregates.registry import BY_SQL_KEY, COUNT_DISTINCT
 from rtolap.query.sql.rules.computed.plain import case_of
 
 Find = Callable[[exp.Expr, exp.Expr, Aggregate | None], exp.Column | None]  # see `columns`
@@ -42,7 +42,7 @@ class _Choice(NamedTuple):
 def function_of(node: exp.Expr | None) -> Aggregate | None:
     """Return the function that a call of the statement asks for."""
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
-        return APPROX_DISTINCT
+        return COUNT_DISTINCT
     return None if node is None else BY_SQL_KEY.get(node.key)
 
 
