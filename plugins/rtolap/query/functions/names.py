@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from rtolap.base.errors import UnknownFunction
+from rtolap.base.errors import UnknownFunction, UnsupportedSql
 from rtolap.query.functions import table as function_table
 from rtolap.query.functions.table import SqlFunction
 
@@ -38,15 +38,16 @@ _INSTEAD = {
         "exact quantiles need single events; declare an approx_percentile measure and ask for "
         "APPROX_PERCENTILE(x, 0.5)",
     ),
-    **dict.fromkeys(
-        ("first", "last"),
-        "FIRST and LAST are by event time, over measures of cubes; over rows write "
-        "FIRST_VALUE(x) OVER (ORDER BY …)",
-    ),
 }
+# Functions over measures of cubes alone, and what to write over rows.
+_OF_CUBES = dict.fromkeys(("first", "last"), "over rows write FIRST_VALUE(x) OVER (ORDER BY …)")
 
 
-def unknown_function(name: str) -> UnknownFunction:
+def unknown_function(name: str) -> UnknownFunction | UnsupportedSql:
+    """Return the error for a function that a statement may not call, or not where it stands."""
+    if (over_rows := _OF_CUBES.get(name.lower())) is not None:
+        expected = f"{name.upper()} of a measure of a cube, by event time"
+        return UnsupportedSql(f"unsupported SQL: {name} of rows", expected=expected, action=over_rows)
     if (instead := _INSTEAD.get(name.lower())) is not None:
         return UnknownFunction(f"{name} is not available here", action=instead)
     near = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1)
