@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
-from rtolap.base.errors import DefinitionError, QueryError, TooLarge
+from rtolap.base.errors import DefinitionError, QueryError, TooLarge, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
@@ -19,6 +19,7 @@ from rtolap.query.engine_choice import EngineRules, EngineWish, HistorySize
 from rtolap.query.http.server import make_app
 from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.plan import CubeRead, ReadStats
+from rtolap.query.spark.connections import check_version
 from rtolap.query.spark.service import declared_service, service_token
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.sql_session import SqlSession
@@ -258,3 +259,16 @@ def test_the_service_listens_on_loopback_and_its_token_is_on_no_command_line(tmp
     assert "spark.authenticate=true" in words
     assert "abc" not in words
     assert program.environment[TOKEN_VARIABLE] == "abc"
+
+
+@pytest.mark.parametrize("server", ["4.1.0", "4.1.7", "4.1.0-preview"])
+def test_a_service_of_the_same_minor_version_is_taken(server: str) -> None:
+    check_version(server, "4.1.0", "sc://localhost:1")
+
+
+@pytest.mark.parametrize("server", ["3.5.1", "4.0.0", "5.1.0", ""])
+def test_a_service_of_another_version_of_spark_is_named(server: str) -> None:
+    with pytest.raises(
+        Unavailable, match=r"sc://localhost:1 has another version .* expected 4\.1, .*rtolap_engine"
+    ):
+        check_version(server, "4.1.0", "sc://localhost:1")

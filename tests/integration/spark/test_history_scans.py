@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import Corrupted, QueryError, QueryInterrupted, QueryTimeout, RtolapError
+from rtolap.base.errors import Corrupted, QueryError, QueryInterrupted, QueryTimeout, RtolapError, Unavailable
 from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.predicate import And, Compare, Or, Predicate
@@ -23,6 +23,7 @@ from rtolap.query.cubes.history_choices import choose_cuboid
 from rtolap.query.engine_choice import EngineRules
 from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.plan import CubeRead, ReadStats
+from rtolap.query.spark import connections
 from rtolap.query.spark.scans import SparkScans
 from rtolap.query.statement_service import QueryService
 
@@ -166,6 +167,19 @@ def test_conditions_within_each_other_are_answered_alike(
         wanted = answered(local, sql.format("carrier = 'AA'"))
     assert wanted
     assert answered(service, sql.format(nested(levels))) == wanted
+
+
+def test_a_service_of_another_version_is_refused_by_name_and_the_local_engine_reads_on(
+    spark: SparkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(flights_world(13, 40)) as world, closing(world.service()) as local:
+        wanted = rows_of(local.execute(SQL).table())
+        monkeypatch.setattr(connections, "CLIENT_VERSION", "3.5.1")
+        with scanning(world, scans_of(world, spark)) as service:
+            with pytest.raises(Unavailable, match=r"another version of Spark; expected 3\.5"):
+                service.execute(SQL)
+            monkeypatch.undo()
+            assert rows_of(service.execute(SQL).table()) == wanted
 
 
 def test_a_condition_that_is_too_deep_for_a_message_of_spark_is_refused_by_name(

@@ -6,15 +6,17 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
 from pyspark.sql.connect.session import SparkSession
 
-from rtolap.base.errors import OverBudget
+from rtolap.base.errors import OverBudget, Unavailable
 from rtolap.model.quantities import size_text
 from rtolap.query.spark.service import SparkService
 
+CLIENT_VERSION = pyspark.__version__
 _RETRIES_MAX, _BACKOFF_MS_MAX = 4, 1_000  # some three seconds, where pyspark's own policy takes ten minutes
 
 # What a scan means must not hang on how the service was started.
@@ -103,12 +105,16 @@ class Connections:
         self._closed = False
 
     def take(self) -> Connection:
-        """Return an idle connection, or a new one. Raises errors of `errors.ERRORS`."""
+        """Return an idle connection, or a new one.
+
+        Raises errors of `errors.ERRORS`, and Unavailable for a service of another version of Spark.
+        """
         with self._lock:
             if self._idle:
                 return self._idle.pop()
         connection = Connection.open(self._service)
         try:
+            check_version(connection.session.version, CLIENT_VERSION, self._service.url)
             connection.session.conf._set_all(dict(self._settings), silent=False)
         except BaseException:
             connection.close()
@@ -127,6 +133,17 @@ class Connections:
             self._closed = True
             idle, self._idle = self._idle, []
         _close_all(idle)
+
+
+def check_version(server: str, client: str, address: str) -> None:
+    """Compare versions, `4.1.0` and the like: releases of one minor version understand each other."""
+    if server.split(".")[:2] != client.split(".")[:2]:
+        raise Unavailable(
+            f"the Spark service of large reads at {address} has another version of Spark",
+            expected=f"{'.'.join(client.split('.')[:2])}, as pyspark of this query service",
+            found=server,
+            action="run `rtolap spark serve` of the same release; SET rtolap_engine = local reads without it",
+        )
 
 
 def _close_all(connections: Iterable[Connection]) -> None:
