@@ -57,6 +57,7 @@ CUBE = Cube(
         Measure("sum", "revenue", where=LATE),
         Measure("min", "buyer", where=LATE),
         Measure("approx_distinct", "buyer", where=GERMAN),
+        Measure("count_distinct", "delay", where=GERMAN),
         Measure("count", "price"),
         Measure("max", "price", where="shop = 'Quito'"),  # of which a sum follows from the dimension
     ),
@@ -134,6 +135,8 @@ def oracle(world: QueryWorld) -> Iterator[duckdb.DuckDBPyConnection]:
         f"COUNT(*) FILTER (WHERE {LATE})",
         f"COUNT(CASE WHEN {LATE} THEN 'x' END)",
         f"COUNT(CASE WHEN {GERMAN} THEN 1 END)",
+        f"COUNT(DISTINCT CASE WHEN {GERMAN} THEN delay END)",
+        f"COUNT(DISTINCT delay) FILTER (WHERE {GERMAN})",
         f"SUM(CASE WHEN {LATE} THEN 1 END)",
         f"SUM(CASE WHEN {LATE} THEN 1 ELSE 0 END)",
         f"AVG(CASE WHEN {LATE} THEN 1 ELSE 0 END)",
