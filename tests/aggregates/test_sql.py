@@ -7,8 +7,10 @@ that is added there is asked for as well.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import random
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 import sqlglot
+from rtolap.aggregates.approx_top_k import TOP_DEFAULT, ApproxTopK
 from rtolap.aggregates.by_time import First, Last
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.aggregates.variance import Deviation
@@ -28,7 +31,7 @@ from rtolap.query.sql.rules import Context, rewrite
 from rtolap.query.statement_service import QueryService
 
 from tests.support.aggregates.measured import MEASURED, SCHEMA, Measured, made_schema, measured_events
-from tests.support.query.query_world import QueryWorld
+from tests.support.query.query_world import QueryWorld, value_text
 from tests.support.query.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.seeds import so_many
 
@@ -91,6 +94,10 @@ def assert_equals_oracle(
         values = asked_of(oracle, text.replace("@", call.replace(f"{measured.function.title}(", "LIST(")))
         assert_of_rank(got, values, 0.5, rank_error, sql)
         return
+    if isinstance(measured.function, ApproxTopK):
+        values = asked_of(oracle, text.replace("@", call.replace(f"{measured.function.title}(", "LIST(")))
+        assert_most_frequent(got, values, sql)
+        return
     if isinstance(measured.function, First | Last):
         by_time = "ARG_MIN(" if isinstance(measured.function, First) else "ARG_MAX("
         raw = call.replace(f"{measured.function.title}(", by_time)[:-1] + ", ROW(at, __partition, __offset))"
@@ -125,6 +132,21 @@ def assert_of_rank(got: pa.Table, values: pa.Table, rank: float, error: float, s
         below = sum(each < value for each in numbers) / len(numbers)
         upto = sum(each <= value for each in numbers) / len(numbers)
         assert below - 2 * error <= rank <= upto + 2 * error, (sql, key, value)
+
+
+def assert_most_frequent(got: pa.Table, values: pa.Table, sql: str) -> None:
+    for (key, shown), (same_key, listed) in zip(_by_key(got), _by_key(values), strict=True):
+        assert key == same_key
+        counts = Counter(value_text(each) for each in listed or () if each is not None)
+        if not counts:
+            assert shown is None, sql
+            continue
+        found = json.loads(shown)
+        assert len(found) == min(TOP_DEFAULT, len(counts)), (sql, key)
+        for each in found:
+            assert each["lower"] <= counts[each["value"]] <= each["upper"] == each["estimate"], (sql, key)
+        rest = set(counts) - {each["value"] for each in found}
+        assert all(counts[value] <= found[-1]["estimate"] for value in rest), (sql, key)
 
 
 def assert_close(got: pa.Table, expected: pa.Table, sql: str) -> None:

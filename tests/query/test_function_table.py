@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import sqlglot
 from rtolap.aggregates.approx_percentile import KLL_QUANTILE
+from rtolap.aggregates.approx_top_k import TOP_K_JSON
 from rtolap.aggregates.bit_or import BitOr
 from rtolap.aggregates.by_time import PICKED_TEXT
 from rtolap.aggregates.count_distinct import DISTINCT_SIZE
@@ -31,6 +32,7 @@ OWN = {
     HLL_ESTIMATE,
     KLL_QUANTILE,
     PICKED_TEXT,
+    TOP_K_JSON,
     BITMAP_SIZE,
     CRC32,
     DEVIATION,

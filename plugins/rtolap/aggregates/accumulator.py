@@ -123,6 +123,12 @@ class GroupedColumn(Protocol[C_co]):
     def unite_quantiles(self, k: int) -> C_co:
         """Return KLL sketches, out of KLL sketches. Raises Corrupted for other bytes."""
 
+    def sketch_frequencies(self, lg_size: int) -> C_co:
+        """Return frequent-items sketches of values, as texts. `lg_size`: of the table of each."""
+
+    def unite_frequencies(self, lg_size: int) -> C_co:
+        """Return frequent-items sketches, out of such sketches. Raises Corrupted for other bytes."""
+
     def pick_earliest(self) -> C_co:
         """Return the values of the earliest events, out of events: see `by_time`."""
 
@@ -149,6 +155,8 @@ class Accumulator(ABC):
         relative_error: the standard error of what is read back, as a share of it; 0 for exact values.
         rank_error: by how much the rank of what is read back may differ from the rank that was asked for, at
             99 % confidence; 0 for exact values. Partials that have one depend on chance beyond some size.
+        count_error: by how much the count of a value that is read back may be off, as a share of the group's
+            values; 0 for exact values. Partials that have one depend on the order of merging.
     """
 
     name: ClassVar[str]
@@ -175,6 +183,15 @@ class Accumulator(ABC):
     @property
     def rank_error(self) -> float:
         return 0.0
+
+    @property
+    def count_error(self) -> float:
+        return 0.0
+
+    @property
+    def is_exact(self) -> bool:
+        """Return True if nothing but its values decides on the bytes of a partial and on what they say."""
+        return not (self.relative_error or self.rank_error or self.count_error)
 
     def column_name(self, source: str | None) -> str:
         """Return the name of the physical column over a table's column; None: over whole events."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rtolap.aggregates.approx_distinct import ApproxDistinct
 from rtolap.aggregates.approx_percentile import ApproxPercentile
+from rtolap.aggregates.approx_top_k import ApproxTopK
 from rtolap.aggregates.avg import Avg
 from rtolap.aggregates.bit_and import BitAnd
 from rtolap.aggregates.bit_or import BitOr
@@ -38,6 +39,7 @@ _FUNCTIONS: tuple[Aggregate, ...] = (
     StddevPop(),
     StddevSamp(),
     ApproxPercentile(),
+    ApproxTopK(),
     First(),
     Last(),
 )

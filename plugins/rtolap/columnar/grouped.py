@@ -18,6 +18,7 @@ from rtolap.columnar.picked import EventOrder, pick
 from rtolap.columnar.reduce import Ids
 from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.squares import square_parts
+from rtolap.columnar.top_k import sketch_frequencies, unite_frequencies
 from rtolap.columnar.value_sets import sets_of_values, united_sets
 
 
@@ -82,6 +83,12 @@ class GroupedArray(NamedTuple):
 
     def unite_quantiles(self, k: int) -> pa.Array:
         return unite_groups(self.column, self.ids, self.groups, k)
+
+    def sketch_frequencies(self, lg_size: int) -> pa.Array:
+        return sketch_frequencies(self._rows, self.ids, self.groups, lg_size)
+
+    def unite_frequencies(self, lg_size: int) -> pa.Array:
+        return unite_frequencies(self.column, self.ids, self.groups, lg_size)
 
     def pick_earliest(self) -> pa.Array:
         return self._pick(latest=False)

@@ -62,7 +62,7 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         lg_k: of HLL sketches, see `aggregates.approx_distinct`.
-        k: of KLL sketches, see `aggregates.approx_percentile`.
+        k: of KLL sketches, see `aggregates.approx_percentile`, and of `aggregates.approx_top_k`.
         where: only events that fulfil this expression count; None: all events.
         name: of the column that stands for the filtered values; None: it follows from column and condition.
     """

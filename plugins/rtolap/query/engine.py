@@ -25,6 +25,7 @@ from duckdb import sqltypes
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from rtolap.aggregates.approx_percentile import KLL_QUANTILE
+from rtolap.aggregates.approx_top_k import TOP_K_JSON
 from rtolap.aggregates.by_time import PICKED_TEXT
 from rtolap.aggregates.count_distinct import DISTINCT_SIZE
 from rtolap.aggregates.variance import DEVIATION
@@ -38,6 +39,7 @@ from rtolap.query.engine_functions.exact_variance import exact_variance
 from rtolap.query.engine_functions.picked import picked_text
 from rtolap.query.engine_functions.quantiles import kll_quantile
 from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
+from rtolap.query.engine_functions.top_k import top_k_json
 from rtolap.query.engine_functions.value_sets import distinct_size
 from rtolap.query.engine_session import BATCH_ROWS, EngineSession, EngineSessions
 from rtolap.query.macros import registry as macros
@@ -138,6 +140,14 @@ class EmbeddedEngine(EngineSessions):
             kll_quantile,
             [duckdb.list_type(sqltypes.BLOB), sqltypes.DOUBLE],
             sqltypes.DOUBLE,
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        self._connection.create_function(
+            TOP_K_JSON,
+            top_k_json,
+            [duckdb.list_type(sqltypes.BLOB), sqltypes.BIGINT],
+            sqltypes.VARCHAR,
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )

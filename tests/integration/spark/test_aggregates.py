@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
+from rtolap.aggregates.approx_top_k import ApproxTopK, FrequentValues
 from rtolap.aggregates.count_distinct import CountDistinct
 from rtolap.columnar.hll_image import estimate
+from rtolap.columnar.top_k import most_frequent
 from rtolap.cubes.build.grouping import group_rows
 from rtolap.cubes.build.session import open_session
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_plain
@@ -24,6 +27,7 @@ from tests.support.aggregates.measured import (
     made_schema,
     measured_events,
 )
+from tests.support.query.query_world import value_text
 
 pytestmark = pytest.mark.integration
 SEED = 4747
@@ -83,3 +87,33 @@ def test_spark_marks_sets_with_too_many_values_as_receivers_do(spark: SparkSessi
     grouped = group_rows(spark, schema, (Cuboid(schema.cube.all_dimensions), Cuboid(dimensions)), rows)
     built = grouped.filter(pc.equal(grouped[CUBOID_COLUMN], 1)).select(expected.column_names)
     assert rows_of(built.cast(expected.schema)) == rows_of(expected)
+
+
+def test_spark_keeps_the_bounds_of_frequent_values_where_sketches_drop_some(spark: SparkSession) -> None:
+    columns = [each.column for each in MEASURED if isinstance(each.function, ApproxTopK)]
+    schema = made_schema((Measure("count"), *(Measure("approx_top_k", name, k=8) for name in columns)))
+    events = measured_events(random.Random(SEED), 400, limits=True)
+    parts = [events.slice(start, 60) for start in range(0, 400, 60)]
+    local = [table for part in parts for table in aggregate_events(schema, part).values()]
+    rows = pa.concat_tables([to_plain(schema, table) for table in local])
+    rows = rows.append_column(SEGMENT_COLUMN, pa.array([0] * rows.num_rows, pa.int32()))
+    cuboids = (Cuboid(schema.cube.all_dimensions), Cuboid(("shop",)))
+    grouped = group_rows(spark, schema, cuboids, rows)
+    built = grouped.filter(pc.equal(grouped[CUBOID_COLUMN], 1)).to_pylist()
+    assert len(built) == 4
+    form, dropping = FrequentValues(8), 0
+    for row, name in ((row, name) for row in built for name in columns):
+        values = [
+            value_text(value)
+            for shop, value in zip(events["shop"].to_pylist(), events[name].to_pylist(), strict=True)
+            if shop == row["shop"] and value is not None
+        ]
+        counts = Counter(values)
+        held = most_frequent([row[f"{name}__top_k"]], form.values_max)
+        error = held[0].upper - held[0].lower
+        assert error <= form.count_error * len(values)
+        dropping += error > 0
+        assert all(each.lower <= counts[each.value] <= each.upper for each in held), (row["shop"], name)
+        missing = set(counts) - {each.value for each in held}
+        assert all(counts[value] <= error for value in missing), (row["shop"], name)
+    assert dropping

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from rtolap.aggregates.accumulator import Partial
+from rtolap.aggregates.approx_top_k import TOP_MAX
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.kll import read_sketch
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION, arrow_type
+from rtolap.columnar.top_k import most_frequent
 from rtolap.events.computed import ComputedColumn
 from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
 from rtolap.model.table import Column, Table, TimeColumn
@@ -143,7 +145,7 @@ def measured_events(rng: random.Random, rows: int, *, limits: bool) -> pa.Table:
 
 def comparable(table: pa.Table) -> pa.Table:
     """Return a table of partials with what is the same in all sketches of the same values, in their place:
-    which values a sketch of quantiles drops is chance."""
+    which values a sketch of quantiles drops is chance, and in which places a table has its values."""
     for place, name in enumerate(table.column_names):
         if name.endswith("__kll"):
             sketches = [
@@ -154,6 +156,12 @@ def comparable(table: pa.Table) -> pa.Table:
                 for each in sketches
             ]
             table = table.set_column(place, name, pa.array(shown, pa.string()))
+        elif name.endswith("__top_k"):
+            found = [
+                None if each is None else repr(most_frequent([each], TOP_MAX))
+                for each in table.column(name).to_pylist()
+            ]
+            table = table.set_column(place, name, pa.array(found, pa.string()))
     return table
 
 

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rtolap.aggregates.accumulator import Partial
 from rtolap.aggregates.approx_percentile import Quantiles
+from rtolap.aggregates.approx_top_k import FrequentValues
 from rtolap.aggregates.by_time import Picked
 from rtolap.aggregates.count_distinct import ValueSet
 from rtolap.aggregates.registry import AGGREGATES
@@ -410,6 +411,9 @@ def _of_lists(partial: Partial, lists: Any) -> Any:
     if isinstance(partial.accumulator, Quantiles):
         k = partial.accumulator.k
         return pa.array([_quantiles(each, k) for each in lists.to_pylist()], pa.binary())
+    if isinstance(partial.accumulator, FrequentValues):
+        size = partial.accumulator.lg_size
+        return pa.array([_frequencies(each, size) for each in lists.to_pylist()], pa.binary())
     if isinstance(partial.accumulator, ValueSet):
         kind: Any = lists.type.value_type
         scale = kind.scale if pa.types.is_decimal(kind) else 0
@@ -453,6 +457,22 @@ def _quantiles(values: list[Any] | None, k: int) -> bytes | None:
     for value in known:
         sketch.update(value)
     return bytes(sketch.serialize()) if known else None
+
+
+def _frequencies(values: list[Any] | None, lg_size: int) -> bytes | None:
+    """Return a sketch that has got its values one after another."""
+    known = [value_text(value) for value in values or () if value is not None]
+    sketch = datasketches.frequent_strings_sketch(lg_size)
+    for value in known:
+        sketch.update(value)
+    return bytes(sketch.serialize()) if known else None
+
+
+def value_text(value: Any) -> str:
+    """Return a value as APPROX_TOP_K shows it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return format(value, "f") if isinstance(value, Decimal) else str(value)[:256]
 
 
 def _sketch(values: list[object] | None, lg_k: int) -> bytes:

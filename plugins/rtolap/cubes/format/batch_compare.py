@@ -72,11 +72,7 @@ def compare(store: ObjectStore, spec: BatchSpec, location: str | None, part_path
     Raises Corrupted and NotFound for damaged files.
     """
     schema = Schema(spec.table_definition, spec.cube_definition)
-    exact = [
-        partial.name
-        for partial in schema.partials
-        if not (partial.accumulator.relative_error or partial.accumulator.rank_error)
-    ]
+    exact = [partial.name for partial in schema.partials if partial.accumulator.is_exact]
     history = _rows(store, schema, exact, *_base(store, schema, location))
     source = _rows(store, schema, exact, part_path, read_staged_manifest(store, part_path).files)
     both = pa.concat_tables([history, source])
@@ -102,7 +98,7 @@ def compare(store: ObjectStore, spec: BatchSpec, location: str | None, part_path
 
 
 def _is_comparable(accumulator: Accumulator) -> bool:
-    return not (accumulator.relative_error or accumulator.rank_error or isinstance(accumulator, Picked))
+    return accumulator.is_exact and not isinstance(accumulator, Picked)
 
 
 def _base(store: ObjectStore, schema: Schema, location: str | None) -> tuple[str, tuple[FileEntry, ...]]:

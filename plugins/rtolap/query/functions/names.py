@@ -39,14 +39,23 @@ _INSTEAD = {
         "APPROX_PERCENTILE(x, 0.5)",
     ),
 }
-# Functions over measures of cubes alone, and what to write over rows.
-_OF_CUBES = dict.fromkeys(("first", "last"), "over rows write FIRST_VALUE(x) OVER (ORDER BY …)")
+# Functions over measures of cubes alone: what they are there, and what to write over rows.
+_OF_CUBES = {
+    **dict.fromkeys(
+        ("first", "last"), ("by event time", "over rows write FIRST_VALUE(x) OVER (ORDER BY …)")
+    ),
+    "approx_top_k": (
+        "with bounds",
+        "over rows write SELECT x, COUNT(*) n … GROUP BY x ORDER BY n DESC LIMIT 10",
+    ),
+}
 
 
 def unknown_function(name: str) -> UnknownFunction | UnsupportedSql:
     """Return the error for a function that a statement may not call, or not where it stands."""
-    if (over_rows := _OF_CUBES.get(name.lower())) is not None:
-        expected = f"{name.upper()} of a measure of a cube, by event time"
+    if (of_cubes := _OF_CUBES.get(name.lower())) is not None:
+        how, over_rows = of_cubes
+        expected = f"{name.upper()} of a measure of a cube, {how}"
         return UnsupportedSql(f"unsupported SQL: {name} of rows", expected=expected, action=over_rows)
     if (instead := _INSTEAD.get(name.lower())) is not None:
         return UnknownFunction(f"{name} is not available here", action=instead)

@@ -15,6 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.tokenizer_core import TokenType
 
+from rtolap.aggregates.approx_top_k import TOP_DEFAULT
 from rtolap.base.errors import SqlSyntaxError
 from rtolap.query.approval.value_lists import ValueList
 
@@ -33,6 +34,14 @@ def _approx_quantile(arguments: list[exp.Expr]) -> exp.Expr:
         raise SqlSyntaxError("bad SQL: APPROX_PERCENTILE takes a column and a number from 0 to 1")
     quantile = arguments[1] if len(arguments) > 1 else exp.Literal.number("0.5")
     return exp.ApproxQuantile(this=arguments[0] if arguments else None, quantile=quantile)
+
+
+def _approx_top_k(arguments: list[exp.Expr]) -> exp.Expr:
+    """Read APPROX_TOP_K(x, n). How exact it is, the declaration says."""
+    if len(arguments) > 2:
+        raise SqlSyntaxError("bad SQL: APPROX_TOP_K takes a column and how many values to return")
+    count = arguments[1] if len(arguments) > 1 else exp.Literal.number(TOP_DEFAULT)
+    return exp.ApproxTopK(this=arguments[0] if arguments else None, expression=count)
 
 
 WRITTEN = "written"  # of a projection's meta: its text, as its author wrote it
@@ -55,6 +64,7 @@ class RtolapSql(MySQL):
             **{name: build for name, build in MySQL.Parser.FUNCTIONS.items() if name not in _OWN_FUNCTIONS},
             "APPROX_PERCENTILE": _approx_quantile,
             "APPROX_QUANTILE": _approx_quantile,
+            "APPROX_TOP_K": _approx_top_k,
         }
         FUNCTION_PARSERS: ClassVar = {
             name: parse for name, parse in MySQL.Parser.FUNCTION_PARSERS.items() if name not in _OWN_FUNCTIONS

@@ -24,9 +24,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rtolap.aggregates.accumulator import Partial
+from rtolap.aggregates.approx_percentile import KLL_K_DEFAULT
+from rtolap.aggregates.approx_top_k import TOP_MAX, FrequentValues
 from rtolap.aggregates.count_distinct import ValueSet
 from rtolap.columnar.kll import read_sketch
 from rtolap.columnar.schema import arrow_type, physical_schema, select_partials
+from rtolap.columnar.top_k import most_frequent
 from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.records import SegmentRecord
@@ -96,6 +99,7 @@ def drawn_schema() -> Schema:
     measures += [Measure(function, name) for function in ("min", "max") for name in MEASURED]
     measures += [Measure("count", "note"), Measure("approx_distinct", "note", LG_K)]
     measures += [Measure("approx_percentile", "price", k=KLL_K)]
+    measures += [Measure("approx_top_k", "note")]
     measures += [Measure("first", "note"), Measure("last", "delay")]
     measures += [Measure("count_distinct", name, lg_max=4) for name in SETS]
     return Schema(
@@ -150,6 +154,11 @@ def _value(rng: random.Random, field: pa.Field, full: bool) -> Any:
         quantiles = datasketches.kll_doubles_sketch(KLL_K)
         quantiles.update(values)
         return quantiles.serialize()
+    if field.name.endswith("__top_k"):  # of all rows together no more values than a sketch holds
+        frequent = datasketches.frequent_strings_sketch(FrequentValues(KLL_K_DEFAULT).lg_size)
+        for _ in range(rng.choice((1, 3, 200))):
+            frequent.update(rng.choice(("", "日本", *map(str, range(300)))), rng.randint(1, 9))
+        return frequent.serialize()
     if field.name.endswith(("__first", "__last")):  # time, partition and offset, then a text
         return rng.randbytes(20) + rng.choice(("", "ü", "-5")).encode()
     if field.name.endswith("__value_set"):
@@ -291,6 +300,8 @@ def _merged(partial: Partial, values: Sequence[Any]) -> Any:
     known = [value for value in values if value is not None]
     if not known:
         return None
+    if partial.accumulator.count_error:
+        return most_frequent(list(known), TOP_MAX)
     if partial.accumulator.rank_error:
         return _values_seen(known)
     if isinstance(partial.accumulator, ValueSet):

@@ -1,0 +1,135 @@
+"""Frequent-items sketches of texts, group by group, in the public format of Apache DataSketches.
+
+A sketch is an operation by itself: what is looped over are the different values of groups, and rows of
+partials, never events.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasketches import frequent_items_error_type, frequent_strings_sketch
+from numpy.typing import NDArray
+
+from rtolap.aggregates.approx_top_k import TEXT_CHARACTERS_MAX
+from rtolap.base.errors import Corrupted
+
+_Ids = NDArray[np.int64]
+_BROKEN = (ValueError, IndexError, RuntimeError, MemoryError)  # what the library raises of other bytes
+_PREFACE = 8  # bytes that every sketch has
+_LG_SIZE_MIN, _LG_SIZE_MAX = 3, 20
+_ALL = frequent_items_error_type.NO_FALSE_NEGATIVES
+
+
+class Frequency(NamedTuple):
+    """How often a value occurred: at least `lower` and at most `upper` times, which the estimate is."""
+
+    value: str
+    estimate: int
+    lower: int
+    upper: int
+
+
+def sketch_frequencies(column: pa.Array, ids: _Ids, groups: int, lg_size: int) -> pa.BinaryArray:
+    """Return a sketch of each group's values, as texts; null for a group without any."""
+    if column.null_count:
+        keep = column.is_valid().to_numpy(zero_copy_only=False)
+        column, ids = column.filter(pa.array(keep)), ids[keep]
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    distinct = max(1, len(coded.dictionary))
+    packed = ids * distinct + coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    packed, counts = np.unique(packed, return_counts=True)
+    used, places = np.unique(packed % distinct, return_inverse=True)
+    texts = _texts(coded.dictionary.take(pa.array(used)))
+    sketches: dict[int, frequent_strings_sketch] = {}
+    owners = (packed // distinct).tolist()
+    for group, place, count in zip(owners, places.tolist(), counts.tolist(), strict=True):
+        if group not in sketches:
+            sketches[group] = frequent_strings_sketch(lg_size)
+        sketches[group].update(texts[place], count)
+    return _written(sketches, {}, groups)
+
+
+def unite_frequencies(
+    images: pa.Array | pa.ChunkedArray, ids: _Ids, groups: int, lg_size: int
+) -> pa.BinaryArray:
+    """Return the union of each group's sketches; null for a group without any. Raises Corrupted for bytes
+    that are no frequent-items sketch of texts."""
+    united: dict[int, frequent_strings_sketch] = {}
+    alone: dict[int, bytes] = {}  # the only sketch of its group yet: mostly it stays so
+    for group, image in zip(ids.tolist(), images.to_pylist(), strict=True):
+        if image is None:
+            continue
+        if group in united:
+            united[group].merge(read_sketch(image))
+        elif group in alone:
+            united[group] = frequent_strings_sketch(lg_size)
+            united[group].merge(read_sketch(alone.pop(group)))
+            united[group].merge(read_sketch(image))
+        else:
+            alone[group] = image
+    for image in alone.values():
+        read_sketch(image)
+    return _written(united, alone, groups)
+
+
+def read_sketch(image: bytes) -> frequent_strings_sketch:
+    """Return the sketch of the bytes. Raises Corrupted.
+
+    The sizes are looked at first: the library makes room for what they say.
+    """
+    words, version, family, lg_max, lg_now = (*image[:5], *[0] * (5 - len(image[:5])))
+    is_whole = len(image) >= _PREFACE and (version, family) == (1, 10) and words in (1, 4)
+    if not is_whole or not _LG_SIZE_MIN <= lg_now <= lg_max <= _LG_SIZE_MAX:
+        raise Corrupted(
+            "bytes are no frequent-items sketch", found=f"{len(image)} bytes, {image[:8].hex()} …"
+        )
+    try:
+        return frequent_strings_sketch.deserialize(image)
+    except _BROKEN as error:
+        raise Corrupted("bytes are no frequent-items sketch", found=str(error)) from error
+
+
+def most_frequent(images: list[bytes | None], count: int) -> list[Frequency]:
+    """Return so many of the most frequent values of all sketches, by estimate and then by value; fewer where
+    the sketches hold fewer.
+
+    A value that is not among `count` of them did not occur more often than the last estimate; one that the
+    sketches do not hold at all, not more often than any value's upper bound less its lower one.
+    """
+    united: frequent_strings_sketch | None = None
+    for image in images:
+        if image is None:
+            continue
+        sketch = read_sketch(image)
+        if united is None:
+            united = sketch
+        else:
+            united.merge(sketch)
+    if united is None:
+        return []
+    try:
+        found = [Frequency(*each) for each in united.get_frequent_items(_ALL)]
+    except _BROKEN as error:  # texts that are no UTF-8
+        raise Corrupted("bytes are no frequent-items sketch", found=str(error)) from error
+    return sorted(found, key=lambda each: (-each.estimate, each.value))[:count]
+
+
+def _written(
+    sketches: dict[int, frequent_strings_sketch], alone: dict[int, bytes], groups: int
+) -> pa.BinaryArray:
+    images = (
+        bytes(sketches[group].serialize()) if group in sketches else alone.get(group)
+        for group in range(groups)
+    )
+    return pa.array(list(images), pa.binary())
+
+
+def _texts(values: pa.Array) -> list[str]:
+    if pa.types.is_decimal(values.type):  # without exponents
+        return [format(each, "f") for each in values.to_pylist()]
+    texts: list[str] = pc.utf8_slice_codeunits(values.cast(pa.string()), 0, TEXT_CHARACTERS_MAX).to_pylist()
+    return texts
