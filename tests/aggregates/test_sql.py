@@ -22,7 +22,7 @@ from rtolap.aggregates.approx_top_k import TOP_DEFAULT, ApproxTopK
 from rtolap.aggregates.by_time import First, Last
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.aggregates.variance import Deviation
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, UnsupportedSql
 from rtolap.columnar.schema import EVENT_MS
 from rtolap.model.cube import Measure
 from rtolap.query.catalogue import QueryCatalogue
@@ -223,3 +223,29 @@ def test_every_title_is_read_by_the_parser_as_its_function() -> None:
     for function in AGGREGATES.values():
         (call,) = sqlglot.parse_one(f"SELECT {function.call('x')}", dialect=RtolapSql).expressions
         assert (call.this if function.in_count else call).key == function.sql_key
+
+
+def test_a_list_of_frequent_values_is_read_by_functions_of_json(
+    service: QueryService, oracle: duckdb.DuckDBPyConnection
+) -> None:
+    """Two values, so that the counts are exact."""
+    sql = "SELECT APPROX_TOP_K(flag, ?) v, JSON_EXTRACT(APPROX_TOP_K(flag), '$[0].upper') n FROM measured"
+    expected = asked_of(oracle, "SELECT flag, COUNT(*) n FROM measured WHERE flag IS NOT NULL GROUP BY flag")
+    ordered = sorted(
+        ((number, value_text(flag)) for flag, number in zip(*expected.to_pydict().values(), strict=True)),
+        key=lambda each: (-each[0], each[1]),
+    )
+    (row,) = service.execute(sql, (1,)).table().to_pylist()
+    (number, value), _ = ordered
+    assert json.loads(row["v"]) == [{"value": value, "estimate": number, "lower": number, "upper": number}]
+    assert int(row["n"]) == number
+    (row,) = service.execute(sql, (2,)).table().to_pylist()
+    assert [(each["estimate"], each["value"]) for each in json.loads(row["v"])] == ordered
+    with pytest.raises(QueryError, match="a whole number from 1 to 4096"):
+        service.execute(sql, (0,))
+
+
+def test_frequent_values_of_rows_are_refused_with_what_to_write(service: QueryService) -> None:
+    rows = "SELECT DISTINCT shop s FROM measured"
+    with pytest.raises(UnsupportedSql, match="GROUP BY x ORDER BY n DESC"):
+        service.execute(f"SELECT APPROX_TOP_K(s, 3) FROM ({rows}) t")

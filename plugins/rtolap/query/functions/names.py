@@ -41,9 +41,7 @@ _INSTEAD = {
 }
 # Functions over measures of cubes alone: what they are there, and what to write over rows.
 _OF_CUBES = {
-    **dict.fromkeys(
-        ("first", "last"), ("by event time", "over rows write FIRST_VALUE(x) OVER (ORDER BY …)")
-    ),
+    **dict.fromkeys(("first", "last"), ("by event time", "over rows write FIRST_VALUE(x) OVER (ORDER BY …)")),
     "approx_top_k": (
         "with bounds",
         "over rows write SELECT x, COUNT(*) n … GROUP BY x ORDER BY n DESC LIMIT 10",
