@@ -136,6 +136,7 @@ BROKEN = (
     b"\x04",
     b"x" * 40,
     bytes.fromhex("01010a3f3f050000"),  # a table of 2^63 places
+    bytes.fromhex("01010a1515050000"),  # one of 2^21, which no sketch of ours has
     bytes.fromhex("04010a0303000000ffffffff00000000") + bytes(16),  # more values than bytes
     datasketches.kll_doubles_sketch(8).serialize(),
 )

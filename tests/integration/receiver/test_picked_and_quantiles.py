@@ -1,15 +1,18 @@
-"""FIRST, LAST and quantiles in a receiver: as a recount of the log says, over fragments and a kill -9."""
+"""FIRST, LAST, quantiles and frequent values in a receiver: as a recount says, over a kill -9."""
 
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 from rtolap.aggregates.approx_percentile import Quantiles
+from rtolap.aggregates.approx_top_k import FrequentValues
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.kll import quantile, read_sketch
 from rtolap.columnar.picked import texts
+from rtolap.columnar.top_k import most_frequent
 from rtolap.model.cube import Measure
 from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
@@ -19,7 +22,8 @@ from tests.support.cubes.receiver_world import ReceiverWorld
 pytestmark = pytest.mark.integration
 
 K = 20
-PICKED = ("amount__kll", "amount__last", "price__first")
+FREQUENT_K = 8  # fewer than there are amounts
+PICKED = ("amount__kll", "amount__last", "price__first", "amount__top_k")
 
 
 def test_they_equal_a_recount(make_world: Callable[..., ReceiverWorld]) -> None:
@@ -27,6 +31,7 @@ def test_they_equal_a_recount(make_world: Callable[..., ReceiverWorld]) -> None:
         *small_schema().cube.measures,
         Measure("approx_percentile", "amount", k=K),
         Measure("last", "amount"),
+        Measure("approx_top_k", "amount", k=FREQUENT_K),
         Measure("first", "price"),
     )
     world = make_world(measures=measures)
@@ -55,7 +60,7 @@ def assert_as_recounted(world: ReceiverWorld) -> None:
         for offset, event in enumerate(log)
         if event is not None
     ]
-    last, first = (texts(single_chunk(table.column(name))).to_pylist() for name in PICKED[1:])
+    last, first = (texts(single_chunk(table.column(name))).to_pylist() for name in PICKED[1:3])
     kinds = table.column("kind").to_pylist()
     assert len(kinds) == len(set(kinds)) == len({event.kind for event, _ in placed})
     for at, kind in enumerate(kinds):
@@ -71,3 +76,15 @@ def assert_as_recounted(world: ReceiverWorld) -> None:
             assert found is not None
             assert sum(each < found for each in numbers) / len(numbers) - error <= rank
             assert sum(each <= found for each in numbers) / len(numbers) + error >= rank
+        assert_frequent(table.column(PICKED[3])[at].as_py(), numbers)
+
+
+def assert_frequent(image: bytes, numbers: list[int]) -> None:
+    """Each count is between its bounds, and no value is missing that occurred more often than the error."""
+    form, counts = FrequentValues(FREQUENT_K), Counter(map(str, numbers))
+    held = most_frequent([image], form.values_max)
+    error = held[0].upper - held[0].lower
+    assert error <= form.count_error * len(numbers)
+    assert all(each.lower <= counts[each.value] <= each.upper for each in held)
+    missing = set(counts) - {each.value for each in held}
+    assert all(counts[value] <= error for value in missing)
