@@ -6,14 +6,17 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rtolap.aggregates.approx_top_k import ApproxTopK, FrequentValues
 from rtolap.aggregates.count_distinct import CountDistinct
+from rtolap.column_types import BINARY
 from rtolap.columnar.hll_image import estimate
-from rtolap.columnar.top_k import most_frequent
+from rtolap.columnar.top_k import most_frequent, sketch_frequencies
 from rtolap.cubes.build.grouping import group_rows
 from rtolap.cubes.build.session import open_session
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_plain
@@ -117,3 +120,14 @@ def test_spark_keeps_the_bounds_of_frequent_values_where_sketches_drop_some(spar
         missing = set(counts) - {each.value for each in held}
         assert all(counts[value] <= error for value in missing), (row["shop"], name)
     assert dropping
+
+
+def test_a_spark_that_writes_sketches_in_another_form_is_named(spark: SparkSession) -> None:
+    (image,) = sketch_frequencies(pa.array(["a", "b"]), np.zeros(2, np.int64), 1, 4).to_pylist()
+    spark.createDataFrame([(image,)], "c binary").createOrReplaceTempView("frequent")
+    merge = FrequentValues(8).spark_merge("c", BINARY)
+    start, end = merge.index("approx_top_k_combine("), merge.index(".sketch") + len(".sketch")
+    other = f"{merge[:start]}max(c){merge[end:]}"  # nothing behind the sketch
+    assert [row[0] for row in spark.sql(f"SELECT {merge} FROM frequent").collect()] != [None]
+    with pytest.raises(PySparkException, match=r"this Spark writes sketches in another form, use Spark 4\.3"):
+        spark.sql(f"SELECT {other} FROM frequent").collect()
