@@ -187,8 +187,11 @@ def test_a_batch_is_cleaned_up_when_nobody_waits_for_it_and_it_is_old(cluster: C
     plan(cluster, "old", 1, 1)
     cluster.clock.advance_ms(PLANS_KEPT_MS)
     plan(cluster, "new", 1, 1)
+    half = spec_of(plan(cluster, "half", 1, 1).spec).folder
+    cluster.files.write(f"{half}/rows/part-0.parquet", b"left by a deletion that was killed")
+    cluster.files.delete(f"{half}/plan.json")
     folders = [each for each in cluster.client.cleanup(NAME).folders if each.startswith("batches/")]
-    assert [folder.rpartition("/")[2] for folder in folders] == ["old"]
+    assert [folder.rpartition("/")[2] for folder in folders] == ["half", "old"]
 
 
 @pytest.mark.parametrize(

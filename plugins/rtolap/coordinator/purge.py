@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rtolap.base.errors import NotYet
+from rtolap.base.errors import NotFound, NotYet
 from rtolap.coordinator.builds.batches import PLANS_KEPT_MS
 from rtolap.coordinator.views import Views
 from rtolap.cubes.format.folders import (
@@ -169,17 +169,23 @@ class Purge:
         )
 
     def _useless_batches(self, cube: str, cube_id: str, records: Mapping[str, SegmentRecord]) -> list[str]:
-        """Return the folders of batches that no segment waits for, and that were planned long ago."""
+        """Return the folders of batches that no segment waits for, and that were planned long ago.
+
+        A plan is written before anything else: a folder without one is what a deletion has left.
+        """
         pending = {record.pending_batch for record in records.values()}
         parent = creation_folder("batches", cube, cube_id)
         limit_ms = self._metadata.clock.now_ms() - PLANS_KEPT_MS
         useless = []
         for batch in self._store.folders(parent):
             path = f"{parent}/{batch}/{PLAN_NAME}"
-            if (
-                batch not in pending
-                and decode(self._store.read(path), BatchPlan, path).planned_ms <= limit_ms
-            ):
+            if batch in pending:
+                continue
+            try:
+                planned_ms = decode(self._store.read(path), BatchPlan, path).planned_ms
+            except NotFound:
+                planned_ms = limit_ms
+            if planned_ms <= limit_ms:
                 useless.append(f"{parent}/{batch}")
         return useless
 

@@ -28,6 +28,7 @@ import cachetools
 import httpx
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.base.operator_files import read_operator_yaml, read_secret
 from rtolap.base.settings import Settings
@@ -155,7 +156,7 @@ class SchemaRegistry:
             raise Unavailable("no answer", found=f"{url}: {type(error).__name__}: {error}") from error
         if answer.status_code == httpx.codes.OK:
             try:
-                return msgspec.json.decode(answer.content, type=RegisteredSchema)
+                return decode_json(answer.content, RegisteredSchema)
             except (msgspec.MsgspecError, UnicodeError) as error:
                 raise Unavailable("no schema", found=f"{url}: no answer of a registry: {error}") from error
         if answer.status_code == httpx.codes.NOT_FOUND and _error_code(answer.content) in _SCHEMA_NOT_FOUND:
