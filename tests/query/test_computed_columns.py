@@ -145,7 +145,7 @@ def test_what_is_only_an_input_is_not_in_the_cube(sql: str, service: QueryServic
 
 def test_first_and_last_need_the_order_of_events(service: QueryService) -> None:
     for call in ("FIRST(price)", "LAST(price)"):
-        with pytest.raises(QueryError, match="by event time, over measures of cubes"):
+        with pytest.raises(QueryError, match="of a measure of a cube, by event time"):
             service.execute(f"SELECT {call} FROM shops")
     rows = service.execute("SELECT FIRST_VALUE(price) OVER (ORDER BY price) v FROM shops").table()
     assert rows.column("v").to_pylist() == [3, 3]
