@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
-from rtolap.coordinator.builds.batches import PLANS_KEPT_MS
+from rtolap.coordinator.builds.batches import PLANS_APPLIED_MS, PLANS_KEPT_MS
 from rtolap.protocols.coordinator.messages import BatchPlanMessage
 
 from tests.support.batches.by_hand import stage_empty
@@ -192,6 +192,43 @@ def test_a_batch_is_cleaned_up_when_nobody_waits_for_it_and_it_is_old(cluster: C
     cluster.files.delete(f"{half}/plan.json")
     folders = [each for each in cluster.client.cleanup(NAME).folders if each.startswith("batches/")]
     assert [folder.rpartition("/")[2] for folder in folders] == ["half", "old"]
+
+
+def test_a_damaged_plan_stops_no_clean_up(cluster: Cluster) -> None:
+    cluster.enabled()
+    damaged = spec_of(plan(cluster, "damaged", 1, 1).spec).folder
+    plan(cluster, "old", 1, 1)
+    cluster.files.write(f"{damaged}/plan.json", b"?")
+    cluster.clock.advance_ms(PLANS_KEPT_MS)
+    folders = [each for each in cluster.client.cleanup(NAME).folders if each.startswith("batches/")]
+    assert [folder.rpartition("/")[2] for folder in folders] == ["old"]
+    assert cluster.files.exists(f"{damaged}/plan.json")
+
+
+def test_a_batch_that_may_be_cleaned_up_soon_is_not_handed_over(cluster: Cluster) -> None:
+    cluster.enabled()
+    name = ready(cluster, 2)
+    staged(cluster, "b1", 2, 2)
+    cluster.clock.advance_ms(PLANS_APPLIED_MS - 1)
+    assert PLANS_APPLIED_MS < PLANS_KEPT_MS
+    cluster.clock.advance_ms(1)
+    with pytest.raises(Refused, match="too old to be applied"):
+        cluster.client.apply_batch(NAME, "b1")
+    assert cluster.client.segment(NAME, name).pending_batch == ""
+
+
+def test_a_cube_without_history_takes_no_batch(cluster: Cluster) -> None:
+    cluster.receiver("r1", "rs1")
+    cluster.define(retention={"policy": "PURGE", "after_ms": HOUR_MS})
+    cluster.client.enable_cube(NAME)
+    with pytest.raises(Refused, match="keeps no history"):
+        plan(cluster, "b1", 1, 1)
+
+
+def test_a_range_of_too_many_segments_is_refused_before_they_are_named(cluster: Cluster) -> None:
+    cluster.enabled()
+    with pytest.raises(DefinitionError, match="at most 20000 segments; found 1000000000"):
+        cluster.client.plan_batch(NAME, "b1", 0, 1_000_000_000 * HOUR_MS, SOURCE)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 from rtolap.base.errors import Refused
-from rtolap.metadata import segments
+from rtolap.metadata import segment_batches, segments
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment import SegmentState, StagedPart
@@ -76,13 +76,13 @@ class Story:
         if self.chance.random() < 0.4:
             self.planned = self.batch_part()
         batch, version, part = self.planned
-        self.record = segments.replace_by_batch(
+        self.record = segment_batches.replace_by_batch(
             self.record, batch, part, version=version, first=FIRST, now_ms=1, by="an operator"
         )
 
     def batch_part(self) -> tuple[str, int, StagedPart]:
         self.serial += 1
-        vector = segments.vector_of_batch(self.record, FIRST)
+        vector = segment_batches.vector_of_batch(self.record, FIRST)
         ranges = tuple(PartRange(p, FIRST[p], end) for p, end in vector.items())
         part = StagedPart("batch", f"batches/{self.serial}", ranges, rows=1, events=1, bytes=1)
         return f"batch-{self.serial}", self.record.version + 1, part

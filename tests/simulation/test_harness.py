@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from rtolap.metadata import segments
+from rtolap.metadata import segment_batches
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import StagedPart
@@ -71,17 +71,17 @@ def test_every_answer_is_the_recount_while_batches_replace_segments(seed: int) -
 
 def test_the_runs_notice_a_batch_that_takes_the_vector_that_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the topic brought between plan and hand-over is then in no answer, or twice."""
-    replaced = segments.replace_by_batch
+    replaced = segment_batches.replace_by_batch
 
     def careless(
         record: SegmentRecord, batch: str, part: StagedPart, *, first: Offsets, **more: Any
     ) -> SegmentRecord:
-        found = segments.vector_of_batch(record, first)
+        found = segment_batches.vector_of_batch(record, first)
         ranges = tuple(PartRange(partition, 0, end) for partition, end in found.items())
         of_now = msgspec.structs.replace(part, ranges=ranges)
         return replaced(record, batch, of_now, first=first, **{**more, "version": record.version + 1})
 
-    monkeypatch.setattr(segments, "replace_by_batch", careless)
+    monkeypatch.setattr(segment_batches, "replace_by_batch", careless)
     assert notices(functools.partial(run_seed, batches=True), CARELESS_SEED, "differs from the recount")
 
 

@@ -42,7 +42,7 @@ class Coupons:
 
 @dataclass(frozen=True)
 class SetForm:
-    """How a set of values is written as bytes, see `aggregates.count_distinct`.
+    """The form in which a set of values is bytes, see `aggregates.count_distinct`.
 
     Attributes:
         width: bytes of a code; 0 for texts, whose codes differ in length.

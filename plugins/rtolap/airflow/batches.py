@@ -10,7 +10,7 @@ from rtolap.protocols.coordinator.messages import BatchProgress
 
 
 class BatchOutcome(NamedTuple):
-    """How far a batch is.
+    """The state of a batch.
 
     Attributes:
         failed: why it will not be history whole, by segment or by the batch's id; empty while it may.

@@ -14,10 +14,10 @@ from datasketches import kll_doubles_sketch
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Corrupted
+from rtolap.columnar.sketch_groups import BROKEN, unite_sketches
 
 K_MIN, K_MAX = 8, 65_535  # what Apache DataSketches takes
 _Ids = NDArray[np.int64]
-_BROKEN = (ValueError, IndexError, RuntimeError, MemoryError)  # what the library raises of other bytes
 
 
 def sketch_groups(column: pa.Array, ids: _Ids, groups: int, k: int) -> pa.BinaryArray:
@@ -40,32 +40,14 @@ def sketch_groups(column: pa.Array, ids: _Ids, groups: int, k: int) -> pa.Binary
 def unite_groups(images: pa.Array | pa.ChunkedArray, ids: _Ids, groups: int, k: int) -> pa.BinaryArray:
     """Return the union of each group's sketches; null for a group without any. Raises Corrupted for bytes
     that are no KLL sketch of doubles."""
-    united: dict[int, kll_doubles_sketch] = {}
-    alone: dict[int, bytes] = {}  # the only sketch of its group yet: mostly it stays so
-    for group, image in zip(ids.tolist(), images.to_pylist(), strict=True):
-        if image is None:
-            continue
-        if group in united:
-            united[group].merge(read_sketch(image))
-        elif group in alone:
-            united[group] = kll_doubles_sketch(k)
-            united[group].merge(read_sketch(alone.pop(group)))
-            united[group].merge(read_sketch(image))
-        else:
-            alone[group] = image
-    for image in alone.values():
-        read_sketch(image)
-    return pa.array(
-        [united[group].serialize() if group in united else alone.get(group) for group in range(groups)],
-        pa.binary(),
-    )
+    return unite_sketches(images, ids, groups, lambda: kll_doubles_sketch(k), read_sketch)
 
 
 def read_sketch(image: bytes) -> kll_doubles_sketch:
     """Return the sketch of the bytes. Raises Corrupted."""
     try:
         return kll_doubles_sketch.deserialize(image)
-    except _BROKEN as error:
+    except BROKEN as error:
         raise Corrupted("bytes are no KLL sketch of doubles", found=str(error)) from error
 
 

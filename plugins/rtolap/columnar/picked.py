@@ -19,7 +19,7 @@ _KEY = np.dtype([("event_ms", ">u8"), ("partition", ">u4"), ("offset", ">u8")])
 
 
 class EventOrder(NamedTuple):
-    """What orders events, an element for each."""
+    """The key by which events are ordered, an element for each event."""
 
     event_ms: NDArray[np.int64]
     partition: NDArray[np.int32]

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from rtolap.aggregates.approx_top_k import TEXT_CHARACTERS_MAX
 from rtolap.base.errors import Corrupted
+from rtolap.columnar.sketch_groups import BROKEN, unite_sketches, written
 
 _Ids = NDArray[np.int64]
-_BROKEN = (ValueError, IndexError, RuntimeError, MemoryError)  # what the library raises of other bytes
 _PREFACE = 8  # bytes that every sketch has
 _LG_SIZE_MIN, _LG_SIZE_MAX = 3, 20
 _ALL = frequent_items_error_type.NO_FALSE_NEGATIVES
 
 
 class Frequency(NamedTuple):
-    """How often a value occurred: at least `lower` and at most `upper` times, which the estimate is."""
+    """Bounds of how often a value occurred; the estimate is the upper one."""
 
     value: str
     estimate: int
@@ -50,7 +50,7 @@ def sketch_frequencies(column: pa.Array, ids: _Ids, groups: int, lg_size: int) -
         if group not in sketches:
             sketches[group] = frequent_strings_sketch(lg_size)
         sketches[group].update(texts[place], count)
-    return _written(sketches, {}, groups)
+    return written(sketches, groups)
 
 
 def unite_frequencies(
@@ -58,22 +58,7 @@ def unite_frequencies(
 ) -> pa.BinaryArray:
     """Return the union of each group's sketches; null for a group without any. Raises Corrupted for bytes
     that are no frequent-items sketch of texts."""
-    united: dict[int, frequent_strings_sketch] = {}
-    alone: dict[int, bytes] = {}  # the only sketch of its group yet: mostly it stays so
-    for group, image in zip(ids.tolist(), images.to_pylist(), strict=True):
-        if image is None:
-            continue
-        if group in united:
-            united[group].merge(read_sketch(image))
-        elif group in alone:
-            united[group] = frequent_strings_sketch(lg_size)
-            united[group].merge(read_sketch(alone.pop(group)))
-            united[group].merge(read_sketch(image))
-        else:
-            alone[group] = image
-    for image in alone.values():
-        read_sketch(image)
-    return _written(united, alone, groups)
+    return unite_sketches(images, ids, groups, lambda: frequent_strings_sketch(lg_size), read_sketch)
 
 
 def read_sketch(image: bytes) -> frequent_strings_sketch:
@@ -89,7 +74,7 @@ def read_sketch(image: bytes) -> frequent_strings_sketch:
         )
     try:
         return frequent_strings_sketch.deserialize(image)
-    except _BROKEN as error:
+    except BROKEN as error:
         raise Corrupted("bytes are no frequent-items sketch", found=str(error)) from error
 
 
@@ -113,19 +98,9 @@ def most_frequent(images: list[bytes | None], count: int) -> list[Frequency]:
         return []
     try:
         found = [Frequency(*each) for each in united.get_frequent_items(_ALL)]
-    except _BROKEN as error:  # texts that are no UTF-8
+    except BROKEN as error:  # texts that are no UTF-8
         raise Corrupted("bytes are no frequent-items sketch", found=str(error)) from error
     return sorted(found, key=lambda each: (-each.estimate, each.value))[:count]
-
-
-def _written(
-    sketches: dict[int, frequent_strings_sketch], alone: dict[int, bytes], groups: int
-) -> pa.BinaryArray:
-    images = (
-        bytes(sketches[group].serialize()) if group in sketches else alone.get(group)
-        for group in range(groups)
-    )
-    return pa.array(list(images), pa.binary())
 
 
 def _texts(values: pa.Array) -> list[str]:

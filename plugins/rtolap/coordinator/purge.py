@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from rtolap.base.errors import NotFound, NotYet
+from rtolap.base.errors import Corrupted, NotFound, NotYet
 from rtolap.coordinator.builds.batches import PLANS_KEPT_MS
 from rtolap.coordinator.views import Views
 from rtolap.cubes.format.folders import (
@@ -29,6 +30,8 @@ from rtolap.model.quantities import instant_text
 from rtolap.model.segment import SegmentEvent, SegmentState, parse_segment_name
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator.messages import CleanupResult, PurgeResult
+
+log = logging.getLogger(__name__)
 
 GRACE_MS = 600_000  # queries that began before a promotion or a purge may read the old folder so long
 
@@ -185,6 +188,9 @@ class Purge:
                 planned_ms = decode(self._store.read(path), BatchPlan, path).planned_ms
             except NotFound:
                 planned_ms = limit_ms
+            except Corrupted as error:  # who damaged it is to be found, and nothing else waits for that
+                log.warning("a batch is left as it is: %s", error)
+                continue
             if planned_ms <= limit_ms:
                 useless.append(f"{parent}/{batch}")
         return useless

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from rtolap.base.errors import Refused
-from rtolap.metadata.records import BuildAttempt, CubeControl, HistoryEntry, SegmentRecord
+from rtolap.metadata.records import BuildAttempt, CubeControl, SegmentRecord
+from rtolap.metadata.segment_batches import withdraw_batch
+from rtolap.metadata.segment_events import shown_vector, take_event
 from rtolap.model.completeness import Completeness, EventLoss, losses_between, weaker
 from rtolap.model.offsets import Offsets, PartRange
-from rtolap.model.segment import SegmentEvent, SegmentState, StagedPart, transition
-
-SHOWN_MAX = 8  # partitions of a vector in a line of the state history
-HISTORY_ENTRIES_MAX = 40  # a record stays a few kilobytes; older lines are in the services' logs
+from rtolap.model.segment import SegmentEvent, SegmentState, StagedPart
 
 
 def close(
@@ -46,7 +45,7 @@ def close(
                 found=offset,
                 action="let the receiver catch up first",
             )
-    changed = _take(record, SegmentEvent.CLOSE, now_ms, f"{by} closed {_shown(fresh)}")
+    changed = take_event(record, SegmentEvent.CLOSE, now_ms, f"{by} closed {shown_vector(fresh)}")
     known = record.completeness if record.version else weaker(record.completeness, completeness)
     return msgspec.structs.replace(
         changed,
@@ -100,7 +99,7 @@ def add_part(
     grown = msgspec.structs.replace(record, parts=(*record.parts, part))
     if not joined(grown, partitions=partitions, first=first):
         return grown
-    return _take(grown, SegmentEvent.PARTS_JOINED, now_ms, f"{len(grown.parts)} parts join")
+    return take_event(grown, SegmentEvent.PARTS_JOINED, now_ms, f"{len(grown.parts)} parts join")
 
 
 def missing_ranges(
@@ -220,7 +219,7 @@ def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -
             expected=f"the newest attempt {record.build.build_id if record.build else None}",
             action="a later attempt replaced this one: nothing to do",
         )
-    changed = _take(record, SegmentEvent.PROMOTE, now_ms, f"build {build_id}")
+    changed = take_event(record, SegmentEvent.PROMOTE, now_ms, f"build {build_id}")
     return msgspec.structs.replace(
         changed,
         version=record.version + 1,
@@ -266,7 +265,7 @@ def lose_parts(record: SegmentRecord, lost: Mapping[str, str], *, now_ms: int, b
     if not lost_paths or record.pending_batch:
         return record
     note = f"{by}: {len(lost_paths)} of {len(record.parts)} parts, {lost_paths[0]}: {lost[lost_paths[0]]}"
-    changed = _take(record, SegmentEvent.PARTS_LOST, now_ms, note)
+    changed = take_event(record, SegmentEvent.PARTS_LOST, now_ms, note)
     return msgspec.structs.replace(changed, parts=(), build=None)
 
 
@@ -280,7 +279,7 @@ def lose_base(record: SegmentRecord, why: str, *, now_ms: int, by: str) -> Segme
     """
     if record.is_rebuilt or not record.version or record.state is SegmentState.PURGED:
         return record
-    changed = _take(record, SegmentEvent.BASE_LOST, now_ms, f"{by}: {why}")
+    changed = take_event(record, SegmentEvent.BASE_LOST, now_ms, f"{by}: {why}")
     target = record.target or dict(record.covered)
     return msgspec.structs.replace(
         changed,
@@ -299,11 +298,11 @@ def restore_base(
     parts only."""
     if not record.base_lost or record.pending_batch:
         return record
-    changed = _take(record, SegmentEvent.BASE_RESTORED, now_ms, by)
+    changed = take_event(record, SegmentEvent.BASE_RESTORED, now_ms, by)
     restored = msgspec.structs.replace(changed, base_lost=False, parts=(), build=None)
     if not joined(restored, partitions=partitions, first=first):
         return restored
-    return _take(restored, SegmentEvent.PARTS_JOINED, now_ms, "no late event waits")
+    return take_event(restored, SegmentEvent.PARTS_JOINED, now_ms, "no late event waits")
 
 
 def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
@@ -317,110 +316,14 @@ def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
     if record.state is SegmentState.REMOTE_PERSISTED:
         failed = record.build is not None and record.build.error is not None
         return msgspec.structs.replace(record, build=None) if failed else record
-    changed = _take(record, SegmentEvent.REQUEUE, now_ms, by)
+    changed = take_event(record, SegmentEvent.REQUEUE, now_ms, by)
     return msgspec.structs.replace(
         changed, target=dict(record.covered), target_epochs=dict(record.covered_epochs), parts=(), build=None
     )
 
 
-def covered_to_be(record: SegmentRecord) -> Offsets:
-    """Return the vector of the next version."""
-    return {**record.covered, **record.target}
-
-
-def replace_by_batch(
-    record: SegmentRecord,
-    batch: str,
-    part: StagedPart,
-    *,
-    version: int,
-    first: Offsets,
-    now_ms: int,
-    by: str,
-) -> SegmentRecord:
-    """Build the next version out of a batch that says what the segment holds below its vector.
-
-    The vector stays what it is: of a version that is being closed, what was closed so far. A segment without
-    a record gets the offsets at which the cube begins, so whatever the topic brings is beyond it. A
-    repetition changes nothing; another batch takes the place of one that is not READY yet.
-
-    Args:
-        part: holds the segment's events. Its ranges begin where the cube begins, and end at the vector.
-        version: the one that the batch was staged for.
-        first: where the cube begins, by partition.
-    """
-    if batch in (record.pending_batch, record.batch):
-        return record
-    if record.version + 1 != version or _ends(part) != vector_of_batch(record, first):
-        raise Refused(
-            f"{record.cube}/{record.name} has changed since batch {batch} was planned",
-            expected=f"version {version} up to {_shown(_ends(part))}",
-            found=f"version {record.version + 1} up to {_shown(vector_of_batch(record, first))}",
-            action="plan and stage the batch again",
-        )
-    if record.state is SegmentState.IMMUTABLE and not record.version:
-        raise Refused(
-            f"{record.cube}/{record.name} cannot be replaced yet",
-            expected="a segment that all its replica sets have closed",
-            found=SegmentState.IMMUTABLE.value,
-            action="wait until it is READY",
-        )
-    changed = _take(record, SegmentEvent.REPLACE, now_ms, f"{by}: batch {batch}")
-    target = vector_of_batch(record, first)
-    return msgspec.structs.replace(
-        changed,
-        pending_batch=batch,
-        target=target,
-        target_epochs={
-            p: e for p, e in {**record.covered_epochs, **record.target_epochs}.items() if p in target
-        },
-        parts=(part,),
-        build=None,
-    )
-
-
-def vector_of_batch(record: SegmentRecord, first: Offsets) -> Offsets:
-    """Return the vector below which a batch says what the segment holds. `first`: where the cube begins."""
-    if record.state is SegmentState.ACTIVE:
-        return dict(first)
-    return covered_to_be(record)
-
-
-def withdraw_batch(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
-    """Take a batch back that is not READY yet: the version before goes on, with the late events that were
-    closed. A first version has none before it: its batch stays, and forgets a failed attempt."""
-    if not record.pending_batch:
-        return record
-    if not record.version:
-        failed = record.build is not None and record.build.error is not None
-        return msgspec.structs.replace(record, build=None) if failed else record
-    left = msgspec.structs.replace(record, pending_batch="", parts=(), build=None)
-    if not record.base_lost and record.target == record.covered:
-        return left
-    return _take(left, SegmentEvent.WITHDRAWN, now_ms, f"{by}: batch {record.pending_batch}")
-
-
-def _ends(part: StagedPart) -> Offsets:
-    return {piece.partition: piece.end for piece in part.ranges}
-
-
 def purge(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
     if record.state is SegmentState.PURGED:
         return record
-    changed = _take(record, SegmentEvent.PURGE, now_ms, by)
+    changed = take_event(record, SegmentEvent.PURGE, now_ms, by)
     return msgspec.structs.replace(changed, base_lost=False, pending_batch="")
-
-
-def _shown(vector: Offsets) -> str:
-    if len(vector) <= SHOWN_MAX:
-        return str(sorted(vector.items()))
-    return f"{len(vector)} partitions"
-
-
-def _take(record: SegmentRecord, event: SegmentEvent, now_ms: int, note: str) -> SegmentRecord:
-    state = transition(
-        record.state, event, subject=f"segment {record.cube}/{record.name}", history=record.state_history
-    )
-    line = HistoryEntry(now_ms, event.value, state.value, note)
-    state_history = (*record.state_history, line)[-HISTORY_ENTRIES_MAX:]
-    return msgspec.structs.replace(record, state=state, state_history=state_history)

@@ -22,6 +22,7 @@ from rtolap.model.table import Table
 BATCH_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 SourceFormat = Literal["parquet", "orc", "csv", "json", "jdbc", "iceberg"]
 _COLUMN = re.compile(r"[^`.\x00]{1,128}(\.[^`.\x00]{1,128})*")
+SEGMENTS_MAX = 20_000  # of a batch
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
 _PATH = re.compile(r"[A-Za-z0-9_./:+=,@~*{}-]{1,1024}")
 # Options of Spark's readers that say how rows are written, never what else is opened, loaded or run.
@@ -82,7 +83,7 @@ class BatchSegment(msgspec.Struct, frozen=True):
 
 
 class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What `stage_batch.py` is to do. Folders are relative to `object_store`.
+    """The work of `stage_batch.py`. Folders are relative to `object_store`.
 
     Attributes:
         folder: `batches/<cube>/<cube id>/<batch>`: no other batch writes there.
@@ -174,11 +175,14 @@ def _check_options(source: BatchSource) -> None:
 
 
 def windows_of(start_ms: int, end_ms: int, window_ms: int) -> list[SegmentRange]:
-    """Return the segments of a range. Raises DefinitionError where it cuts one, or is empty."""
+    """Return the segments of a range. Raises DefinitionError where it cuts one, is empty, or too long."""
     if start_ms >= end_ms or start_ms % window_ms or end_ms % window_ms:
         raise DefinitionError(
             "range of a batch",
             expected=f"begin and end at segments, which are {window_ms} ms long",
             found=f"{SegmentRange(start_ms, end_ms).name}",
         )
+    number = (end_ms - start_ms) // window_ms
+    if number > SEGMENTS_MAX:  # before they are made: a plan names each
+        raise DefinitionError("range of a batch", expected=f"at most {SEGMENTS_MAX} segments", found=number)
     return [SegmentRange(at, at + window_ms) for at in range(start_ms, end_ms, window_ms)]

@@ -30,7 +30,7 @@ from rtolap.cubes.format.manifest import (
     decode,
     encode,
 )
-from rtolap.metadata import segments
+from rtolap.metadata import segment_batches
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.batch import (
@@ -46,9 +46,9 @@ from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator import messages as wire
 
-SEGMENTS_MAX = 20_000  # of a batch: its plan names each
 APPLIED_MAX = 256  # segments that one request hands over
-PLANS_KEPT_MS = 7 * 86_400_000  # a batch is staged and applied within this time, or planned again
+PLANS_APPLIED_MS = 6 * 86_400_000  # a batch is staged and applied within this time, or planned again
+PLANS_KEPT_MS = 7 * 86_400_000  # longer by more than a clean-up takes
 _REFUSED_SHOWN = 5
 
 
@@ -66,13 +66,15 @@ class Batches:
         batch = check_batch_id(request.batch)
         cube_id, control, records = self._views.fresh_creation(cube)
         schema = self._metadata.schema(cube)
+        if schema.cube.retention.policy == "PURGE":
+            raise Refused(
+                f"cube {cube} keeps no history that a batch could be part of",
+                expected="retention: {policy: FULL_BUILD}",
+                found="PURGE",
+            )
         source = _source(request.source)
         check_source(source, schema.table, schema.read_columns)
         windows = windows_of(request.start_ms, request.end_ms, schema.cube.segment.window_ms)
-        if len(windows) > SEGMENTS_MAX:
-            raise DefinitionError(
-                f"batch {batch} of {cube}", expected=f"at most {SEGMENTS_MAX} segments", found=len(windows)
-            )
         folder = f"{creation_folder('batches', cube, cube_id)}/{batch}"
         planned = self._planned(folder)
         if planned is not None:
@@ -109,6 +111,7 @@ class Batches:
         """
         cube_id, control, records = self._views.fresh_creation(cube)
         staged = self._staged(cube, cube_id, batch)
+        self._check_age(cube, cube_id, batch)
         left = [part for part in staged.parts if not _has(records.get(part.segment), batch)]
         for part in left[:APPLIED_MAX]:
             self._metadata.update_segment(
@@ -145,10 +148,21 @@ class Batches:
             events=sum(part.part.events for part in staged.parts),
         )
 
+    def _check_age(self, cube: str, cube_id: str, batch: str) -> None:
+        """Raises Refused for a plan that is about to be cleaned up: a clean-up that began before the batch is
+        handed over knows of no segment that waits for it."""
+        planned = self._planned(f"{creation_folder('batches', cube, cube_id)}/{batch}")
+        if planned is None or self._metadata.clock.now_ms() - planned.planned_ms >= PLANS_APPLIED_MS:
+            raise Refused(
+                f"batch {batch} of {cube} is too old to be applied",
+                expected=f"a plan of the last {PLANS_APPLIED_MS // 86_400_000} days",
+                action="plan and stage it again under another id",
+            )
+
     def _replaced(
         self, before: SegmentRecord, *, batch: str, part: BatchPart, control: CubeControl
     ) -> SegmentRecord:
-        return segments.replace_by_batch(
+        return segment_batches.replace_by_batch(
             before,
             batch,
             part.part,
@@ -261,7 +275,7 @@ def _planned_segment(
 ) -> BatchSegment:
     known = record or SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
     first = _first(control)
-    vector = segments.vector_of_batch(known, first)
+    vector = segment_batches.vector_of_batch(known, first)
     ranges = tuple(
         PartRange(partition, min(first.get(partition, 0), end), end)
         for partition, end in sorted(vector.items())

@@ -7,7 +7,7 @@ from rtolap.cubes.format.history import check_base
 from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.cubes.format.staged import verify_staged
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
-from rtolap.metadata.segments import covered_to_be
+from rtolap.metadata.segment_batches import covered_to_be
 from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import ObjectStore
 

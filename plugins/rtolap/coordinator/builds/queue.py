@@ -20,7 +20,7 @@ from rtolap.cubes.format.folders import creation_folder
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
-from rtolap.metadata.segments import covered_to_be
+from rtolap.metadata.segment_batches import covered_to_be
 from rtolap.model.segment import SegmentEvent, SegmentState, parse_segment_name
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator import messages as wire

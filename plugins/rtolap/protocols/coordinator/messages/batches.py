@@ -42,7 +42,7 @@ class BatchPlanMessage(Message):
 
 
 class BatchProgress(Message):
-    """How far a staged batch is.
+    """The state of a staged batch.
 
     Attributes:
         folder: of its parts, in the object store.

@@ -1,0 +1,92 @@
+"""A segment's record and batches: pure functions, as those of `segments`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.base.errors import Refused
+from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.segment_events import shown_vector, take_event
+from rtolap.model.offsets import Offsets
+from rtolap.model.segment import SegmentEvent, SegmentState, StagedPart
+
+
+def covered_to_be(record: SegmentRecord) -> Offsets:
+    """Return the vector of the next version."""
+    return {**record.covered, **record.target}
+
+
+def replace_by_batch(
+    record: SegmentRecord,
+    batch: str,
+    part: StagedPart,
+    *,
+    version: int,
+    first: Offsets,
+    now_ms: int,
+    by: str,
+) -> SegmentRecord:
+    """Build the next version out of a batch that says what the segment holds below its vector.
+
+    The vector stays what it is: of a version that is being closed, what was closed so far. A segment without
+    a record gets the offsets at which the cube begins, so whatever the topic brings is beyond it. A
+    repetition changes nothing; another batch takes the place of one that is not READY yet.
+
+    Args:
+        part: holds the segment's events. Its ranges begin where the cube begins, and end at the vector.
+        version: the one that the batch was staged for.
+        first: where the cube begins, by partition.
+    """
+    if batch in (record.pending_batch, record.batch):
+        return record
+    if record.version + 1 != version or _ends(part) != vector_of_batch(record, first):
+        raise Refused(
+            f"{record.cube}/{record.name} has changed since batch {batch} was planned",
+            expected=f"version {version} up to {shown_vector(_ends(part))}",
+            found=f"version {record.version + 1} up to {shown_vector(vector_of_batch(record, first))}",
+            action="plan and stage the batch again",
+        )
+    if record.state is SegmentState.IMMUTABLE and not record.version:
+        raise Refused(
+            f"{record.cube}/{record.name} cannot be replaced yet",
+            expected="a segment that all its replica sets have closed",
+            found=SegmentState.IMMUTABLE.value,
+            action="wait until it is READY",
+        )
+    changed = take_event(record, SegmentEvent.REPLACE, now_ms, f"{by}: batch {batch}")
+    target = vector_of_batch(record, first)
+    return msgspec.structs.replace(
+        changed,
+        pending_batch=batch,
+        target=target,
+        target_epochs={
+            p: e for p, e in {**record.covered_epochs, **record.target_epochs}.items() if p in target
+        },
+        parts=(part,),
+        build=None,
+    )
+
+
+def vector_of_batch(record: SegmentRecord, first: Offsets) -> Offsets:
+    """Return the vector below which a batch says what the segment holds. `first`: where the cube begins."""
+    if record.state is SegmentState.ACTIVE:
+        return dict(first)
+    return covered_to_be(record)
+
+
+def withdraw_batch(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
+    """Take a batch back that is not READY yet: the version before goes on, with the late events that were
+    closed. A first version has none before it: its batch stays, and forgets a failed attempt."""
+    if not record.pending_batch:
+        return record
+    if not record.version:
+        failed = record.build is not None and record.build.error is not None
+        return msgspec.structs.replace(record, build=None) if failed else record
+    left = msgspec.structs.replace(record, pending_batch="", parts=(), build=None)
+    if not record.base_lost and record.target == record.covered:
+        return left
+    return take_event(left, SegmentEvent.WITHDRAWN, now_ms, f"{by}: batch {record.pending_batch}")
+
+
+def _ends(part: StagedPart) -> Offsets:
+    return {piece.partition: piece.end for piece in part.ranges}
