@@ -16,6 +16,7 @@ from rtolap.protocols.stream_load import messages as wire
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.stored.loader.job import LEASE_MS, JobConfig, write_config
 from rtolap.stored.loader.job_run import LoadJobRun
+from rtolap.stored.loader.missing_topic import TOPIC_MISSING_S
 from rtolap.stored.loader.preparing import FILTERED_BY_SINK, FILTERED_UNKNOWN
 from rtolap.stored.loader.records.rejects import FileBox
 from rtolap.stored.loader.settle import LOG_TRIES_MAX, AttemptOutcome, Settler
@@ -72,6 +73,31 @@ def test_a_recorded_range_that_retention_took_is_named(world: World) -> None:
     work = world.start()
     assert stopped_by(lambda: work.settle_once(work.settler())) is StopCause.RANGE_GONE
     assert world.keys() == []
+
+
+def test_a_recorded_range_waits_for_a_topic_that_its_broker_may_not_know_yet(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    world.start().source.step(0.0)  # recorded, never sent
+    work = world.start()
+    settler = work.settler()
+    with world.broker.not_known_yet("t"), pytest.raises(Unavailable, match="missing: waiting"):
+        work.settle_once(settler)
+    work.settle_once(settler)
+    assert world.keys() == [1, 2]
+
+
+def test_a_recorded_range_of_a_topic_that_stays_away_is_named(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    world.start().source.step(0.0)
+    work = world.start()
+    settler = work.settler()
+    world.broker.delete("t")
+    with pytest.raises(Unavailable, match="missing: waiting"):
+        work.settle_once(settler)
+    world.clock.advance_ms(int(TOPIC_MISSING_S * 1000))
+    assert stopped_by(lambda: work.settle_once(settler)) is StopCause.TOPIC_GONE
 
 
 def recorded_and_sent(world: World) -> None:
@@ -160,10 +186,16 @@ def test_what_retention_took_of_a_new_partition_is_not_skipped(world: World) -> 
     assert stopped_by(lambda: work.source.step(0.0)) is StopCause.OFFSETS_GONE
 
 
-def test_a_topic_that_is_gone_is_named(world: World) -> None:
+@pytest.mark.parametrize("since_ms", [0, 60_000], ids=["just looked at", "due to be looked at"])
+def test_a_topic_that_is_gone_is_named_once_it_has_been_for_a_while(world: World, since_ms: int) -> None:
     world.create()
     work = world.start()
+    work.source.step(0.0)
+    world.clock.advance_ms(since_ms)
     world.broker.delete("t")
+    with pytest.raises(Unavailable, match="missing: waiting"):  # a broker that has just started knows none
+        work.source.step(0.0)
+    world.clock.advance_ms(int(TOPIC_MISSING_S * 1000))
     assert stopped_by(lambda: work.source.step(0.0)) is StopCause.TOPIC_GONE
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import bisect
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Condition
 from typing import NamedTuple
@@ -134,6 +135,14 @@ class MemoryBroker:
             self.logs(topic)
             del self._topics[topic]
             self.changed.notify_all()
+
+    @contextmanager
+    def not_known_yet(self, topic: str) -> Iterator[None]:
+        """Answer as a broker does that has just started, and has not heard of the topic."""
+        logs = self.logs(topic)
+        del self._topics[topic]
+        yield
+        self._topics[topic] = logs
 
     def configure(self, topic: str, **config: str) -> None:
         """Change settings of a topic; names with `_` for the point."""

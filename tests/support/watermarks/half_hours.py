@@ -61,6 +61,7 @@ def half_hour_schema(topic: str) -> Schema:
             *(Measure(function, "toll") for function in ("avg", "count", "min", "max")),
             Measure("sum", "distance"),
             Measure("avg", "weight"),
+            *(Measure("count_distinct", column) for column in ("delay", "price")),
         ),
         segment=SegmentPolicy(window_ms=WINDOW_MS, allowed_lateness_ms=_JITTER_S * 1000),
         late=LatePolicy(merge_after_ms=1_000),

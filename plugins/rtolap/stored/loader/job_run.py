@@ -219,8 +219,8 @@ class LoadJobRun:
         except LogTruncated as error:
             with suppress(Stopped):
                 return take_back(self._records, self.ownership, records, error)
-        except NotFound as error:
-            raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+        except NotFound as error:  # of a broker that has just started, perhaps
+            raise Unavailable(f"topic {consumer.topic} is missing: waiting for it") from error
         finally:
             consumer.close()
         return records

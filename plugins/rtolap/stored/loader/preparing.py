@@ -18,6 +18,7 @@ from rtolap.model.leader_epochs import PartitionEpochs
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.model.table import VALUE
+from rtolap.stored.loader.missing_topic import MissingTopic
 from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.records.decode import Decoded, RecordDecoder
 from rtolap.stored.loader.records.rejects import RejectBox
@@ -59,20 +60,25 @@ class Preparer:
         self._box = box
         self._clock = clock
         self._registries = registries
+        self._missing = MissingTopic(loader.topic, clock)
         self._target: Target | None = None
         self._decoder: RecordDecoder | None = None
 
     def content(self, pending: Pending) -> Content:
         record = pending.record
         if pending.content is None:
-            pending.content = _read_range(
-                self._open_consumer,
-                record.start_offsets,
-                record.end_offsets,
-                clock=self._clock,
-                topic_id=record.topic_id,
-                epochs=record.end_epochs,
-            )
+            try:
+                pending.content = _read_range(
+                    self._open_consumer,
+                    record.start_offsets,
+                    record.end_offsets,
+                    clock=self._clock,
+                    topic_id=record.topic_id,
+                    epochs=record.end_epochs,
+                )
+            except NotFound as error:
+                raise self._missing.meaning(error) from error
+            self._missing.found()
         return pending.content
 
     def rows(self, content: Content) -> Decoded:
@@ -155,10 +161,12 @@ def _read_range(
     epochs: PartitionEpochs = _NO_EPOCHS,
     retry_budget_s: float = 60.0,
 ) -> Content:
-    """Read again exactly the records in `[start, end)`. Stopped where the topic holds them no more;
-    Unavailable when the broker does not give them in time: try again. With transaction markers and gaps at
-    its end a range is complete once the position has passed them. `topic_id`: of the topic in which the
-    offsets count, if it is known; `epochs`: of what was read up to the end.
+    """Read again exactly the records in `[start, end)`, with transaction markers and gaps at its end: a range
+    is complete once the position has passed them.
+
+    `topic_id`: of the topic in which the offsets count, if it is known; `epochs`: of what was read up to the
+    end. Raises Stopped where the topic holds them no more; NotFound where the broker does not know it;
+    Unavailable when the broker does not give them in time: try again.
     """
     wanted = {partition: at for partition, at in start.items() if at < end[partition]}
     if not wanted:
@@ -196,8 +204,6 @@ def _read_range(
             action="what is lost is lost: `rtolap loader reset --go-on` goes on from what the topic holds; "
             "it takes `--abandon` where the batch was sent",
         ) from error
-    except NotFound as error:
-        raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
     finally:
         consumer.close()
 
@@ -215,5 +221,3 @@ def _check_topic(consumer: StreamConsumer, topic_id: str | None, epochs: Partiti
         raise recreated(error) from error
     except LogTruncated as error:
         raise truncated(error) from error
-    except NotFound as error:
-        raise Stopped(StopCause.TOPIC_GONE, str(error)) from error

@@ -33,6 +33,7 @@ from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.stored.loader.cut_batches import first_beyond, take_back
 from rtolap.stored.loader.job import Ownership
+from rtolap.stored.loader.missing_topic import MissingTopic
 from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.states import (
     RECREATED_ACTION,
@@ -46,7 +47,6 @@ from rtolap.stored.loader.window import Pending, Window
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
 PARTITIONS_CHECK_S = 10.0
-TOPIC_MISSING_S = 5.0  # a broker that has just started may not know all topics yet
 
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class BatchSource:
         self._first_s: float | None = None  # when the batch that is being made began
         self._sealed: _Sealed | None = None
         self._next_check_s = clock.monotonic_s()
-        self._missing_since_s: float | None = None
+        self._missing = MissingTopic(consumer.topic, clock)
         self._epochs = dict(epochs)
         self._log = TruncationCheck(consumer.topic, consumer.epoch_ends, action=TRUNCATED_ACTION)
         self._identity = TopicIdentity(
@@ -184,7 +184,7 @@ class BatchSource:
                 else "`rtolap loader reset` loads the new topic",
             ) from error
         except NotFound as error:
-            raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+            raise self._missing.meaning(error) from error
         if self._first_s is None and (len(polled) or self._has_passed_offsets()):
             self._first_s = self._clock.monotonic_s()
         if len(polled):
@@ -259,13 +259,8 @@ class BatchSource:
         except TopicRecreated as error:
             raise recreated(error) from error
         except NotFound as error:
-            now_s = self._clock.monotonic_s()
-            if self._missing_since_s is None:
-                self._missing_since_s = now_s
-            if now_s - self._missing_since_s >= TOPIC_MISSING_S:
-                raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
-            raise Unavailable(f"topic {self._consumer.topic} is missing: waiting for it") from error
-        self._missing_since_s = None
+            raise self._missing.meaning(error) from error
+        self._missing.found()
         return topic_id
 
     def _recorded(self, sealed: _Sealed, topic_id: str | None) -> OffsetsRecord:
@@ -293,14 +288,15 @@ class BatchSource:
         now_s = self._clock.monotonic_s()
         if now_s < self._next_check_s or self._window.is_recovering:
             return  # what an earlier process has sent is settled first, whatever the topic is by now
-        self._next_check_s = now_s + PARTITIONS_CHECK_S
         try:
             present = set(self._consumer.partitions())
         except NotFound as error:
-            raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+            raise self._missing.meaning(error) from error  # looked at again with the next step
         except Unavailable:
+            self._next_check_s = now_s + PARTITIONS_CHECK_S
             return  # the consumer reports the broker's error; the next look comes
         self._confirm_topic()
+        self._next_check_s = now_s + PARTITIONS_CHECK_S
         if gone := sorted(self._start.keys() - present):
             raise Stopped(StopCause.TOPIC_GONE, f"{self._consumer.topic} has no partitions {gone} any more")
         if new := present - self._start.keys():
