@@ -2,8 +2,9 @@
 
     python -m benchmarks.planning [--values 10000] [--rounds 5]
 
-Each kind of list is planned twice in turns: as it is, and with a comment before its first value, which leaves
-its values nodes of the tree. Shown are the least times of all rounds.
+Each kind of list is planned in turns: as it is, and with a comment before its first value, which leaves its
+values nodes of the tree; texts are bound to question marks too, once as they are and once with parentheses
+about the first, which leaves them parameters. Shown are the least times of all rounds.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from collections.abc import Sequence
 from contextlib import closing
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import QueryError
+from rtolap.query.approval.bound_lists import BoundText, written_out
+from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine import EmbeddedEngine
@@ -40,11 +44,15 @@ def lists(count: int) -> dict[str, tuple[str, list[str]]]:
     }
 
 
-def planned_ms(session: EngineSession, sql: str, catalogue: QueryCatalogue) -> float | None:
+def planned_ms(
+    session: EngineSession, sql: str, catalogue: QueryCatalogue, values: Sequence[object] = ()
+) -> float | None:
     """Return the processor time; None if the statement is refused."""
     began_s = time.process_time()
     try:
-        planned = session.plan(session.read_statement(sql, None), {}, catalogue)
+        bound = written_out(sql, values, STATEMENT_BYTES_MAX) or BoundText(sql, tuple(values))
+        statement = session.read_statement(bound.text, None)
+        planned = session.plan(statement, statement.bind(bound.values), catalogue)
     except QueryError:
         return None
     plan_of(planned.rewritten)
@@ -63,6 +71,12 @@ def main() -> None:
         closing(Cancellation(timeouts, 600_000)) as ending,
         closing(engine.session(ending)) as session,
     ):
+        marks = ", ".join("?" * (arguments.values - 1))
+        bound: list[object] = [f"v{number:07d}" for number in range(arguments.values)]
+        for how, first in {"one node": "?", "parameters": "(?)"}.items():
+            sql = SQL.format(column="origin", values=f"{first}, {marks}")
+            took = [planned_ms(session, sql, catalogue, bound) for _ in range(arguments.rounds)]
+            print(f"texts bound to question marks: {how} {min(filter(None, took)):.0f} ms", flush=True)
         for kind, (column, values) in lists(arguments.values).items():
             texts = {
                 "one node": SQL.format(column=column, values=", ".join(values)),

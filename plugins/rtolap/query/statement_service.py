@@ -15,6 +15,8 @@ from rtolap.base.errors import QueryError
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query import explain
 from rtolap.query.admission import AdmissionControl, Turns
+from rtolap.query.approval.bound_lists import shortest, written_out
+from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, QueryCatalogue
 from rtolap.query.cluster.view import Cluster
@@ -40,7 +42,7 @@ from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, ReadStats, Rewri
 from rtolap.query.relation_rows import CountedRows, RelationRows
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.rules.pushdown import relation_name
-from rtolap.query.sql.statement import Parameters, SqlStatement
+from rtolap.query.sql.statement import Parameters, SqlStatement, positional_names
 from rtolap.query.statement_cache import StatementCache
 from rtolap.query.statement_outcome import CELLS_MAX, ResultStream, StatementOutcome
 from rtolap.query.stored.definitions import StoredDefinitions
@@ -171,7 +173,7 @@ class QueryService:
     ) -> SqlStatement:
         """Read a text, as a statement's turn comes. Raises QueryError for what is not one query."""
         with self._turns.open(cancellation or self.cancellation()) as session:
-            return self._read(text, database, session)
+            return self._read_unbound(text, database, session)[1]
 
     def _read(self, text: str, database: str | None, session: EngineSession) -> SqlStatement:
         """Parse the text.
@@ -182,6 +184,30 @@ class QueryService:
         """
         of_tables = None if database in (None, DATABASE) else database
         return self._statement_cache.statement(text, of_tables, session.read_statement)
+
+    def _read_bound(
+        self, sql: str | SqlStatement, parameters: Parameters, database: str | None, session: EngineSession
+    ) -> tuple[SqlStatement, Parameters]:
+        """Return the statement with its long lists written out, and the parameters that are left."""
+        text = sql if isinstance(sql, str) else sql.text
+        is_named = isinstance(parameters, Mapping)
+        bound = None if is_named else written_out(text, list(parameters), STATEMENT_BYTES_MAX)
+        if bound is not None:
+            of_text = database if isinstance(sql, str) else sql.database
+            return self._read(bound.text, of_text, session), bound.values
+        return self._read(sql, database, session) if isinstance(sql, str) else sql, parameters
+
+    def _read_unbound(
+        self, sql: str | SqlStatement, database: str | None, session: EngineSession
+    ) -> tuple[SqlStatement, SqlStatement]:
+        """Return a statement that has the columns of this one, and this one: the first is quickly read where
+        the lists of question marks are long."""
+        short = shortest(sql) if isinstance(sql, str) else None
+        if short is None or not isinstance(sql, str):
+            read = self._read(sql, database, session) if isinstance(sql, str) else sql
+            return read, read
+        read = self._read(short.text, database, session)
+        return read, replace(read, text=sql, parameters=positional_names(short.count))
 
     @property
     def rewrites(self) -> int:
@@ -228,8 +254,9 @@ class QueryService:
     ) -> StatementOutcome:
         ending = cancellation or self.cancellation()
         with self._turns.open(ending, is_over=False) as session:
-            statement = complete(self._read(sql, database, session) if isinstance(sql, str) else sql)
-            values = statement.bind(parameters)
+            read, left = self._read_bound(sql, parameters, database, session)
+            statement = complete(read)
+            values = statement.bind(left)
             return self._start(statement, values, session, ending, positions)
 
     def describe(
@@ -246,16 +273,16 @@ class QueryService:
         """
         ending = cancellation or self.cancellation()
         with self._turns.open(ending) as session:
-            read = self._read(sql, database, session) if isinstance(sql, str) else sql
+            read, whole = self._read_unbound(sql, database, session)
             if read.explain is not None:
-                return explain.SCHEMA, read
+                return explain.SCHEMA, whole
             statement = complete(read)
             rewritten, catalogue = self._rewrite(statement, {}, session, ending)
             for name in rewritten.lookups:
                 session.register(relation_name(name), self._lookups.empty(catalogue.lookups[name]))
             self._register_information(rewritten, catalogue, session)
             nothing = dict.fromkeys(rewritten.parameters)
-            return self._bound(rewritten, nothing, session), read
+            return self._bound(rewritten, nothing, session), whole
 
     def filtered(self, table: pa.Table, condition: str, cancellation: Cancellation | None = None) -> pa.Table:
         """Return the rows of a small table that meet the condition of a SHOW: LIKE, about the first column,

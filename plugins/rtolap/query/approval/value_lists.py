@@ -24,16 +24,19 @@ _MARK = "__value_list_"
 _TEXT = r"""(?:'(?:[^'\\]|'')*+'|"(?:[^"\\]|"")*+")"""
 _NUMBER = r"-?\d++(?:\.\d++)?+"
 # Quotes and comments are passed over as the parser does; what is left of a text is looked at for lists.
+PASSED_OVER = (
+    r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|`[^`]*+`"""
+    r"""|--[^\n]*+|\#[^\n]*+|/\*.*?\*/|(?P<open>['"`]|/\*)"""
+)
 _PIECES = re.compile(
-    r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|`[^`]*+`|--[^\n]*+|\#[^\n]*+|/\*.*?\*/|(?P<open>['"`]|/\*)"""
-    rf"|(?P<before>\bIN\s*+\()\s*+(?P<list>{_TEXT}(?:\s*+,\s*+{_TEXT}){{{MEMBERS_MIN - 1},}}+"
+    rf"{PASSED_OVER}|(?P<before>\bIN\s*+\()\s*+(?P<list>{_TEXT}(?:\s*+,\s*+{_TEXT}){{{MEMBERS_MIN - 1},}}+"
     rf"|{_NUMBER}(?:\s*+,\s*+{_NUMBER}){{{MEMBERS_MIN - 1},}}+)\s*+\)",
     re.DOTALL | re.IGNORECASE,
 )
 _MEMBER = re.compile(rf"{_TEXT}|{_NUMBER}")
 
 
-class _NotClosed(Exception):
+class NotClosed(Exception):
     """A quote or a comment has no end."""
 
 
@@ -121,7 +124,7 @@ def shortened(sql: str) -> ShortText:
         nonlocal count
         written = piece["list"]
         if piece["open"] is not None:
-            raise _NotClosed
+            raise NotClosed
         if written is None:
             return piece[0]
         found = _MEMBER.findall(written)
@@ -140,7 +143,7 @@ def shortened(sql: str) -> ShortText:
 
     try:
         return ShortText(_PIECES.sub(mark, sql), lists)
-    except _NotClosed:  # the parser says so; what follows is not looked at again and again
+    except NotClosed:  # the parser says so; what follows is not looked at again and again
         return ShortText(sql, {})
 
 

@@ -17,7 +17,7 @@ from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
 from rtolap.query.approval import bounds, nodes
 from rtolap.query.approval.value_lists import ShortText, put_in
 from rtolap.query.sql.dialect import WRITTEN, RtolapSql
-from rtolap.query.sql.statement import Explain
+from rtolap.query.sql.statement import Explain, positional_names
 
 _EXPLAIN = re.compile(r"\s*+(?:explain|desc|describe)\s++(analyze\s++)?(?=select\b|with\b|\()", re.IGNORECASE)
 # What sqlglot fails with, besides its own errors, where a function's arguments are not those that it expects.
@@ -165,7 +165,7 @@ def _name_question_marks(sql: str) -> tuple[str, tuple[str, ...]]:
     for count, start in enumerate(marks, start=1):
         pieces += [sql[at:start], f":p{count}"]
         at = start + 1
-    return "".join(pieces) + sql[at:], tuple(f"p{count}" for count in range(1, len(marks) + 1))
+    return "".join(pieces) + sql[at:], positional_names(len(marks))
 
 
 def _parameters(tree: exp.Expr, positional: tuple[str, ...]) -> tuple[str, ...]:

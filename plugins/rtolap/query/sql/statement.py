@@ -14,6 +14,11 @@ Explain = Literal["plan", "analyze"]  # EXPLAIN shows what would be done, EXPLAI
 UserValue = str | int | float | Decimal | bytes | None
 
 
+def positional_names(count: int) -> tuple[str, ...]:
+    """Return the names of that many `?`, in the order of the text."""
+    return tuple(f"p{number}" for number in range(1, count + 1))
+
+
 @dataclass(frozen=True)
 class SqlStatement:
     """A query that is ready to run.

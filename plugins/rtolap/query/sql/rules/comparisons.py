@@ -95,16 +95,21 @@ def compare_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | Non
     if all(each is None for each in compared):
         return None
     items: list[exp.Expr] = []  # that the same operand is compared with at once
+    numbers: list[exp.Expr] = []  # that the number of its text is compared with
+    as_number = macro("TEXT_NUMBER", node.this)
     others: list[exp.Expr] = []
     for item, each in zip(node.expressions, compared, strict=True):
         if each is None:
             items.append(item.copy())
         elif isinstance(each, exp.EQ) and each.this == node.this:
             items.append(each.expression.copy())
+        elif isinstance(each, exp.EQ) and each.this.is_number and each.expression == as_number:
+            numbers.append(each.this)
         else:
             others.append(each)
-    if items:
-        others.insert(0, exp.In(this=node.this.copy(), expressions=items))
+    for operand, values in ((as_number, numbers), (node.this.copy(), items)):
+        if values:
+            others.insert(0, exp.In(this=operand, expressions=values))
     return exp.paren(exp.or_(*others, copy=False), copy=False) if len(others) > 1 else others[0]
 
 
