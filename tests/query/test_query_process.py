@@ -6,9 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from rtolap.base.clock import SystemClock
+from rtolap.query.query_log.folder import LogFolder
+from rtolap.query.query_log.log import QueryLog
 
 from tests.support.query.workers import is_alive, wait_until
 
@@ -71,3 +75,30 @@ def test_a_query_process_takes_its_workers_with_it(how: str, tmp_path: Path) -> 
     assert rest == ("" if how == "SIGKILL" else "ended\n")
     assert process.returncode == (-signal.SIGKILL if how == "SIGKILL" else 0)
     wait_until(lambda: not any(map(is_alive, pids)))
+
+
+ASKED = """
+def ask() -> None:
+    process.service.execute("select 42 as asked_before_the_kill").table()
+    print("asked", flush=True)
+"""
+
+
+def test_statements_of_a_killed_process_are_in_the_log_of_the_next(tmp_path: Path) -> None:
+    begin, rest = PROCESS.split("def ask() -> None:")
+    script = begin + ASKED + "def wait_for_server" + rest.split("def wait_for_server", 1)[1]
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        text=True,
+        process_group=0,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asked\n"
+        folder = LogFolder(tmp_path / "query_log", SystemClock(), bytes_max=1 << 20, keep_ms=86_400_000)
+        wait_until(lambda: any(batch.num_rows for batch in folder.batches()))
+        os.killpg(process.pid, signal.SIGKILL)
+    with closing(QueryLog(folder)) as log:
+        assert "select 42 as asked_before_the_kill" in log.table("")["STATEMENT"].to_pylist()

@@ -121,6 +121,18 @@ class Settings(BaseSettings):
     query_spill_free_bytes_min: int = Field(
         default=1 << 30, ge=0, description="bytes left free; below it the statement that spilled most ends"
     )
+    query_log_folder: Path | None = Field(
+        default=None, description="folder of the query log; None: keep it in data_dir"
+    )
+    query_log_bytes_max: int = Field(
+        default=64 << 20, ge=0, description="bytes of the query log on the disk; 0: keep the newest in memory"
+    )
+    query_log_keep_s: float = Field(
+        default=30 * 86_400.0, gt=0, description="seconds that statements stay in the query log"
+    )
+    query_log_texts: Literal["full", "without_values", "none"] = Field(
+        default="full", description="how the query log keeps the texts of statements"
+    )
     query_require_tls: bool = Field(default=False, description="refuse MySQL clients without TLS")
     query_ca: Path | None = Field(
         default=None, description="PEM of the authorities that SQL clients trust; None: the system's"

@@ -89,11 +89,17 @@ class Cancellation:
     """
 
     def __init__(
-        self, timeouts: Timeouts, timeout_ms: int, user: str = "", engine: EngineWish = "auto"
+        self,
+        timeouts: Timeouts,
+        timeout_ms: int,
+        user: str = "",
+        engine: EngineWish = "auto",
+        door: str = "",
     ) -> None:
         self.clock = timeouts.clock
         self.timeout_ms = timeout_ms
         self.user = user
+        self.door = door  # by which the statement has come
         self.engine: EngineWish = engine  # that the session wishes to read history
         self.progress = ""  # of what the statement waits for elsewhere, in words
         self._deadline_s = self.clock.monotonic_s() + timeout_ms / 1000
@@ -110,7 +116,7 @@ class Cancellation:
         """Return the end of one of several steps of the statement, which has the time that is left and ends
         with the statement. Raises what has ended that."""
         self.check()
-        part = Cancellation(self._timeouts, self.remaining_ms(), self.user, self.engine)
+        part = Cancellation(self._timeouts, self.remaining_ms(), self.user, self.engine, self.door)
         part.timeout_ms = self.timeout_ms
         self.on_cancel(lambda: part._end(self.error() or QueryInterrupted("the query was interrupted")))
         return part

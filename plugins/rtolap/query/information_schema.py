@@ -13,6 +13,7 @@ from sqlglot.dialects.mysql import MySQL
 
 from rtolap.query.catalogue import INFORMATION_SCHEMA, QueryCatalogue
 from rtolap.query.described import PRIMARY, DescribedColumn, described, key_columns
+from rtolap.query.query_log.entries import QUERY_LOG, SCHEMA
 
 INFORMATION_PREFIX = "__information_"  # of their names as the rules and the engine call them
 _Row = Mapping[str, object]  # columns that it leaves out are NULL
@@ -272,16 +273,19 @@ _TABLES: dict[str, tuple[Callable[[QueryCatalogue], Iterable[_Row]], str]] = {
     "engines": (_engines, "ENGINE SUPPORT COMMENT TRANSACTIONS XA SAVEPOINTS"),
     "keywords": (_keywords, "WORD RESERVED#"),
 }
-INFORMATION_TABLES = frozenset(_TABLES)
+INFORMATION_TABLES = frozenset((*_TABLES, QUERY_LOG))
 
 
 def information_columns(name: str) -> tuple[str, ...]:
     """Return the columns of a table, whose name is one of INFORMATION_TABLES."""
+    if name == QUERY_LOG:
+        return tuple(SCHEMA.names)
     return tuple(column.rstrip("#") for column in _TABLES[name][1].split())
 
 
 def information_table(name: str, catalogue: QueryCatalogue) -> pa.Table:
-    """Return a table, whose name is one of INFORMATION_TABLES."""
+    """Return a table, whose name is one of INFORMATION_TABLES; not the query log, which is none of the
+    catalogue's."""
     build, columns = _TABLES[name]
     rows = list(build(catalogue))
     arrays = [

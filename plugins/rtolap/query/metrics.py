@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Family, Metrics
+from rtolap.query.plan import ReadStats
 from rtolap.query.statement_outcome import StatementOutcome
 
 OK = "ok"
 ABANDONED = "abandoned"  # closed by its reader before its end
 _UNEXPECTED = RtolapError.code
+
+
+@dataclass
+class Ended:
+    """A query that has ended.
+
+    Attributes:
+        outcome: OK, ABANDONED, or the code of the error that ended it.
+        error: the error in words; empty without one.
+        rows: that were answered, whose bytes are as they lay in memory.
+    """
+
+    outcome: str = OK
+    error: str = ""
+    took_s: float = 0.0
+    rows: int = 0
+    result_bytes: int = 0
+    reads: list[ReadStats] = field(default_factory=list)
 
 
 class QueryMetrics:
@@ -50,14 +69,18 @@ class QueryMetrics:
             "mysql_slow_readers", "MySQL connections that were cut off because they did not read."
         )
 
-    def measure(self, execute: Callable[[], StatementOutcome]) -> StatementOutcome:
-        """Return the outcome of `execute`, measured until its rows are read, it is closed, or it fails."""
-        measured = _Measured(self)
+    def measure(
+        self, execute: Callable[[], StatementOutcome], note: Callable[[Ended], None] = lambda ended: None
+    ) -> StatementOutcome:
+        """Return the outcome of `execute`, measured until its rows are read, it is closed, or it fails.
+        `note` is called then."""
+        measured = _Measured(self, note)
         try:
             outcome = execute()
         except BaseException as error:
-            measured.end(_code(error))
+            measured.end(_code(error), str(error))
             raise
+        measured.ended.reads = outcome.stats
         for stats in outcome.stats:
             if not stats.is_own:  # counted with the statement that has made the read
                 self._joined.labels(stats.cube).inc()
@@ -126,16 +149,27 @@ class QueryMetrics:
 class _Measured:
     """A measured query; only the first `end` counts."""
 
-    def __init__(self, metrics: QueryMetrics) -> None:
-        self.metrics = metrics
+    def __init__(self, metrics: QueryMetrics, note: Callable[[Ended], None]) -> None:
+        self.ended = Ended()
+        self._metrics = metrics
+        self._note = note
         self._began_s = time.perf_counter()
         self._open = True
         metrics.begun()
 
-    def end(self, outcome: str) -> None:
+    def answered(self, batch: pa.RecordBatch) -> None:
+        self._metrics.answered(batch.num_rows)
+        self.ended.rows += batch.num_rows
+        self.ended.result_bytes += batch.nbytes
+
+    def end(self, outcome: str, error: str = "") -> None:
         if self._open:
             self._open = False
-            self.metrics.ended(outcome, time.perf_counter() - self._began_s)
+            ended = self.ended
+            ended.outcome, ended.error = outcome, error
+            ended.took_s = time.perf_counter() - self._began_s
+            self._metrics.ended(outcome, ended.took_s)
+            self._note(ended)
 
 
 class _MeasuredBatches(Iterator[pa.RecordBatch]):
@@ -152,9 +186,9 @@ class _MeasuredBatches(Iterator[pa.RecordBatch]):
             self._measured.end(OK)
             raise
         except BaseException as error:
-            self._measured.end(_code(error))
+            self._measured.end(_code(error), str(error))
             raise
-        self._measured.metrics.answered(batch.num_rows)
+        self._measured.answered(batch)
         return batch
 
     def close(self) -> None:

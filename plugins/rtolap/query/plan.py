@@ -264,6 +264,7 @@ class ReadStats:
 
     Attributes:
         cube_id: id of the creation of the cube that was read.
+        dimensions: those of the groups and of the filter, by name.
         cuboids: cuboid name → segments read from it.
         receivers: replica set → receiver that answered.
         realtime_events: number of events that receivers answer for, at most; only estimates have it.
@@ -288,6 +289,7 @@ class ReadStats:
 
     cube: str
     cube_id: str = ""
+    dimensions: tuple[str, ...] = ()
     history_segments: tuple[str, ...] = ()
     pruned_segments: tuple[str, ...] = ()
     cuboids: dict[str, int] = field(default_factory=dict)

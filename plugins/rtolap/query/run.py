@@ -34,6 +34,8 @@ from rtolap.query.http.server import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
+from rtolap.query.query_log.folder import LogFolder
+from rtolap.query.query_log.log import QueryLog
 from rtolap.query.session_token import SessionTokens
 from rtolap.query.spills.folder import Spills
 from rtolap.query.statement_service import QueryLimits, QueryService
@@ -77,6 +79,7 @@ class QueryProcess:
             limits,
             stored,
             session_tokens=SessionTokens(token),
+            query_log=open_log(settings, clock),
         )
         self.keeper = None if cache is None else open_keeper(settings, cache, history_store, cluster, clock)
         if self.keeper is not None:
@@ -181,6 +184,18 @@ def server_context(settings: Settings) -> ssl.SSLContext | None:
         missing = "RTOLAP_QUERY_TLS_KEY" if key is None else "RTOLAP_QUERY_TLS_CERTIFICATE"
         raise DefinitionError("TLS needs a certificate and its key", action=f"set {missing}")
     return load_context(certificate, key)
+
+
+def open_log(settings: Settings, clock: Clock) -> QueryLog:
+    """Open the query log, on the disk unless it may have no bytes there."""
+    service = f"{settings.announced_host or settings.host}:{settings.query_http_port}"
+    texts = settings.query_log_texts
+    if settings.query_log_bytes_max == 0:
+        return QueryLog(service=service, texts=texts)
+    folder = settings.query_log_folder or settings.data_dir / "query_log"
+    keep_ms = round(settings.query_log_keep_s * 1000)
+    kept = LogFolder(folder, clock, bytes_max=settings.query_log_bytes_max, keep_ms=keep_ms)
+    return QueryLog(kept, service=service, texts=texts)
 
 
 def open_cache(settings: Settings, store: ObjectStore) -> HistoryCache | None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError
+from rtolap.model.predicate import columns_of
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query import explain
 from rtolap.query.admission import AdmissionControl, Turns
@@ -39,6 +40,9 @@ from rtolap.query.lookups import Lookups
 from rtolap.query.memory_budget import READ, Account, BudgetLimits, MemoryBudget, read_limits
 from rtolap.query.metrics import QueryMetrics
 from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, ReadStats, Rewritten, TableRead, TableStats
+from rtolap.query.query_log.entries import QUERY_LOG, SCHEMA, Asked, entry_of
+from rtolap.query.query_log.log import QueryLog
+from rtolap.query.query_log.texts import cut
 from rtolap.query.relation_rows import CountedRows, RelationRows
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.rules.pushdown import relation_name
@@ -103,15 +107,19 @@ class QueryService:
         stored: StoredSource | None = None,
         engine: EngineSessions | None = None,
         session_tokens: SessionTokens | None = None,
+        query_log: QueryLog | None = None,
     ) -> None:
         """Create a service that is ready.
 
         Args:
             engine: where statements run; it is closed with the service. None: worker processes.
             session_tokens: the tokens of the cluster; None: no other service accepts those of this one.
+            query_log: the log of statements; it is closed with the service. None: one in memory.
         """
         self.clock = clock
         self.metrics = QueryMetrics()
+        self.log = query_log or QueryLog()
+        self.log.follow(self.metrics.registry)
         self.session_tokens = session_tokens or SessionTokens(secrets.token_hex())
         self._cluster = cluster
         self._history = history
@@ -147,6 +155,7 @@ class QueryService:
         self._history.close()
         self._cluster.close()
         self._engine.close()
+        self.log.close()
 
     def catalogue(self, *, fresh: bool = False) -> QueryCatalogue:
         return self._cluster.catalogue(fresh=fresh)
@@ -157,16 +166,21 @@ class QueryService:
         return known if wanted in known else self.catalogue(fresh=True).databases()
 
     def cancellation(
-        self, timeout_ms: int | None = None, user: str = "", engine: EngineWish = "auto"
+        self,
+        timeout_ms: int | None = None,
+        user: str = "",
+        engine: EngineWish = "auto",
+        door: str = "",
     ) -> Cancellation:
         """Return the cancellation of a new statement.
 
         Args:
             user: the user whose turn the statement takes; empty for clients that have the cluster's token.
             engine: the engine that the session wishes to read history.
+            door: the protocol by which it has come.
         """
         bounded_ms = min(timeout_ms or TIMEOUT_MS_DEFAULT, self._limits.statement_ms_max)
-        return Cancellation(self._timeouts, bounded_ms, user, engine)
+        return Cancellation(self._timeouts, bounded_ms, user, engine, door)
 
     def check(
         self, text: str, database: str | None = None, cancellation: Cancellation | None = None
@@ -239,20 +253,24 @@ class QueryService:
         Raises QueryError and the errors for which a cube cannot answer; see `query.__init__`.
         """
         positions = SessionPositions() if session_positions is None else session_positions
+        ending = cancellation or self.cancellation()
+        text, of_text = (sql, database) if isinstance(sql, str) else (sql.text, sql.database)
+        asked = Asked(cut(text), ending.user, ending.door, of_text or DATABASE)
+        started_ms = self.clock.now_ms()
         return self.metrics.measure(
-            lambda: self._execute(sql, parameters, cancellation, positions, database, complete)
+            lambda: self._execute(sql, parameters, ending, positions, database, complete),
+            lambda ended: self.log.note(entry_of(asked, started_ms, ended)),
         )
 
     def _execute(
         self,
         sql: str | SqlStatement,
         parameters: Parameters,
-        cancellation: Cancellation | None,
+        ending: Cancellation,
         positions: SessionPositions,
         database: str | None,
         complete: Complete,
     ) -> StatementOutcome:
-        ending = cancellation or self.cancellation()
         with self._turns.open(ending, is_over=False) as session:
             read, left = self._read_bound(sql, parameters, database, session)
             statement = complete(read)
@@ -280,7 +298,7 @@ class QueryService:
             rewritten, catalogue = self._rewrite(statement, {}, session, ending)
             for name in rewritten.lookups:
                 session.register(relation_name(name), self._lookups.empty(catalogue.lookups[name]))
-            self._register_information(rewritten, catalogue, session)
+            self._register_information(rewritten, catalogue, session, None)
             nothing = dict.fromkeys(rewritten.parameters)
             return self._bound(rewritten, nothing, session), whole
 
@@ -306,7 +324,7 @@ class QueryService:
         rewritten, catalogue = self._rewrite(statement, values, session, ending)
         for name in rewritten.lookups:
             session.register(relation_name(name), self._lookups.read(catalogue.lookups[name]))
-        self._register_information(rewritten, catalogue, session)
+        self._register_information(rewritten, catalogue, session, ending)
         used = {name: values[name] for name in rewritten.parameters}
         if statement.explain == "plan":
             estimates = [self._fetcher.estimate(read, ending) for read in rewritten.reads]
@@ -411,6 +429,7 @@ class QueryService:
             account.reserve_more(READ, fetched.table.nbytes)
             fetched.stats.partial_bytes = fetched.table.nbytes
         fetched.stats.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
+        fetched.stats.dimensions = tuple(sorted({*read.dimensions, *columns_of(read.filter)}))
         ending.check()
         return fetched
 
@@ -485,10 +504,27 @@ class QueryService:
         )
 
     def _register_information(
-        self, rewritten: Rewritten, catalogue: QueryCatalogue, session: EngineSession
+        self,
+        rewritten: Rewritten,
+        catalogue: QueryCatalogue,
+        session: EngineSession,
+        ending: Cancellation | None,
     ) -> None:
+        """Give the engine the tables of information_schema. `ending`: None where no rows are wanted."""
         for name in rewritten.information:
-            session.register(f"{INFORMATION_PREFIX}{name}", information_table(name, catalogue))
+            if name != QUERY_LOG:
+                table = information_table(name, catalogue)
+            else:
+                table = SCHEMA.empty_table() if ending is None else self._logged(ending)
+            session.register(f"{INFORMATION_PREFIX}{name}", table)
+
+    def _logged(self, ending: Cancellation) -> pa.Table:
+        """Return the entries that the statement's user may see. Raises OverBudget."""
+        account = self._reads.account(ending.user)
+        ending.on_close(account.close)
+        table = self.log.table(ending.user)
+        account.reserve(READ, table.nbytes)
+        return table
 
     def _stream(
         self, read: Callable[[], pa.RecordBatch | None], session: EngineSession, ending: Cancellation

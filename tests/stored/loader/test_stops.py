@@ -16,11 +16,10 @@ from rtolap.protocols.stream_load import messages as wire
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.stored.loader.job import LEASE_MS, JobConfig, write_config
 from rtolap.stored.loader.job_run import LoadJobRun
-from rtolap.stored.loader.missing_topic import TOPIC_MISSING_S
 from rtolap.stored.loader.preparing import FILTERED_BY_SINK, FILTERED_UNKNOWN
 from rtolap.stored.loader.records.rejects import FileBox
 from rtolap.stored.loader.settle import LOG_TRIES_MAX, AttemptOutcome, Settler
-from rtolap.stored.loader.states import StopCause, Stopped
+from rtolap.stored.loader.states import TOPIC_MISSING_S, StopCause, Stopped
 from rtolap.stored.loader.window import FAILING_S, FAILS_MAX, SILENT_S
 from rtolap.stored.metastore.load_jobs import LoadJobState
 

@@ -10,10 +10,9 @@ from rtolap.kafka.interfaces import LogRange
 from rtolap.protocols.loader.messages import LoaderStatus
 from rtolap.stored.loader.job import JobConfig, write_config
 from rtolap.stored.loader.job_run import LoadJobRun
-from rtolap.stored.loader.missing_topic import TOPIC_MISSING_S
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.reset import going_on
-from rtolap.stored.loader.states import StopCause, Stopped
+from rtolap.stored.loader.states import TOPIC_MISSING_S, StopCause, Stopped
 from rtolap.stored.loader.status import status_of
 
 from tests.support.loader.stepped_loader import World, load_all, sent_and_unanswered, stopped_by

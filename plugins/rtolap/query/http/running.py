@@ -37,7 +37,7 @@ class RunningRequest:
 
     def answer(self) -> Answer:
         body, self._data = decoded(self._data, self._session.account), b""
-        cancellation = self._service.cancellation(body.timeout_ms, self._session.user, body.engine)
+        cancellation = self._service.cancellation(body.timeout_ms, self._session.user, body.engine, "http")
         with self._lock:
             self._cancellation = cancellation
             gone = self._gone

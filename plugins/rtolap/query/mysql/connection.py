@@ -218,7 +218,7 @@ class MySqlConnection:
         """Yield the cancellation of the statement that runs within: its time, a KILL, a client that goes
         away."""
         cancellation = self._service.cancellation(
-            self.session.timeout_ms, self.session.user, self.session.engine
+            self.session.timeout_ms, self.session.user, self.session.engine, "mysql"
         )
         with self._lock:
             self._running = cancellation

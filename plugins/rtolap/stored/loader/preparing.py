@@ -18,13 +18,13 @@ from rtolap.model.leader_epochs import PartitionEpochs
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.model.table import VALUE
-from rtolap.stored.loader.missing_topic import MissingTopic
 from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.records.decode import Decoded, RecordDecoder
 from rtolap.stored.loader.records.rejects import RejectBox
 from rtolap.stored.loader.states import (
     RECREATED_ACTION,
     TRUNCATED_ACTION,
+    MissingTopic,
     StopCause,
     Stopped,
     recreated,

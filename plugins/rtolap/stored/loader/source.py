@@ -33,11 +33,11 @@ from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.stored.loader.cut_batches import first_beyond, take_back
 from rtolap.stored.loader.job import Ownership
-from rtolap.stored.loader.missing_topic import MissingTopic
 from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.states import (
     RECREATED_ACTION,
     TRUNCATED_ACTION,
+    MissingTopic,
     StopCause,
     Stopped,
     recreated,

@@ -1,0 +1,154 @@
+"""What the query log keeps of a statement, and the columns of its table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from rtolap.query.plan import ReadStats
+
+QUERY_LOG = "query_log"  # in information_schema
+_MOMENT = pa.timestamp("us")
+SCHEMA = pa.schema(
+    [
+        ("FINISHED_AT", _MOMENT),
+        ("STARTED_AT", _MOMENT),
+        ("SERVICE", pa.string()),
+        ("USER_NAME", pa.string()),
+        ("DOOR", pa.string()),
+        ("DATABASE_NAME", pa.string()),
+        ("STATEMENT", pa.string()),
+        ("OUTCOME", pa.string()),
+        ("ERROR", pa.string()),
+        ("ELAPSED_MS", pa.float64()),
+        ("ROWS_RETURNED", pa.int64()),
+        ("BYTES_RETURNED", pa.int64()),
+        ("CUBES", pa.string()),
+        ("READS", pa.string()),
+        ("ENGINE", pa.string()),
+        ("HISTORY_SEGMENTS", pa.int64()),
+        ("PRUNED_SEGMENTS", pa.int64()),
+        ("RECEIVERS", pa.int64()),
+        ("ROWS_READ", pa.int64()),
+        ("PARTIAL_ROWS", pa.int64()),
+        ("PARTIAL_BYTES", pa.int64()),
+        ("FILES_READ", pa.int64()),
+        ("SPILLED_BYTES", pa.int64()),
+        ("FETCH_MS", pa.float64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A statement when it comes.
+
+    Attributes:
+        text: cut, see `texts`.
+        user: empty for clients that have the cluster's token.
+        door: http or mysql; empty for what the service itself asks.
+        database: empty for the cubes' own.
+    """
+
+    text: str
+    user: str
+    door: str
+    database: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished statement.
+
+    Attributes:
+        outcome: ok, abandoned, or the code of the error that ended it.
+        error: the error in words; empty without one.
+        reads: of the cubes; those that another statement made are counted with that one.
+    """
+
+    asked: Asked
+    started_ms: int
+    elapsed_ms: float
+    outcome: str
+    error: str = ""
+    rows: int = 0
+    result_bytes: int = 0
+    reads: Sequence[ReadStats] = ()
+
+
+class Ended(Protocol):
+    """How a statement has ended: see `metrics.Ended`."""
+
+    outcome: str
+    error: str
+    took_s: float
+    rows: int
+    result_bytes: int
+    reads: list[ReadStats]
+
+
+def entry_of(asked: Asked, started_ms: int, ended: Ended) -> Entry:
+    return Entry(
+        asked,
+        started_ms,
+        ended.took_s * 1000,
+        ended.outcome,
+        ended.error,
+        ended.rows,
+        ended.result_bytes,
+        ended.reads,
+    )
+
+
+def batch_of(entries: Iterable[Entry], service: str) -> pa.RecordBatch:
+    """Return the entries as rows of SCHEMA."""
+    rows = [_row(entry, service) for entry in entries]
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.record_batch(arrays, schema=SCHEMA)
+
+
+def _row(entry: Entry, service: str) -> tuple[object, ...]:
+    asked, own = entry.asked, [stats for stats in entry.reads if stats.is_own]
+    return (
+        int((entry.started_ms + entry.elapsed_ms) * 1000),
+        entry.started_ms * 1000,
+        service,
+        asked.user,
+        asked.door,
+        asked.database,
+        asked.text,
+        entry.outcome,
+        entry.error,
+        entry.elapsed_ms,
+        entry.rows,
+        entry.result_bytes,
+        ",".join(sorted({stats.cube for stats in entry.reads})),
+        json.dumps([_read(stats) for stats in entry.reads], ensure_ascii=False),
+        ",".join(sorted({stats.engine for stats in entry.reads if stats.engine})),
+        sum(len(stats.history_segments) for stats in entry.reads),
+        sum(len(stats.pruned_segments) for stats in entry.reads),
+        sum(len(stats.receivers) for stats in entry.reads),
+        sum(stats.rows_read for stats in own),
+        sum(stats.partial_rows for stats in own),
+        sum(stats.partial_bytes for stats in own),
+        sum(stats.files_cached + stats.files_remote for stats in own),
+        sum(stats.spilled_bytes for stats in own),
+        sum(stats.fetch_ms for stats in entry.reads),
+    )
+
+
+def _read(stats: ReadStats) -> dict[str, Any]:
+    """Return what a choice of cuboids needs to know of a read."""
+    return {
+        "cube": stats.cube,
+        "dimensions": list(stats.dimensions),
+        "cuboids": stats.cuboids,
+        "realtime_cuboids": stats.realtime_cuboids,
+        "rows_read": stats.rows_read,
+        "shared": not stats.is_own,
+    }
