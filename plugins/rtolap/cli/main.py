@@ -70,8 +70,9 @@ MOUNTS: dict[str, Mount] = {
     "segments": Mount(
         "rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, verify, accept-loss, purge."
     ),
-    "build": Mount("rtolap.cli.build", "Builds of closed segments."),
-    "batch": Mount("rtolap.cli.batches", "Batches: what another source says of a range."),
+    "build": Mount("rtolap.cli.cubes.build", "Builds of closed segments."),
+    "cube": Mount("rtolap.cli.cubes.sizing", "Sizes of cubes, and groups that would pay."),
+    "batch": Mount("rtolap.cli.cubes.batches", "Batches: what another source says of a range."),
     "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),
     "loader": Mount("rtolap.cli.loader", "Loaders: topics into tables, exactly once."),
     "sep": Mount("rtolap.cli.sep.commands", "HBase change capture: subscriptions and their progress."),

@@ -19,15 +19,15 @@ Invariants
 - Never a silently partial answer: a replica set without an answer, a missing or corrupted file of
   history, a column that the cube did not keep are errors that name it.
 - Positions never go backwards for one query service, whichever replica answers.
-- Values never become SQL text: parameters are bound by the engine, filters travel as trees. Long lists of plain
-  texts and numbers are written in quotes and read back by one pattern (`approval.bound_lists`).
+- Values never become SQL text: parameters are bound by the engine, filters travel as trees. Long lists of
+  plain texts and numbers are written in quotes and read back by one pattern (`approval.bound_lists`).
 - The engine has no file system, no network and a locked configuration.
 
 `cluster` is what a service knows of its cluster; `sql` parses and rewrites, `approval` admits what the engine
 may run, `macros` are MySQL's functions that it lacks, `engine_functions` those over columns, `functions` the
 table of all; `cubes` and `stored` read, `history_cache` copies history to the disk, `spark` makes large reads
-of it, `spills` is the disk for what statements hold beyond their memory, `query_log` keeps what was asked and what it
-cost, `workers` are the processes in which statements run.
+of it, `spills` is the disk for what statements hold beyond their memory, `query_log` keeps what was asked and
+what it cost, `workers` are the processes in which statements run.
 
 It never writes rows. `statements/` says what a statement is and carries it out, definitions of stored tables
 among them, the same for every server: `mysql/` (MySQL protocol) and `http` (JSON, Arrow; DB-API over it).

@@ -129,6 +129,51 @@ def test_explain_previews_and_local_time_over_a_real_receiver(
     assert "8" in shell(services, "sql", "-e", count)  # over TLS too, by the same settings
 
 
+def test_sizes_are_predicted_and_groups_advised_from_what_was_asked(
+    services: Services, tmp_path: Path, unique_name: str, create_topic: Callable[..., str]
+) -> None:
+    cube = unique_name
+    create_topic(cube)
+    definitions = define_prices(tmp_path, cube)
+    text = definitions.read_text().replace("[kind]", "[kind, place]")
+    kind, place = "{name: kind, type: string}", "{name: place, type: int}"
+    definitions.write_text(text.replace(kind, f"{kind}\n  - {place}"))
+    rows = [
+        {"ts": f"2013-11-03T00:{n % 60:02d}:00Z", "kind": f"k{n % 7}", "place": n % 300, "price": "1"}
+        for n in range(600)
+    ]
+    sample = tmp_path / f"{cube}.ndjson"
+    sample.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shell(services, "create", str(definitions), "--enable")
+    shell(services, "produce", str(sample))
+    with client(services) as asking:
+        count = f"SELECT COUNT(*) FROM {cube}"
+        wait_for("all is read", lambda: asking.query(count).positions == {cube: {0: 600}})
+        for _ in range(5):
+            asking.query(f"SELECT kind, SUM(price) FROM {cube} WHERE kind <> 'k1' GROUP BY kind")
+
+    of_file = json.loads(shell(services, "cube", "size", str(definitions), "--sample", str(sample), "--json"))
+    of_topic = json.loads(shell(services, "cube", "size", str(definitions), "--json"))
+    assert of_topic == of_file
+    (base,) = of_topic["cuboids"]
+    groups = len({(row["kind"], row["place"]) for row in rows})
+    assert base["dimensions"] == ["hour_start", "kind", "place"]
+    assert base["rows"] == pytest.approx(groups, rel=0.05)  # the last second of the hour has no event
+    assert "a segment" in shell(services, "cube", "size", str(definitions), "--last", "100")
+
+    advised = json.loads(shell(services, "cube", "advise", cube, "--json"))
+    first = advised["advice"][0]
+    assert (first["dimensions"], first["rows"]) == (["kind"], 7)
+    assert first["statements"] >= 5
+    assert first["saved_rows"] >= 5 * (groups - 7)
+    assert advised["rows_read_after"] < advised["rows_read_before"]
+    shown = shell(services, "cube", "advise", cube, "--most", "1")
+    assert "- include: [kind]\n  mandatory: [kind]\n" in shown
+    nothing = commands.ended(services.environment, "cube", "advise", "nowhere")
+    assert nothing.returncode != 0
+    assert "nowhere" in nothing.stderr
+
+
 def test_the_mysql_endpoint_keeps_to_its_options(services: Services, certificates: Certificates) -> None:
     def connect(**options: object) -> pymysql.connections.Connection:
         port = int(services.environment["RTOLAP_QUERY_MYSQL_PORT"])

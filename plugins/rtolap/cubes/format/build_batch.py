@@ -199,6 +199,13 @@ def write_file(
     store: ObjectStore, location: str, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> FileEntry:
     """Write a file of history, durably and in one step. Its bytes are held in memory, its rows are not."""
+    data, rows = encoded(schema, batches)
+    store.write(f"{location}/{name}", data)
+    return FileEntry(name, rows, len(data), hashlib.sha256(data).hexdigest(), ranges_of(data))
+
+
+def encoded(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[bytes, int]:
+    """Return the bytes of a file of history with these rows, and how many there are."""
     sink = pa.BufferOutputStream()
     rows = 0
     with pq.ParquetWriter(
@@ -208,9 +215,7 @@ def write_file(
         for batch in batches:
             writer.write_batch(batch.cast(schema))
             rows += batch.num_rows
-    data = sink.getvalue().to_pybytes()
-    store.write(f"{location}/{name}", data)
-    return FileEntry(name, rows, len(data), hashlib.sha256(data).hexdigest(), ranges_of(data))
+    return sink.getvalue().to_pybytes(), rows
 
 
 def make_durable(store: ObjectStore, files: Iterable[str]) -> None:

@@ -1,0 +1,1 @@
+"""Commands about the history of cubes: builds, batches, sizes."""
