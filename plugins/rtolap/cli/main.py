@@ -57,6 +57,7 @@ MOUNTS: dict[str, Mount] = {
     ),
     "create": Mount("rtolap.cli.definitions", "Create tables, lookups and cubes.", "create"),
     "describe": Mount("rtolap.cli.definitions", "Show a table, lookup or cube.", "describe"),
+    "alter": Mount("rtolap.cli.cubes.alter", "Change settings of running cubes.", "alter"),
     "drop": Mount("rtolap.cli.definitions", "Drop a table, lookup or cube.", "drop"),
     "sql": Mount("rtolap.cli.sql", "Run SQL statements, interactively or with -e.", "sql"),
     "query": Mount("rtolap.cli.query", "Run the query service."),

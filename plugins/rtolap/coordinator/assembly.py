@@ -6,6 +6,7 @@ import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Unavailable
+from rtolap.coordinator.alterations import Alterations
 from rtolap.coordinator.answers import as_message
 from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.applications.owned import CONFIRMED_S
@@ -94,6 +95,7 @@ class Coordinator:
         self._settling = Settling(metadata, self._views)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
         self.batches = Batches(metadata, self._views, store, object_store_uri)
+        self.alterations = Alterations(metadata, self._views)
         self.members = Members(metadata, self.heartbeats, self._ticked)
         self.cubes = Cubes(
             metadata,

@@ -134,6 +134,10 @@ def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def resume(cube: str) -> wire.CubeStatus:
         return coordinator.cubes.switch(cube, paused=False)
 
+    @api.post("/cubes/{cube}/alter")
+    def alter(cube: str, body: wire.AlterRequest) -> wire.Alteration:
+        return coordinator.alterations.alter(cube, body)
+
     @api.post("/cubes/{cube}/reassign")
     def reassign(cube: str, body: wire.ReassignRequest) -> wire.Reassignment:
         return coordinator.reassignments.reassign(cube, body)

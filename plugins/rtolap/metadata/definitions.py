@@ -1,4 +1,7 @@
-"""Tables, lookups and cubes as they are stored: definitions never change, they are created and dropped."""
+"""Tables, lookups and cubes as they are stored: created, dropped, and of cubes some settings changed.
+
+What stored rows depend on never changes; see `model.validation.cube_changes`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from rtolap.metadata import codec, paths
 from rtolap.metadata.publications import Publications
 from rtolap.metadata.records import ChangeLog, CubeControl
 from rtolap.metadata.requests import Note
-from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Versioned
+from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
 from rtolap.metadata.updates import genuine, read, retrying
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.table import Lookup, Table
@@ -90,6 +93,27 @@ class Definitions:
 
         retrying(attempt)
 
+    def change_cube(self, before: Cube, after: Cube) -> None:
+        """Put one definition in the place of the other, in one commit. What it may change is the caller's to
+        check. Raises NotFound, and Refused where the cube has neither of the two."""
+        path = paths.cube_definition(after.name)
+
+        def attempt() -> None:
+            node = self.store.get(path)
+            if node is None:
+                raise NotFound(f"cube {after.name} does not exist")
+            present = codec.decode(node.data, Cube, path)
+            if present == after:
+                return  # an attempt whose answer was lost
+            if present != before:
+                raise Refused(
+                    f"cube {after.name} was changed by somebody else meanwhile",
+                    action="look at it, and repeat",
+                )
+            self.store.commit([Put(path, codec.encode(after), node.version)])
+
+        retrying(attempt)
+
     def drop_cube(self, name: str, cube_id: str, note: Note | None = None) -> None:
         """Drop this creation of a cube. The records go first and the definition last, with the `note`: a
         crash leaves a cube that can be dropped again. Raises NotFound where the creation is gone, even if
@@ -156,7 +180,8 @@ class Definitions:
         present = read(self.store, path, type(record))
         if present is not None and present != record:
             raise Refused(
-                f"{subject} exists with another definition", action="drop it first, or choose another name"
+                f"{subject} exists with another definition",
+                action="`rtolap alter` changes a running cube; or drop it first, or choose another name",
             )
         return present is not None
 

@@ -35,6 +35,7 @@ from rtolap.metadata.records import ChangeLog, ReceiverRecord
 from rtolap.metadata.store import Election
 from rtolap.metadata.updates import read
 from rtolap.model.cube import Schema
+from rtolap.model.validation.cube_changes import begins_again
 from rtolap.protocols.receiver.messages import PartialQuery, ReceiverStats
 from rtolap.servers.flight_server import shut_down
 from rtolap.servers.limits import FlightLimits, HttpLimits
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 
 CONTROL_EVERY_S = 1.0
 RIGHTS_RETRY_S = 10.0
+LEADER_WAIT_S = 5.0  # its followers have begun again with a changed cube by then
 BEGIN_WAIT_S = 2.0  # what a query waits for a cube that this receiver is just being given
 
 
@@ -77,6 +79,7 @@ class ReceiverService:
         self._instance = uuid.uuid4().hex
         self._started_ms = clock.now_ms()
         self._runners: dict[str, CubeRunner] = {}
+        self._changed_since_s: dict[str, float] = {}  # cubes that it has to begin again with
         self._refusals: dict[str, StartRefusal] = {}  # cubes of its own that Kafka does not let it start
         self._lock = threading.Lock()
         self._begun = threading.Condition(self._lock)
@@ -238,6 +241,7 @@ class ReceiverService:
             log.info("cube %s was dropped", name)
             runner.stop()
             shutil.rmtree(runner.core.file.folder, ignore_errors=True)
+        self._take_changes()
         for name in set(cubes) - set(self._runners):
             try:
                 self._begin_assigned(name, cubes[name])
@@ -245,6 +249,27 @@ class ReceiverService:
                 self._forget_refusal(name)  # dropped in between
         for name in set(self._refusals) - set(cubes):
             self._forget_refusal(name)
+
+    def _take_changes(self) -> None:
+        """Begin again with cubes whose definition has changed. A leader does so a while after its followers,
+        so that one of a replica set answers meanwhile."""
+        for name, runner in self._served().items():
+            try:
+                schema = self._metadata.schema(name)
+            except NotFound:
+                continue  # dropped meanwhile: the next look ends it
+            if not begins_again(runner.schema.cube, schema.cube):
+                self._changed_since_s.pop(name, None)
+                continue
+            since_s = self._changed_since_s.setdefault(name, time.monotonic())
+            if self._election.is_leader() and time.monotonic() - since_s < LEADER_WAIT_S:
+                continue
+            log.info("cube %s has changed: beginning again", name)
+            with self._lock:
+                self._runners.pop(name)
+            runner.stop()
+            self._changed_since_s.pop(name, None)
+            self._begin(schema, runner.cube_id)
 
     def _begin_assigned(self, name: str, cube_id: str) -> None:
         if self.replica_set not in self._metadata.control(name).assignment:

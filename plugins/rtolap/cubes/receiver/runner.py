@@ -199,6 +199,11 @@ class CubeRunner:
             except Corrupted as error:  # another receiver may answer; the worker stops this one's consumer
                 raise Unavailable(f"receiver {self._receiver_id} has lost data: {error}") from error
             except NotReady as reason:
+                if self._core_stopping.is_set():  # this state grows no more
+                    raise Unavailable(
+                        f"receiver {self._receiver_id} begins again with cube {self.schema.cube.name}",
+                        action="ask another receiver, or this one again",
+                    ) from reason
                 self.core.promise(query.at_least)
                 left_s = deadline_s - self._clock.monotonic_s()
                 if left_s <= 0:

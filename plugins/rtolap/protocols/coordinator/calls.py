@@ -36,6 +36,7 @@ _HEARTBEAT, _WATERMARK = TypeAdapter(wire.HeartbeatResponse), TypeAdapter(wire.W
 _PURGED, _CLEANED = TypeAdapter(wire.PurgeResult), TypeAdapter(wire.CleanupResult)
 _QUEUE, _SPEC = TypeAdapter(wire.Queue), TypeAdapter(wire.BuildSpecMessage)
 _BATCH_PLAN, _BATCH = TypeAdapter(wire.BatchPlanMessage), TypeAdapter(wire.BatchProgress)
+_ALTERATION = TypeAdapter(wire.Alteration)
 _REASSIGNMENT = TypeAdapter(wire.Reassignment)
 _APPLICATION = TypeAdapter(watermarks.ApplicationInfo)
 _WATERMARKS, _HOSTS = TypeAdapter(watermarks.ApplicationWatermarks), TypeAdapter(watermarks.HostsInfo)
@@ -156,6 +157,10 @@ def resume_cube(name: str) -> Call[wire.CubeStatus]:
 
 def reassign(cube: str, request: wire.ReassignRequest) -> Call[wire.Reassignment]:
     return post(_REASSIGNMENT, "cubes", cube, "reassign", body=request.model_dump(mode="json"))
+
+
+def alter_cube(cube: str, request: wire.AlterRequest) -> Call[wire.Alteration]:
+    return post(_ALTERATION, "cubes", cube, "alter", body=request.model_dump(mode="json"))
 
 
 def watermark(cube: str) -> Call[wire.WatermarkInfo]:

@@ -118,6 +118,7 @@ class CoordinatorClient(Closeable):
     disable_cube = _Sent(calls.disable_cube)
     pause_cube = _Sent(calls.pause_cube)
     resume_cube = _Sent(calls.resume_cube)
+    alter_cube = _Sent(calls.alter_cube)
     reassign = _Sent(calls.reassign)
     watermark = _Sent(calls.watermark)
     purge = _Sent(calls.purge)

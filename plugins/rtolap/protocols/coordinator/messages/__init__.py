@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from rtolap.protocols.coordinator.messages.batches import BatchPlanMessage, BatchProgress, BatchRequest
 from rtolap.protocols.coordinator.messages.cubes import (
+    Alteration,
+    AlterRequest,
     CleanupResult,
     ClusterInfo,
     CubeStatus,
@@ -19,6 +21,7 @@ from rtolap.protocols.coordinator.messages.cubes import (
     PurgeResult,
     Reassignment,
     ReassignRequest,
+    SettingChange,
     WatermarkInfo,
 )
 from rtolap.protocols.coordinator.messages.members import (
@@ -57,6 +60,8 @@ from rtolap.protocols.rest.messages import (
 __all__ = [
     "API",
     "AcceptLossRequest",
+    "AlterRequest",
+    "Alteration",
     "BatchPlanMessage",
     "BatchProgress",
     "BatchRequest",
@@ -94,5 +99,6 @@ __all__ = [
     "ReplicaSetInfo",
     "ReplicaSetRequest",
     "SegmentInfo",
+    "SettingChange",
     "WatermarkInfo",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -76,6 +76,48 @@ class ReassignRequest(Message):
     replica_sets: tuple[str, ...] | None = Field(default=None, min_length=1)
     epoch: int | None = None
     dry_run: bool = False
+
+
+class AlterRequest(Message):
+    """Change a running cube.
+
+    Attributes:
+        definition: the whole definition that is wanted.
+        dry_run: answer what it means, change nothing.
+        drop_segments: go on where a shorter retention drops segments for good.
+    """
+
+    definition: Definition
+    dry_run: bool = False
+    drop_segments: bool = False
+
+
+class SettingChange(Message):
+    """A setting with its values before and after, and what follows, in words."""
+
+    setting: str
+    before: Any = None
+    after: Any = None
+    meaning: str
+
+
+class Alteration(Message):
+    """The meaning of a change.
+
+    Attributes:
+        segments_without_new_cuboids: READY ones, which answer out of larger cuboids until they are built
+            again.
+        dropped_segments: those that the next retention drops because of the change.
+        applied: True if the cube has the definition now.
+    """
+
+    cube: str
+    changes: tuple[SettingChange, ...]
+    new_cuboids: tuple[str, ...] = ()
+    gone_cuboids: tuple[str, ...] = ()
+    segments_without_new_cuboids: tuple[str, ...] = ()
+    dropped_segments: tuple[str, ...] = ()
+    applied: bool = False
 
 
 class Move(Message):

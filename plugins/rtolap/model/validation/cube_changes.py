@@ -1,0 +1,128 @@
+"""Changes of a running cube's definition: which there may be, and what each means.
+
+A cube may change what no stored row depends on. Partials of other measures, rows of other dimensions and
+other windows are other data: that takes another cube.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rtolap.base.errors import Refused
+from rtolap.model.cube import Cube, cuboids
+
+
+class Follower(StrEnum):
+    """Who goes by a setting."""
+
+    BUILDS = "builds"
+    RECEIVERS = "receivers"  # they begin again with the cube, from their checkpoints
+    RETENTION = "retention"
+    STATEMENTS = "statements"
+    ASSIGNMENT = "assignment"
+
+
+class _Rule(NamedTuple):
+    followers: frozenset[Follower]
+    meaning: str
+
+
+def _rule(meaning: str, *followers: Follower) -> _Rule:
+    return _Rule(frozenset(followers), meaning)
+
+
+_CLOSING = "segments that are still open close by it"
+RULES: Mapping[str, _Rule] = {
+    "aggregation_groups": _rule(
+        "segments that are built from now on have these cuboids; READY ones keep theirs until they are built "
+        "again; answers stay the same",
+        Follower.BUILDS,
+        Follower.RECEIVERS,
+    ),
+    "retention.after_ms": _rule(
+        "segments whose end is further behind the low watermark are dropped for good", Follower.RETENTION
+    ),
+    "late.merge_after_ms": _rule("late events wait this long for others", Follower.RECEIVERS),
+    "segment.allowed_lateness_ms": _rule(_CLOSING, Follower.RECEIVERS),
+    "segment.sliding_window_ms": _rule(_CLOSING, Follower.RECEIVERS),
+    "segment.sliding_window_max_ms": _rule(_CLOSING, Follower.RECEIVERS),
+    "time_filters": _rule(
+        "conditions on a moment within a unit of time are aligned, or refused", Follower.STATEMENTS
+    ),
+    "truncation": _rule("how a log that has lost its tail is met", Follower.RECEIVERS),
+    "consumer_tasks_max": _rule("the next assignment goes by it", Follower.ASSIGNMENT),
+}
+_PARTS = ("retention", "late", "segment")  # settings of a cube that have settings themselves
+
+
+class CubeChange(msgspec.Struct, frozen=True):
+    """A changed setting.
+
+    Attributes:
+        setting: as the definition has it, `retention.after_ms`.
+        meaning: what follows from it, in words.
+    """
+
+    setting: str
+    before: Any
+    after: Any
+    meaning: str
+
+    @property
+    def followers(self) -> frozenset[Follower]:
+        return RULES[self.setting].followers
+
+
+def cube_changes(before: Cube, after: Cube) -> tuple[CubeChange, ...]:
+    """Return what changes. Raises Refused naming what a running cube cannot change."""
+    old, new = _settings(before), _settings(after)
+    changed = [name for name in old if old[name] != new[name]]
+    fixed = [name for name in changed if name not in RULES]
+    if fixed:
+        raise Refused(
+            f"a running cube cannot change {', '.join(fixed)}",
+            expected=f"changes of {', '.join(RULES)} alone",
+            found="; ".join(f"{name}: {_short(old[name])} → {_short(new[name])}" for name in fixed),
+            action="declare another cube beside it; it reads what the topic has, and `rtolap batch` adds "
+            "what the topic has no more",
+        )
+    return tuple(CubeChange(name, old[name], new[name], RULES[name].meaning) for name in changed)
+
+
+def begins_again(before: Cube, after: Cube) -> bool:
+    """Return True if receivers of the first definition have to take the other one."""
+    if before == after:
+        return False
+    old, new = _settings(before), _settings(after)
+    changed = (name for name in old if old[name] != new[name])
+    return any(name not in RULES or Follower.RECEIVERS in RULES[name].followers for name in changed)
+
+
+def new_cuboids(before: Cube, after: Cube) -> tuple[str, ...]:
+    """Return the cuboids that only the second definition has."""
+    known = {cuboid.name for cuboid in cuboids(before)}
+    return tuple(cuboid.name for cuboid in cuboids(after) if cuboid.name not in known)
+
+
+def gone_cuboids(before: Cube, after: Cube) -> tuple[str, ...]:
+    """Return the cuboids that only the first definition has."""
+    return new_cuboids(after, before)
+
+
+def _settings(cube: Cube) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in msgspec.to_builtins(cube).items():
+        if name in _PARTS:
+            found.update({f"{name}.{inner}": each for inner, each in value.items()})
+        else:
+            found[name] = value
+    return found
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,0 +1,147 @@
+"""Running cubes are changed in one step: what it means is said before, and what cannot be is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from rtolap.base.errors import CommitUnknown, DefinitionError, NotFound, Refused
+from rtolap.metadata.publications import Publications
+from rtolap.metadata.records import WatermarkRecord
+from rtolap.model.cube import Cube
+from rtolap.model.publication import IcebergCatalog, Publication
+from rtolap.protocols.coordinator.messages import AlterRequest
+
+from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, Cluster
+
+GROUPS = {"aggregation_groups": [{"include": ["page"], "mandatory": ["page"]}]}
+
+
+def altered(changes: dict[str, Any], **options: bool) -> AlterRequest:
+    return AlterRequest(definition={**CUBE, **changes}, **options)
+
+
+def running(cluster: Cluster) -> Cube:
+    return msgspec.convert(cluster.client.cube(NAME).definition, Cube)
+
+
+def test_a_dry_run_says_what_a_change_means_and_changes_nothing(cluster: Cluster) -> None:
+    cluster.define()
+    before = running(cluster)
+    plan = cluster.client.alter_cube(NAME, altered(GROUPS, dry_run=True))
+    assert [change.setting for change in plan.changes] == ["aggregation_groups"]
+    assert plan.new_cuboids == ("page",)
+    assert (plan.applied, plan.dropped_segments) == (False, ())
+    assert running(cluster) == before
+
+
+def test_a_change_is_made_once_and_its_repetition_finds_nothing_to_do(cluster: Cluster) -> None:
+    cluster.define()
+    done = cluster.client.alter_cube(NAME, altered({**GROUPS, "late": {"merge_after_ms": 5}}))
+    assert {change.setting for change in done.changes} == {"aggregation_groups", "late.merge_after_ms"}
+    assert done.applied
+    assert running(cluster).late.merge_after_ms == 5
+    assert running(cluster).aggregation_groups[0].include == ("page",)
+    again = cluster.client.alter_cube(NAME, altered({**GROUPS, "late": {"merge_after_ms": 5}}))
+    assert (again.changes, again.applied) == ((), False)
+    back = cluster.client.alter_cube(NAME, altered({}))
+    assert back.gone_cuboids == ("page",)
+    assert running(cluster) == msgspec.convert(CUBE, Cube)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"dimensions": []}, "cannot change dimensions"),
+        ({"measures": [{"function": "count"}]}, "cannot change measures"),
+        ({"segment": {"window_ms": 2 * HOUR_MS}}, r"cannot change segment\.window_ms"),
+        ({"retention": {"policy": "PURGE", "after_ms": 10 * HOUR_MS}}, r"cannot change retention\.policy"),
+        ({"late": {"policy": "drop"}}, r"cannot change late\.policy"),
+    ],
+)
+def test_what_stored_rows_depend_on_is_refused_by_name(
+    cluster: Cluster, changes: dict[str, Any], says: str
+) -> None:
+    cluster.define()
+    with pytest.raises(Refused, match=says):
+        cluster.client.alter_cube(NAME, altered(changes))
+    assert running(cluster) == msgspec.convert(CUBE, Cube)
+
+
+def test_a_wrong_definition_is_told_why(cluster: Cluster) -> None:
+    cluster.define()
+    for changes, says in (
+        ({"aggregation_groups": [{"include": ["colour"]}]}, "colour"),
+        ({"unknown_key": 1}, "unknown"),
+        ({"name": "other"}, "another cube"),
+        ({"segment": {"window_ms": HOUR_MS, "sliding_window_ms": -1}}, "sliding_window"),
+    ):
+        with pytest.raises(DefinitionError, match=says):
+            cluster.client.alter_cube(NAME, altered(changes))
+    with pytest.raises(NotFound):
+        cluster.client.alter_cube("nowhere", AlterRequest(definition={**CUBE, "name": "nowhere"}))
+
+
+def test_a_shorter_retention_names_the_segments_that_it_drops_and_takes_leave(cluster: Cluster) -> None:
+    cluster.receiver("r1", "rs1")
+    cluster.define()
+    cluster.client.enable_cube(NAME)
+    names = [cluster.closed(at).name for at in range(4)]
+    cluster.metadata.publish_watermark(NAME, WatermarkRecord(8 * HOUR_MS))
+    shorter = {"retention": {"after_ms": 5 * HOUR_MS}}
+    plan = cluster.client.alter_cube(NAME, altered(shorter, dry_run=True))
+    assert plan.dropped_segments == tuple(names[:3])
+    with pytest.raises(Refused, match="drops 3 segments for good"):
+        cluster.client.alter_cube(NAME, altered(shorter))
+    assert running(cluster).retention.after_ms == 10 * HOUR_MS
+    assert cluster.client.alter_cube(NAME, altered(shorter, drop_segments=True)).applied
+    assert cluster.client.retention(NAME).segments == tuple(names[:3])
+    longer = cluster.client.alter_cube(NAME, altered({"retention": {"after_ms": 50 * HOUR_MS}}))
+    assert (longer.dropped_segments, longer.applied) == ((), True)
+
+
+def test_a_cuboid_that_a_publication_follows_stays(cluster: Cluster) -> None:
+    cluster.define(**GROUPS)
+    Publications(cluster.metadata.store).declare(
+        Publication(
+            name="pages",
+            cube=NAME,
+            cuboid=("page",),
+            table="lake.pages",
+            catalog=IcebergCatalog(kind="sqlite", address="/tmp/catalog", warehouse="file:///tmp/lake"),
+        )
+    )
+    with pytest.raises(DefinitionError, match="publication pages"):
+        cluster.client.alter_cube(NAME, altered({}))
+    assert len(running(cluster).aggregation_groups) == 1
+
+
+def test_a_lost_answer_and_somebody_elses_change_are_told_apart(cluster: Cluster) -> None:
+    cluster.define()
+    before, store = running(cluster), cluster.metadata.store
+    commits = store.commit
+    lost = [CommitUnknown("the answer was lost")]
+
+    def commit_and_lose(operations: Any) -> None:
+        commits(operations)
+        if lost:
+            raise lost.pop()
+
+    store.commit = commit_and_lose  # type: ignore[method-assign]
+    after = msgspec.structs.replace(before, consumer_tasks_max=9)
+    cluster.metadata.change_cube(before, after)
+    assert not lost
+    assert running(cluster) == after
+    with pytest.raises(Refused, match="changed by somebody else"):
+        cluster.metadata.change_cube(before, msgspec.structs.replace(before, truncation="drop"))
+    assert running(cluster) == after
+
+
+def test_creating_what_was_altered_says_how_to_change_it(cluster: Cluster) -> None:
+    cluster.client.create_table(TABLE)
+    cluster.client.create_cube(CUBE)
+    cluster.client.alter_cube(NAME, altered(GROUPS))
+    cluster.client.create_cube({**CUBE, **GROUPS})
+    with pytest.raises(Refused, match="rtolap alter"):
+        cluster.client.create_cube(CUBE)
