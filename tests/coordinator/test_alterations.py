@@ -130,12 +130,23 @@ def test_a_lost_answer_and_somebody_elses_change_are_told_apart(cluster: Cluster
 
     store.commit = commit_and_lose  # type: ignore[method-assign]
     after = msgspec.structs.replace(before, consumer_tasks_max=9)
-    cluster.metadata.change_cube(before, after)
+    cube_id = cluster.metadata.cube_id(NAME)
+    cluster.metadata.change_cube(before, after, cube_id)
     assert not lost
     assert running(cluster) == after
     with pytest.raises(Refused, match="changed by somebody else"):
-        cluster.metadata.change_cube(before, msgspec.structs.replace(before, truncation="drop"))
+        cluster.metadata.change_cube(before, msgspec.structs.replace(before, truncation="drop"), cube_id)
     assert running(cluster) == after
+
+
+def test_a_cube_that_was_dropped_and_made_again_meanwhile_is_another_one(cluster: Cluster) -> None:
+    cluster.define()
+    before, cube_id = running(cluster), cluster.metadata.cube_id(NAME)
+    cluster.client.drop_cube(NAME)
+    cluster.client.create_cube(CUBE)
+    with pytest.raises(NotFound, match="dropped by somebody else"):
+        cluster.metadata.change_cube(before, msgspec.structs.replace(before, truncation="drop"), cube_id)
+    assert running(cluster) == before
 
 
 def test_creating_what_was_altered_says_how_to_change_it(cluster: Cluster) -> None:

@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from rtolap.coordinator import alterations
 from rtolap.metadata import segment_batches
 from rtolap.metadata.records import SegmentRecord
+from rtolap.model.cube import Cube
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import StagedPart
+from rtolap.model.validation.cube_changes import CubeChange
 from rtolap.query.session_token import SessionPositions, SessionTokens
 
 from tests.support.cubes.harness import run_seed
@@ -20,6 +23,7 @@ SEEDS = so_many(3, 4)
 FORGETFUL_SEED = 2
 HOPPING_SEED = 0
 CARELESS_SEED = 0
+ALTERED_SEED = 0
 LOSING_SEEDS = (10,)
 
 
@@ -83,6 +87,28 @@ def test_the_runs_notice_a_batch_that_takes_the_vector_that_it_finds(monkeypatch
 
     monkeypatch.setattr(segment_batches, "replace_by_batch", careless)
     assert notices(functools.partial(run_seed, batches=True), CARELESS_SEED, "differs from the recount")
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(3, 4)))
+def test_every_answer_is_the_recount_while_the_cube_is_altered(seed: int) -> None:
+    """Replay a failure with `run_seed(N, altering=True)`."""
+    counts = run_seed(seed, altering=True)
+    assert counts["alterations"] > 0
+    assert counts["alterations refused"] > 0
+    assert counts["answers"] > 5
+
+
+def test_the_runs_notice_a_change_that_is_applied_though_rows_look_otherwise_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Receivers that have started since drop late events, and others do not."""
+
+    def careless(before: Cube, after: Cube) -> tuple[CubeChange, ...]:
+        return (CubeChange("late.policy", before.late.policy, after.late.policy, "applied"),)
+
+    monkeypatch.setattr(alterations, "cube_changes", careless)
+    assert notices(functools.partial(run_seed, altering=True), ALTERED_SEED, "differs from the recount")
 
 
 def test_the_runs_notice_a_query_service_that_forgets_what_it_has_answered_with(

@@ -40,6 +40,7 @@ class Alterations:
         after = _parse(request.definition)
         if after.name != name:
             raise DefinitionError("the definition is of another cube", expected=name, found=after.name)
+        cube_id = self._metadata.cube_id(name)
         before = self._metadata.cube(name)
         changes = cube_changes(before, after)
         validate_schema(Schema(self._metadata.table(before.table), after))
@@ -56,7 +57,7 @@ class Alterations:
                     found=f"{dropped[0]} to {dropped[-1]}",
                     action="`--drop-segments` gives it",
                 )
-            self._metadata.change_cube(before, after)
+            self._metadata.change_cube(before, after, cube_id)
         return wire.Alteration(
             cube=name,
             changes=tuple(

@@ -93,15 +93,18 @@ class Definitions:
 
         retrying(attempt)
 
-    def change_cube(self, before: Cube, after: Cube) -> None:
-        """Put one definition in the place of the other, in one commit. What it may change is the caller's to
-        check. Raises NotFound, and Refused where the cube has neither of the two."""
-        path = paths.cube_definition(after.name)
+    def change_cube(self, before: Cube, after: Cube, cube_id: str) -> None:
+        """Put one definition of this creation of a cube in the place of the other, in one commit. What it may
+        change is the caller's to check. Raises NotFound where the creation is gone, and Refused where it has
+        neither of the two."""
+        path, changes = paths.cube_definition(after.name), paths.cube_changes(after.name)
 
         def attempt() -> None:
-            node = self.store.get(path)
-            if node is None:
-                raise NotFound(f"cube {after.name} does not exist")
+            node, log = self.store.get(path), self.store.get(changes)
+            if node is None or log is None or codec.decode(log.data, ChangeLog, changes).cube_id != cube_id:
+                raise NotFound(
+                    f"cube {after.name} was dropped by somebody else", expected=f"cube id {cube_id}"
+                )
             present = codec.decode(node.data, Cube, path)
             if present == after:
                 return  # an attempt whose answer was lost
@@ -110,7 +113,7 @@ class Definitions:
                     f"cube {after.name} was changed by somebody else meanwhile",
                     action="look at it, and repeat",
                 )
-            self.store.commit([Put(path, codec.encode(after), node.version)])
+            self.store.commit([Put(path, codec.encode(after), node.version), Check(changes, log.version)])
 
         retrying(attempt)
 

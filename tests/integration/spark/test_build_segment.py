@@ -13,10 +13,11 @@ import pytest
 from rtolap.base.errors import NotFound
 from rtolap.cubes.format import history
 from rtolap.model.build_spec import BuildPart, BuildSpec
+from rtolap.model.cube import AggregationGroup, cuboids
 from rtolap.model.offsets import PartRange
 
 from tests.support.cubes.built import assert_recount
-from tests.support.cubes.staging import Staging, raw_events
+from tests.support.cubes.staging import CUBE, Staging, raw_events
 from tests.support.waiting import patience_s
 
 SEED = 20130101
@@ -76,6 +77,25 @@ def test_both_versions_equal_a_recount_and_a_repeated_build_changes_nothing(
     assert [file.path for file in staging.store.list("history")][: len(names)] == names
     assert_recount(staging, rebuilt, all_raw)
     assert_recount(staging, recreated, all_raw)
+
+
+def test_versions_are_built_from_those_of_other_groups(staging: Staging, submit: Callable[..., Any]) -> None:
+    """The cube is altered after version 1: late events, and a rebuild, are written by the groups of then."""
+    first, raw, second, all_raw = two_versions(staging)
+    fewer = msgspec.structs.replace(CUBE, aggregation_groups=())
+    other = msgspec.structs.replace(CUBE, aggregation_groups=(AggregationGroup(("day", "hour_start")),))
+    second = msgspec.structs.replace(second, cube_definition=fewer)
+    rebuilt = msgspec.structs.replace(
+        second, build_id="b3", version=3, parts=(), previous_location=second.location,
+        previous_covered=second.covered, location=second.location.replace("v2-b2", "v3-b3"),
+        cube_definition=other,
+    )  # fmt: skip
+    assert len({cuboids(each) for each in (CUBE, fewer, other)}) == 3
+    done = submit(first, second, rebuilt)
+    assert done.exit_code == 0, done.errors
+    assert_recount(staging, first, raw)
+    assert_recount(staging, second, all_raw, cube=fewer)
+    assert_recount(staging, rebuilt, all_raw, cube=other)
 
 
 def test_a_bad_input_fails_its_own_build_only_and_promotes_nothing(

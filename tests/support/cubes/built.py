@@ -10,19 +10,20 @@ from rtolap.columnar.schema import FIELD_ID, field_ids
 from rtolap.cubes.format import history
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cube import cuboids
+from rtolap.model.cube import Cube, cuboids
 
 from tests.support.cubes.staging import CUBE, SCHEMA, Staging, estimate, roll_up
 
 
 def assert_recount(
-    staging: Staging, spec: BuildSpec, raw: pa.Table, *, with_ids: bool = True
+    staging: Staging, spec: BuildSpec, raw: pa.Table, *, with_ids: bool = True, cube: Cube = CUBE
 ) -> HistoryManifest:
     """Check that every cuboid of the version holds exactly what the raw rows roll up to, and that each
-    column has its id. `with_ids`: False for files that the test itself wrote without."""
+    column has its id. `with_ids`: False for files that the test itself wrote without. `cube`: with the groups
+    by which the version was built."""
     manifest = history.verify(staging.store, spec.location, SCHEMA)
     assert manifest.events == raw.num_rows
-    assert [entry.dimensions for entry in manifest.cuboids] == [c.dimensions for c in cuboids(CUBE)]
+    assert [entry.dimensions for entry in manifest.cuboids] == [c.dimensions for c in cuboids(cube)]
     for entry in manifest.cuboids:
         expected = roll_up(raw, entry.dimensions)
         if with_ids:

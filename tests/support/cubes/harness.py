@@ -77,6 +77,9 @@ BATCHES = (*ACTIONS, (Actions.plan_batch, 8.0), (Actions.apply_batch, 8.0))
 # Besides, logs lose their tails where no vector counts them, and grow again; the cube drops what is lost.
 CUTTING_LOGS = (*ACTIONS, (Actions.cut_log, 4.0))
 
+# Besides, the cube's definition is altered, and receivers start again by what stands.
+ALTERING = (*ACTIONS, (Actions.alter, 8.0))
+
 
 class Run:
     def __init__(
@@ -269,11 +272,12 @@ def run_seed(
     cutting_logs: bool = False,
     upgrading: bool = False,
     batches: bool = False,
+    altering: bool = False,
 ) -> Counter[str]:
     """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
     wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
-        beside = UPGRADING if upgrading else BATCHES if batches else ACTIONS
+        beside = UPGRADING if upgrading else BATCHES if batches else ALTERING if altering else ACTIONS
         weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else beside
         run = Run(seed, Path(folder), steps, weights)
         try:

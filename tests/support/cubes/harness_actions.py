@@ -8,12 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
-from rtolap.base.errors import Corrupted, NotFound
+from rtolap.base.errors import Corrupted, NotFound, Refused
 from rtolap.cubes.format.manifest import MANIFEST_NAME
 from rtolap.metadata.change_log import change_log, logged
 from rtolap.metadata.store import Operation
+from rtolap.model.cube import AggregationGroup
 from rtolap.model.segment import SegmentState
-from rtolap.protocols.coordinator.messages import BatchRequest, BuildSpecMessage, ReassignRequest
+from rtolap.protocols.coordinator.messages import (
+    AlterRequest,
+    BatchRequest,
+    BuildSpecMessage,
+    ReassignRequest,
+)
 
 from tests.support.batches.drawn import spec_of, stage
 from tests.support.cubes.builders import WINDOW_MS, random_event
@@ -23,6 +29,13 @@ from tests.support.cubes.stepped_receiver import Receiver
 from tests.support.query.visitors import with_visitor
 
 T = TypeVar("T")
+
+GROUPS = (
+    (),
+    (AggregationGroup(("kind",)),),
+    (AggregationGroup(("kind", "place")),),
+    (AggregationGroup(("place", "hour_start")),),
+)
 
 
 class Actions:
@@ -222,6 +235,31 @@ class Actions:
             batch = self.random.choice(self.batches[-3:] if self.random.random() < 0.8 else self.batches)
             self.command(lambda leader: leader.batches.apply(self.cluster.cube, batch))
             self.counts["batches applied"] += 1
+
+    def alter(self) -> None:
+        """Alter groups and what receivers close and merge by, sometimes with what has to be refused beside
+        them; a receiver may start again."""
+        running = self.cluster.metadata.cube(self.cluster.cube)
+        late = msgspec.structs.replace(running.late, merge_after_ms=self.random.choice((0, 1_000, 60_000)))
+        segment = msgspec.structs.replace(
+            running.segment, allowed_lateness_ms=self.random.choice((0, 1_000, WINDOW_MS))
+        )
+        is_refused = self.random.random() < 0.3
+        if is_refused:
+            policy: Literal["merge", "drop"] = "drop" if late.policy == "merge" else "merge"
+            late = msgspec.structs.replace(late, policy=policy)
+        cube = msgspec.structs.replace(
+            running, aggregation_groups=self.random.choice(GROUPS), late=late, segment=segment
+        )
+        request = AlterRequest(definition=msgspec.to_builtins(cube), dry_run=self.random.random() < 0.2)
+        try:
+            done = self.command(lambda leader: leader.alterations.alter(self.cluster.cube, request))
+        except Refused:
+            self.counts["alterations refused"] += is_refused
+            raise
+        self.counts["alterations"] += done is not None and done.applied
+        if self.random.random() < 0.5:
+            self._any().crash()
 
     def lose_part(self) -> None:
         """Lose a staged part, or damage a file of it; a person may request a build, or not."""

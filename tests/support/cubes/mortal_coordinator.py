@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from rtolap.base.clock import Clock
+from rtolap.coordinator.alterations import Alterations
 from rtolap.coordinator.builds.batches import Batches
 from rtolap.coordinator.builds.queue import Builds
 from rtolap.coordinator.purge import Purge
@@ -58,6 +59,7 @@ class MortalCoordinator:
         self._views = Views(metadata)
         self.builds = Builds(metadata, self._views, store, store_uri)
         self.batches = Batches(metadata, self._views, store, store_uri)
+        self.alterations = Alterations(metadata, self._views)
         self._settling = Settling(metadata, self._views)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)
         self.reassignments = Reassignments(metadata, lambda cluster: admin)

@@ -67,6 +67,7 @@ class Receiver:
         self, cluster: Surroundings, name: str, replica_set: str, settings: ReceiverSettings
     ) -> None:
         self.cluster, self.name, self.replica_set = cluster, name, replica_set
+        self.schema = cluster.schema
         self.folder = cluster.folder / name
         self.settings = settings
         self.leading = False
@@ -95,7 +96,7 @@ class Receiver:
 
     def _core(self) -> CubeReceiver:
         return CubeReceiver(
-            self.cluster.schema,
+            self.schema,
             replica_set=self.replica_set,
             consumer=self.cluster.consumer(),
             producer=self.cluster.producer,
@@ -108,9 +109,11 @@ class Receiver:
     def _results(self) -> ResultCache:
         """Return a cache for which every table is worth a result, so that all of them are used, however
         small."""
-        return ResultCache(self.cluster.schema, self.settings.result_bytes_max, table_rows_min=1)
+        return ResultCache(self.schema, self.settings.result_bytes_max, table_rows_min=1)
 
     def crash(self) -> None:
+        """Start again, by the definition that stands now."""
+        self.schema = self.cluster.metadata.schema(self.cluster.cube)
         self.beside = LaterExecutor()  # what was still to be written out is not
         self.core, self.view, self.started_epoch = self._core(), CubeView(), -1
         self.segments = self.known = None
@@ -127,7 +130,7 @@ class Receiver:
         offsets = metadata.replay_from(cube) if epoch != self.started_epoch else self.view.start_offsets
         self.started_epoch = epoch
         if self.segments is None:
-            window_ms = self.cluster.schema.cube.segment.window_ms
+            window_ms = self.schema.cube.segment.window_ms
             unwatched = ClusterMetadata(_Unwatched(metadata.store), self.cluster.clock, self.cluster.store)
             self.segments = SegmentView(unwatched, cube, by_page=True, with_frontier=True)
             self.settled = PagedSegments(unwatched, self.segments, window_ms)
@@ -149,7 +152,7 @@ class Receiver:
         """Return the vectors of all segments, of those of its state as it has them: none where its tables are
         not aligned with any version yet."""
         state = self.core.state
-        drop_late = self.cluster.schema.cube.late.policy == "drop"
+        drop_late = self.schema.cube.late.policy == "drop"
         settled = {
             start: vectors_of(state.settled.record(start), drop_late=drop_late)
             for start in state.settled.versions(None, None)
@@ -172,7 +175,7 @@ class Receiver:
         for one in self.core.closings():
             close_segment(
                 self.cluster.metadata,
-                self.cluster.schema,
+                self.schema,
                 one,
                 by=f"{self.name}: {one.why}",
             )
@@ -191,7 +194,7 @@ class Receiver:
         if not self.leading:
             return False
         control = self.cluster.metadata.control(self.cluster.cube)
-        job = upload_job(self.cluster.schema, self.core.state, control, self.view.records)
+        job = upload_job(self.schema, self.core.state, control, self.view.records)
         if job is None:
             return False
         for _ in range(times):
@@ -202,14 +205,12 @@ class Receiver:
         """Do the worker's part: fewer fragments, cuboids beside them, however small they are."""
         job = fragments.merge_job(self.core.state.segments, self.settings)
         if job is not None:
-            merged = fragments.merge(self.cluster.schema, self.core.file.fragments, job)
+            merged = fragments.merge(self.schema, self.core.file.fragments, job)
             self.core.apply_merged(job, merged)
         for fragment in fragments.unverified(self.core.state):
             fragment.verify()
         for table in fragments.cuboid_jobs(self.core.state, rows_min=1):
-            fragments.keep_cuboids(
-                self.cluster.schema, self.core.state, table, self.settings.cuboid_bytes_max
-            )
+            fragments.keep_cuboids(self.schema, self.core.state, table, self.settings.cuboid_bytes_max)
 
     def write_out(self) -> None:
         """Write the checkpoint that is under way to the disk; the core takes it over with its next step."""
