@@ -34,13 +34,9 @@ import sys
 from collections.abc import Sequence
 
 from rtolap.base.errors import RtolapError
-from rtolap.cubes.build.build import attempt
+from rtolap.cubes.build.build import EXIT_USAGE, build_all
 from rtolap.cubes.build.session import open_session
-from rtolap.cubes.format.build_batch import batches
 from rtolap.cubes.format.build_inputs import read_specs
-
-EXIT_USAGE = 2
-SEGMENTS_MAX = 128  # in one job: a failure in one has all of them built again
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_USAGE
     spark = open_session()
     try:
-        return max([attempt(spark, batch) for batch in batches(specs, SEGMENTS_MAX)])
+        return build_all(spark, specs)
     finally:
         spark.stop()
 

@@ -17,7 +17,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.model.batch import BatchSource, BatchSpec
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.offsets import PartRange
-from rtolap.protocols.agent.messages import ProcessSpec
+from rtolap.protocols.agent.messages import FILES_MARK, ProcessSpec
 from rtolap.stack.artifacts import pyspark_jars
 
 from tests.support.class_constants import spark_setting_names
@@ -82,6 +82,28 @@ def test_spark_submit_runs_a_job_by_name(commands: Commands) -> None:
     assert Path(argv[0]).is_file()
     assert Path(argv[-2]).name == "build_segment.py"
     assert argv[-1] == "{files}/specs.json"
+
+
+def test_builds_alone_have_drivers_that_wait_and_only_where_the_host_says_so(tmp_path: Path) -> None:
+    for name in ("build_segment.py", "stage_batch.py", "own_job.py"):
+        (tmp_path / name).write_text("")
+    cold = Commands(Host(tmp_path, tmp_path, STORE))
+    warm = Commands(Host(tmp_path, tmp_path, STORE, spark_warm_s=60))
+    build = ("spark-submit", "--master", "local[2]", "build_segment.py", f"{FILES_MARK}/s.json")
+    words = warm.resolve(build)
+    at = words.index("--")
+    assert words[at + 1 :] == cold.resolve(build)
+    assert Path(words[3]).name == "warm_launcher.py"
+    assert words[4:6] == (str(tmp_path / "agent" / "spark"), "60")
+    assert words[6] == str(tmp_path / "serve_builds.py")
+    for other in (
+        ("spark-submit", "--master", "local[2]", "stage_batch.py", f"{FILES_MARK}/s.json"),
+        ("spark-submit", "--master", "local[2]", "own_job.py"),
+    ):
+        assert warm.resolve(other) == cold.resolve(other)
+    clustered = Host(tmp_path, tmp_path, STORE, "yarn", spark_warm_s=60)
+    on_cluster = ("spark-submit", "--master", "yarn", "--deploy-mode", "cluster", *build[3:])
+    assert "warm_launcher.py" not in " ".join(Commands(clustered).resolve(on_cluster))
 
 
 def spark_settings(argv: tuple[str, ...]) -> dict[str, str]:

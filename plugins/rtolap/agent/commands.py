@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import rtolap
 from rtolap.agent.host import Host
 from rtolap.agent.job_specs import FILE, JOBS, check_arguments, files_named
 from rtolap.agent.options import (
@@ -36,6 +37,8 @@ from rtolap.base.errors import DefinitionError
 from rtolap.protocols.agent.messages import ProcessSpec
 
 _SPARK = "spark-submit"
+SERVED_JOB, _SERVING_JOB = "build_segment.py", "serve_builds.py"
+_LAUNCHER = Path(__file__).with_name("warm_launcher.py")
 Resolver = Callable[[Sequence[str]], tuple[str, ...]]
 
 
@@ -121,7 +124,17 @@ class Commands:
         own = own_spark_options(options, self._host)
         if is_cluster_mode(options):
             own, rest = (*own, *_sent_along(rest)), [FILE.sub(r"\1", argument) for argument in rest]
-        return (str(_spark_submit()), *options, *own, str(job), *rest)
+        command = (str(_spark_submit()), *options, *own, str(job), *rest)
+        if name != SERVED_JOB or self._host.spark_warm_s <= 0 or is_cluster_mode(options):
+            return command
+        return (*self._launcher(), "--", *command)
+
+    def _launcher(self) -> tuple[str, ...]:
+        """Return the words before a command whose driver may be one that waits."""
+        folder = self._host.data_dir / "agent" / "spark"
+        serving = self._jobs_dir / _SERVING_JOB
+        words = (str(folder), f"{self._host.spark_warm_s:g}", str(serving), rtolap.__version__)
+        return (sys.executable, "-I", "-S", str(_LAUNCHER), *words)
 
     def _rtolap(self, arguments: Sequence[str]) -> tuple[str, ...]:
         command, rest = tuple(arguments[:2]), list(arguments[2:])

@@ -21,6 +21,7 @@ class Host(msgspec.Struct, frozen=True):
             host's spark-defaults.conf says.
         fleet_sources: File of the sources of brokers' metrics. None where the host declares none.
         spark_allowed: Settings and jars of Spark that its operator allows beyond those that every agent does.
+        spark_warm_s: Seconds for which a driver waits for the next build; 0: each has a driver of its own.
     """
 
     jobs_dir: Path
@@ -30,3 +31,4 @@ class Host(msgspec.Struct, frozen=True):
     spark_host: str = "127.0.0.1"
     fleet_sources: Path | None = None
     spark_allowed: SparkAllowed = SparkAllowed()
+    spark_warm_s: float = 0.0

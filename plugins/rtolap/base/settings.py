@@ -138,6 +138,11 @@ class Settings(BaseSettings):
         default=None, description="PEM of the authorities that SQL clients trust; None: the system's"
     )
     agent_port: int = Field(default=7060, description="HTTP port of the agent of this host")
+    agent_spark_warm_s: float = Field(
+        default=0.0,
+        ge=0,
+        description="seconds for which a Spark driver waits for the next build; 0: each build has its own",
+    )
     agent_cpus: str = Field(
         default="",
         description="processors by kind of process, as receiver=0-3,8; build=numa:1; others run anywhere",

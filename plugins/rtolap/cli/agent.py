@@ -50,6 +50,7 @@ def serve(
                     settings.spark_host,
                     settings.fleet_sources,
                     read_spark_allowed(settings.spark_allowed),
+                    settings.agent_spark_warm_s,
                 )
             ),
             host=settings.host,

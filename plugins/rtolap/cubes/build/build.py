@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -22,19 +23,43 @@ from rtolap.cubes.format.build_batch import (
     Adopted,
     VersionWriter,
     adopt,
+    batches,
     check_counted,
     check_events,
     finish,
     read_rows,
 )
-from rtolap.cubes.format.build_inputs import BuildInputs, DeclaredInputs, check_finished, declared_inputs
+from rtolap.cubes.format.build_inputs import (
+    BuildInputs,
+    DeclaredInputs,
+    check_finished,
+    declared_inputs,
+    read_specs,
+)
 from rtolap.cubes.format.file_states import FileToLookAt
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.model.build_spec import BuildResult, BuildSpec
 from rtolap.model.cube import cuboids
 from rtolap.object_store.store import ObjectStore, open_store
 
+EXIT_USAGE = 2
+SEGMENTS_MAX = 128  # in one job: a failure in one has all of them built again
 _WORKERS = 8  # inputs verified at a time
+
+
+def build_all(spark: SparkSession, specs: Sequence[BuildSpec]) -> int:
+    """Build all, those of one cube together. Returns the exit code of `spark_jobs/build_segment.py`."""
+    return max([attempt(spark, batch) for batch in batches(specs, SEGMENTS_MAX)])
+
+
+def build_named(spark: SparkSession, arguments: Sequence[str]) -> int:
+    """Build what the arguments of `spark_jobs/build_segment.py` name. Returns its exit code."""
+    try:
+        specs = [spec for argument in arguments for spec in read_specs(argument)]
+    except RtolapError as error:
+        print(f"build_segment: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    return build_all(spark, specs) if specs else EXIT_USAGE
 
 
 class Verified(NamedTuple):

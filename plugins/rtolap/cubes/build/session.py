@@ -40,6 +40,11 @@ def open_session() -> SparkSession:
         builder = builder.config("spark.ui.enabled", "false")
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
+    return with_defaults(spark)
+
+
+def with_defaults(spark: SparkSession) -> SparkSession:
+    """Return the session, with settings of builds where spark-submit made none."""
     given = spark.sparkContext.getConf()
     for key, value in _DEFAULTS.items():
         if not given.contains(key):

@@ -1,0 +1,139 @@
+"""Hands a Spark job to a driver that waits for jobs, and starts one where none waits.
+
+`python warm_launcher.py FOLDER IDLE_S SERVING_JOB VERSION -- SPARK_SUBMIT [OPTION VALUE…] JOB [ARGUMENT…]`,
+with the standard library only. To the agent it is the job: it prints what the job prints, ends with its exit
+code, and with it the job ends, however that happens.
+
+A driver takes jobs of one command line and one environment alone, one at a time:
+
+    FOLDER/<key>.lock   held by the launcher whose job runs there; another one submits its job by itself
+    FOLDER/<key>.sock   where the driver listens; removed by it
+    FOLDER/<key>.log    what it says outside of jobs
+
+Where DRIVERS_MAX of other kinds wait, a job has a driver of its own. A driver ends with the first job that
+fails, with a launcher that is gone, and after IDLE_S without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+START_S = 120.0
+DRIVERS_MAX = (
+    3  # that wait on a host, each with the memory of a build; further jobs have drivers of their own
+)
+_LOOK_S = 0.05
+_END = b"\0"  # what follows is the exit code
+_MARKS = "RTOLAP_AGENT_"  # of the process that the agent has started: its drivers are not that process
+_RETRY = 4  # the exit code of a job that failed otherwise, see spark_jobs/build_segment.py
+
+
+def main(arguments: list[str]) -> int:
+    folder, idle_s, serving_job, version = arguments[:4]
+    command = arguments[5:]
+    job = next(place for place, word in enumerate(command) if word.endswith(".py"))
+    prefix, rest = command[: job + 1], command[job + 1 :]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_MARKS)}
+    path = os.path.join(folder, key_of(prefix, environment, version))
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with open(f"{path}.lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # one is at work there
+            os.execv(command[0], command)
+        connection = _connected(path)
+        if connection is None and _waiting(folder) < DRIVERS_MAX:
+            serving = [*prefix[:-1], serving_job, f"{path}.sock", idle_s, prefix[-1]]
+            connection = _started(path, serving, environment)
+        if connection is None:
+            os.execv(command[0], command)
+        with connection:
+            return relayed(connection, rest)
+
+
+def key_of(prefix: list[str], environment: dict[str, str], version: str) -> str:
+    """Return the name of the driver for a command line without the job's arguments."""
+    told = json.dumps([prefix, sorted(environment.items()), version])
+    return hashlib.sha256(told.encode()).hexdigest()[:24]
+
+
+def relayed(connection: socket.socket, arguments: list[str]) -> int:
+    """Send the job's arguments, print what it prints, and return its exit code."""
+    connection.sendall(json.dumps(arguments).encode() + b"\n")
+    while data := connection.recv(1 << 16):
+        output, end, code = data.partition(_END)
+        sys.stdout.buffer.write(output)
+        sys.stdout.buffer.flush()
+        if end:
+            while more := connection.recv(64):
+                code += more
+            return int(code)
+    print("the Spark driver ended in the middle of the job", file=sys.stderr, flush=True)
+    return _RETRY
+
+
+def _waiting(folder: str) -> int:
+    """Return the number of drivers that listen, and remove what those have left that were killed."""
+    found = 0
+    for name in os.listdir(folder):
+        path, end = os.path.splitext(os.path.join(folder, name))
+        if end == ".sock":
+            connection = _connected(path)
+            if connection is None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(f"{path}.sock")
+            else:
+                connection.close()
+                found += 1
+    return found
+
+
+def _connected(path: str) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:  # the name of a socket may have 107 bytes
+        connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}.sock")
+    except OSError:
+        connection.close()
+        return None
+    finally:
+        os.close(folder)
+    return connection
+
+
+def _started(path: str, serving: list[str], environment: dict[str, str]) -> socket.socket | None:
+    """Start a driver, and return the connection to it; None where it does not come up."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{path}.sock")  # of one that was killed
+    with open(f"{path}.log", "wb") as log:
+        driver = subprocess.Popen(
+            serving,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+            close_fds=True,
+        )
+    deadline_s = time.monotonic() + START_S
+    while time.monotonic() < deadline_s and driver.poll() is None:
+        connection = _connected(path)
+        if connection is not None:
+            return connection
+        time.sleep(_LOOK_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(driver.pid, signal.SIGKILL)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

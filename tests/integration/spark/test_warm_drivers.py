@@ -1,0 +1,220 @@
+"""Builds whose driver waits for the next one: as exact as one shot, whatever ends in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import psutil
+import pytest
+from rtolap.agent.commands import Commands
+from rtolap.agent.host import Host
+from rtolap.agent.warm_launcher import DRIVERS_MAX
+from rtolap.base.pids import pid_lives
+from rtolap.model.build_spec import BuildSpec
+from rtolap.protocols.agent.messages import FILES_MARK
+
+from tests.integration.spark.conftest import PROJECT, progress_lines
+from tests.integration.spark.test_build_segment import two_versions
+from tests.support.cubes.built import assert_recount
+from tests.support.cubes.staging import Staging
+from tests.support.waiting import patience_s, until
+
+pytestmark = pytest.mark.integration
+
+IDLE_S = 600.0
+
+
+class Warm:
+    """The commands of an agent with waiting drivers, and what they leave in its folder."""
+
+    def __init__(self, folder: Path, store: str, idle_s: float = IDLE_S) -> None:
+        self.folder = folder / "agent" / "spark"
+        host = Host(PROJECT / "spark_jobs", folder, store, spark_warm_s=idle_s)
+        self._commands = Commands(host)
+        self._files = folder
+
+    def start(self, specs: Sequence[BuildSpec], *options: str) -> subprocess.Popen[str]:
+        file = self._files / f"specs-{time.monotonic_ns()}.json"
+        file.write_bytes(msgspec.json.encode(specs))
+        options = ("--master", "local[2]", "--driver-memory", "700m", *options)
+        argv = self._commands.resolve(
+            ("spark-submit", *options, "build_segment.py", f"{FILES_MARK}/specs.json")
+        )
+        return subprocess.Popen(
+            [str(file) if word.startswith(FILES_MARK) else word for word in argv],
+            env={**os.environ, **self._commands.environment(), "RTOLAP_AGENT_KEY": "build.1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def build(self, specs: Sequence[BuildSpec], *options: str) -> Done:
+        began_s = time.monotonic()
+        output, _ = (process := self.start(specs, *options)).communicate(timeout=patience_s(240))
+        return Done(process.returncode, output, time.monotonic() - began_s)
+
+    def drivers(self) -> list[int]:
+        """Return the processes that lead the sessions of drivers."""
+        return [
+            process.pid
+            for process in psutil.process_iter(["cmdline"])
+            if str(self.folder) in " ".join(process.info["cmdline"] or ())
+            and "serve_builds.py" in " ".join(process.info["cmdline"] or ())
+            and "java" in (process.info["cmdline"] or ("",))[0]
+        ]
+
+    def close(self) -> None:
+        for pid in self.drivers():
+            os.killpg(os.getsid(pid), signal.SIGKILL)
+
+
+class Done(NamedTuple):
+    code: int
+    output: str
+    took_s: float
+
+    @property
+    def events(self) -> list[str]:
+        return [line["event"] for line in progress_lines(self.output)]
+
+
+@pytest.fixture
+def warm(tmp_path: Path, staging: Staging) -> Iterator[Warm]:
+    made = Warm(tmp_path, staging.uri)
+    yield made
+    made.close()
+
+
+def test_builds_share_a_driver_and_are_what_one_shot_builds_are(warm: Warm, staging: Staging) -> None:
+    first, raw, second, all_raw = two_versions(staging)
+    one, two = warm.build([first]), warm.build([second])
+    assert (one.code, two.code) == (0, 0), one.output + two.output
+    assert (one.events[-1], two.events[-1]) == ("built", "built")
+    assert_recount(staging, first, raw)
+    assert_recount(staging, second, all_raw)
+    assert len(warm.drivers()) == 1
+    assert two.took_s < one.took_s
+    print(f"the first build {one.took_s:.1f} s, the second {two.took_s:.1f} s")
+    (leader,) = warm.drivers()
+    assert "RTOLAP_AGENT_KEY" not in psutil.Process(leader).environ()  # it is no process of the agent's
+
+
+def test_a_job_that_fails_ends_its_driver_and_the_next_one_is_built(warm: Warm, staging: Staging) -> None:
+    first, raw, _, _ = two_versions(staging)
+    lost = msgspec.structs.replace(
+        first, parts=tuple(msgspec.structs.replace(part, path=f"{part.path}x") for part in first.parts)
+    )
+    failed = warm.build([lost])
+    assert (failed.code, failed.events[-1]) == (3, "failed"), failed.output
+    until(lambda: not warm.drivers(), "the driver to end")
+    done = warm.build([first])
+    assert done.code == 0, done.output
+    assert_recount(staging, first, raw)
+    unusable = warm.build([])
+    assert unusable.code == 2
+
+
+def test_other_settings_have_a_driver_of_their_own(warm: Warm, staging: Staging) -> None:
+    first, raw, second, all_raw = two_versions(staging)
+    assert warm.build([first]).code == 0
+    assert warm.build([second], "--conf", "spark.sql.shuffle.partitions=3").code == 0
+    assert len(warm.drivers()) == 2
+    assert_recount(staging, first, raw)
+    assert_recount(staging, second, all_raw)
+    for partitions in ("4", "5"):  # of the fourth kind none waits: each holds the memory of a build
+        assert warm.build([second], "--conf", f"spark.sql.shuffle.partitions={partitions}").code == 0
+    assert len(warm.drivers()) == DRIVERS_MAX
+    os.killpg(os.getsid(warm.drivers()[0]), signal.SIGKILL)  # what it has left takes no place
+    until(lambda: len(warm.drivers()) == DRIVERS_MAX - 1, "a driver to be gone")
+    assert warm.build([second], "--conf", "spark.sql.shuffle.partitions=5").code == 0
+    assert len(warm.drivers()) == DRIVERS_MAX
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_job_that_is_cancelled_ends_with_its_driver_and_leaves_nothing_wrong(
+    number: signal.Signals, warm: Warm, staging: Staging
+) -> None:
+    first, raw, _, _ = two_versions(staging)
+    process = warm.start([first])
+    assert process.stdout is not None
+    for line in process.stdout:
+        if '"verified"' in line:
+            break
+    (driver,) = warm.drivers()
+    members = [pid for pid in psutil.pids() if _session(pid) == _session(driver)]
+    os.killpg(process.pid, number)
+    process.communicate(timeout=patience_s(30))
+    until(lambda: not any(map(pid_lives, members)), "the driver and its workers to end")
+    done = warm.build([first])
+    assert done.code == 0, done.output
+    assert_recount(staging, first, raw)
+
+
+def test_a_driver_that_is_killed_in_the_middle_fails_its_job_to_be_tried_again(
+    warm: Warm, staging: Staging
+) -> None:
+    first, raw, _, _ = two_versions(staging)
+    process = warm.start([first])
+    assert process.stdout is not None
+    for line in process.stdout:
+        if '"verified"' in line:
+            break
+    (driver,) = warm.drivers()
+    os.killpg(os.getsid(driver), signal.SIGKILL)
+    output, _ = process.communicate(timeout=patience_s(30))
+    assert process.returncode == 4
+    assert "in the middle of the job" in output
+    assert warm.build([first]).code == 0
+    assert_recount(staging, first, raw)
+
+
+def test_a_busy_driver_leaves_the_second_job_to_one_of_its_own(warm: Warm, staging: Staging) -> None:
+    first, raw, second, all_raw = two_versions(staging)
+    assert warm.build([first]).code == 0
+    (driver,) = warm.drivers()
+    os.killpg(os.getsid(driver), signal.SIGSTOP)  # it takes the job, and does nothing
+    stuck = warm.start([second])
+    try:
+        until(lambda: _locked(warm.folder), "the first job to hold the driver")
+        done = warm.build([second])
+        assert done.code == 0, done.output
+        assert_recount(staging, second, all_raw)
+    finally:
+        os.killpg(os.getsid(driver), signal.SIGCONT)
+        stuck.communicate(timeout=patience_s(120))
+    assert stuck.returncode == 0
+    assert_recount(staging, first, raw)
+
+
+def test_a_driver_without_jobs_ends_by_itself(tmp_path: Path, staging: Staging) -> None:
+    first, _, _, _ = two_versions(staging)
+    warm = Warm(tmp_path, staging.uri, idle_s=1.0)
+    try:
+        assert warm.build([first]).code == 0
+        until(lambda: not warm.drivers(), "the driver to end")
+        assert not list(warm.folder.glob("*.sock"))
+    finally:
+        warm.close()
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return None
+
+
+def _locked(folder: Path) -> bool:
+    probe = "import fcntl,sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    (lock,) = folder.glob("*.lock")
+    tried = subprocess.run([sys.executable, "-c", probe, str(lock)], capture_output=True, check=False)
+    return tried.returncode != 0
