@@ -16,8 +16,6 @@ from rtolap.model.predicate import columns_of
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query import explain
 from rtolap.query.admission import AdmissionControl, Turns
-from rtolap.query.approval.bound_lists import shortest, written_out
-from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, QueryCatalogue
 from rtolap.query.cluster.view import Cluster
@@ -46,9 +44,10 @@ from rtolap.query.query_log.texts import cut
 from rtolap.query.relation_rows import CountedRows, RelationRows
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.rules.pushdown import relation_name
-from rtolap.query.sql.statement import Parameters, SqlStatement, positional_names
+from rtolap.query.sql.statement import Parameters, SqlStatement
 from rtolap.query.statement_cache import StatementCache
 from rtolap.query.statement_outcome import CELLS_MAX, ResultStream, StatementOutcome
+from rtolap.query.statement_reading import StatementReader
 from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import DefinitionChanged, StoredReader
 from rtolap.query.stored.source import NoSource, StoredSource
@@ -142,6 +141,7 @@ class QueryService:
         budget = self.budget = MemoryBudget(limits.budget)
         self.metrics.follow_budget(lambda: budget.reserved_bytes, lambda: budget.refusals)
         self._statement_cache = StatementCache()
+        self._reader = StatementReader(self._statement_cache)
         self._timeouts = Timeouts(clock)
         admission = AdmissionControl(limits.queries_max, limits.turns_per_user)
         self._turns = Turns(self._engine, admission, limits.queue_wait_s)
@@ -187,41 +187,7 @@ class QueryService:
     ) -> SqlStatement:
         """Read a text, as a statement's turn comes. Raises QueryError for what is not one query."""
         with self._turns.open(cancellation or self.cancellation()) as session:
-            return self._read_unbound(text, database, session)[1]
-
-    def _read(self, text: str, database: str | None, session: EngineSession) -> SqlStatement:
-        """Parse the text.
-
-        Args:
-            database: database of the tables that the text names without one. Cubes and lookups are in
-                DATABASE.
-        """
-        of_tables = None if database in (None, DATABASE) else database
-        return self._statement_cache.statement(text, of_tables, session.read_statement)
-
-    def _read_bound(
-        self, sql: str | SqlStatement, parameters: Parameters, database: str | None, session: EngineSession
-    ) -> tuple[SqlStatement, Parameters]:
-        """Return the statement with its long lists written out, and the parameters that are left."""
-        text = sql if isinstance(sql, str) else sql.text
-        is_named = isinstance(parameters, Mapping)
-        bound = None if is_named else written_out(text, list(parameters), STATEMENT_BYTES_MAX)
-        if bound is not None:
-            of_text = database if isinstance(sql, str) else sql.database
-            return self._read(bound.text, of_text, session), bound.values
-        return self._read(sql, database, session) if isinstance(sql, str) else sql, parameters
-
-    def _read_unbound(
-        self, sql: str | SqlStatement, database: str | None, session: EngineSession
-    ) -> tuple[SqlStatement, SqlStatement]:
-        """Return a statement that has the columns of this one, and this one: the first is quickly read where
-        the lists of question marks are long."""
-        short = shortest(sql) if isinstance(sql, str) else None
-        if short is None or not isinstance(sql, str):
-            read = self._read(sql, database, session) if isinstance(sql, str) else sql
-            return read, read
-        read = self._read(short.text, database, session)
-        return read, replace(read, text=sql, parameters=positional_names(short.count))
+            return self._reader.unbound(text, database, session)[1]
 
     @property
     def rewrites(self) -> int:
@@ -272,7 +238,7 @@ class QueryService:
         complete: Complete,
     ) -> StatementOutcome:
         with self._turns.open(ending, is_over=False) as session:
-            read, left = self._read_bound(sql, parameters, database, session)
+            read, left = self._reader.bound(sql, parameters, database, session)
             statement = complete(read)
             values = statement.bind(left)
             return self._start(statement, values, session, ending, positions)
@@ -291,7 +257,7 @@ class QueryService:
         """
         ending = cancellation or self.cancellation()
         with self._turns.open(ending) as session:
-            read, whole = self._read_unbound(sql, database, session)
+            read, whole = self._reader.unbound(sql, database, session)
             if read.explain is not None:
                 return explain.SCHEMA, whole
             statement = complete(read)
