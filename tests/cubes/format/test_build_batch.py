@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rtolap.cubes.format import history
-from rtolap.cubes.format.build_batch import SEGMENT_COLUMN, adopt, check_counted, finish, new_scratch
+from rtolap.cubes.format.build_batch import SEGMENT_COLUMN, adopt, check_counted, encoded, finish, new_scratch
 from rtolap.model.cube import cuboids
 from rtolap.object_store.store import open_store
 
@@ -52,3 +54,13 @@ def test_files_are_moved_to_their_versions(staging: Staging) -> None:
         assert_recount(of, spec, raw, with_ids=False)
         assert history.verify(staging.store, spec.location) == manifests[spec.location]
     assert_nothing_else(staging, manifests)
+
+
+def test_files_of_history_let_readers_skip_pages() -> None:
+    table = pa.table({"kind": ["a", "b"] * 500, "__rows": pa.array(range(1000), pa.int64())})
+    data, rows = encoded(table.schema, table.to_batches())
+    assert rows == 1000
+    group = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0)
+    for number in range(group.num_columns):
+        assert group.column(number).has_offset_index
+    assert group.column(0).has_column_index

@@ -210,7 +210,7 @@ def encoded(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[bytes
     rows = 0
     with pq.ParquetWriter(
         sink, schema, compression="zstd", coerce_timestamps="us", version="2.6",
-        write_statistics=columns_with_statistics(schema),
+        write_statistics=columns_with_statistics(schema), write_page_index=True,
     ) as writer:  # fmt: skip
         for batch in batches:
             writer.write_batch(batch.cast(schema))
