@@ -4,8 +4,8 @@
 
 The events of the other benchmarks, rolled up. `fragment` is the file that receivers map into memory, with its
 index; `arrow` that file alone, `lz4` and `zstd` the same with compressed buffers, which are read into memory
-of the process; `parquet` a file of history of these rows. Each is written, and read whole, in turns; shown are
-the least times.
+of the process; `parquet` a file of history of these rows. Each is written, and read whole, in turns; shown
+are the least times.
 """
 
 from __future__ import annotations
