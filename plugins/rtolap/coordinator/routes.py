@@ -138,6 +138,11 @@ def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def reassign(cube: str, body: wire.ReassignRequest) -> wire.Reassignment:
         return coordinator.reassignments.reassign(cube, body)
 
+    @api.post("/cubes/{cube}/move/cancel")
+    def cancel_move(cube: str) -> wire.CubeStatus:
+        coordinator.moves.cancel(cube)
+        return coordinator.cubes.status(cube)
+
     @api.get("/cubes/{cube}/watermark")
     def watermark(cube: str) -> wire.WatermarkInfo:
         return coordinator.cubes.watermark(cube)

@@ -78,6 +78,17 @@ BATCHES = (*ACTIONS, (Actions.plan_batch, 8.0), (Actions.apply_batch, 8.0))
 CUTTING_LOGS = (*ACTIONS, (Actions.cut_log, 4.0))
 
 
+# Besides, moves that are to go unnoticed: planned, cancelled, ended; receivers are killed more often.
+MOVING = (
+    *ACTIONS,
+    (Actions.plan_move, 4.0),
+    (Actions.cancel_move, 0.4),
+    (Actions.tick_move, 4.0),
+    (Actions.crash, 2.0),
+)
+UNNOTICED_WEIGHT = 4.0
+
+
 class Run:
     def __init__(
         self,
@@ -142,6 +153,44 @@ class Run:
             assert went_on, f"seed {self.seed}: went backwards{who}"
         self._equal(found.answer, asker.expected(found, span), f"answer at {positions}, {span}")
 
+    def end_move(self) -> None:
+        """End a move, with nothing else in the way: there is an answer right before, and right after.
+
+        All have read what there is before that, and nothing is realigned; who owned what does not matter.
+        """
+        cluster, asker = self.cluster, self.beside.choice(self.askers)
+        planned = cluster.metadata.control(cluster.cube).next
+        if planned is None:
+            return
+        for receiver in cluster.receivers:
+            receiver.look()
+            receiver.consume_all()
+            while receiver.realign():
+                pass
+        asker.look()
+        if asker.ask(self.choose) is None:
+            self.counts["moves in somebody's way"] += 1
+            return  # history, or a consumer that has failed, is in the way, and not the move
+        for _ in range(2):  # the leader compares with what it has heard at its last look
+            self.actions.report(cluster.receivers)
+            if cluster.coordinator.tick_move(cluster.cube):
+                break
+            assert asker.ask(self.choose) is not None, f"seed {self.seed}: the owners do not answer on"
+            for receiver in cluster.receivers:
+                if receiver.ahead is not None:
+                    receiver.ahead.core.look_up_log_ends()
+                    receiver.ahead.consume()
+        else:
+            self.counts["moves that wait"] += 1
+            return
+        for _ in range(2):  # the second look is that at which the one ahead serves
+            for receiver in cluster.receivers:
+                receiver.look()
+                receiver.core.step(receiver.view)
+            asker.look()
+            assert asker.ask(self.choose) is not None, f"seed {self.seed}: the move is noticed"
+        self.counts["moves unnoticed"] += 1
+
     def _equal(self, found: Answer, expected: Answer, what: str) -> None:
         if found != expected:
             keys = sorted({*found, *expected}, key=str)
@@ -153,6 +202,8 @@ class Run:
     def run(self) -> Counter[str]:
         asks: tuple[Callable[[], object], float] = (self.ask, ASK_WEIGHT)
         steps = [(lambda act=action: act(self.actions), weight) for action, weight in self.weights]
+        if self.weights is MOVING:
+            steps.append((self.end_move, UNNOTICED_WEIGHT))
         chosen = self.random.choices(*zip(*steps, asks, strict=True), k=self.steps)
         for step in chosen:
             self._passing(step)
@@ -200,6 +251,8 @@ class Run:
         self.actions.cleanup()  # ends what a killed purge has left
         for _ in range(DRAIN_ROUNDS_MAX):
             cluster.clock.advance_ms(2_000)
+            if self.weights is MOVING:
+                self._passing(self.end_move)
             for receiver in cluster.receivers:
                 receiver.look()
                 receiver.consume_all()
@@ -269,11 +322,12 @@ def run_seed(
     cutting_logs: bool = False,
     upgrading: bool = False,
     batches: bool = False,
+    moving: bool = False,
 ) -> Counter[str]:
     """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
     wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
-        beside = UPGRADING if upgrading else BATCHES if batches else ACTIONS
+        beside = UPGRADING if upgrading else BATCHES if batches else MOVING if moving else ACTIONS
         weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else beside
         run = Run(seed, Path(folder), steps, weights)
         try:

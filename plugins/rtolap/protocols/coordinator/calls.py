@@ -158,6 +158,10 @@ def reassign(cube: str, request: wire.ReassignRequest) -> Call[wire.Reassignment
     return post(_REASSIGNMENT, "cubes", cube, "reassign", body=request.model_dump(mode="json"))
 
 
+def cancel_move(cube: str) -> Call[wire.CubeStatus]:
+    return post(_CUBE, "cubes", cube, "move", "cancel")
+
+
 def watermark(cube: str) -> Call[wire.WatermarkInfo]:
     return get(_WATERMARK, "cubes", cube, "watermark")
 

@@ -119,6 +119,7 @@ class CoordinatorClient(Closeable):
     pause_cube = _Sent(calls.pause_cube)
     resume_cube = _Sent(calls.resume_cube)
     reassign = _Sent(calls.reassign)
+    cancel_move = _Sent(calls.cancel_move)
     watermark = _Sent(calls.watermark)
     purge = _Sent(calls.purge)
     retention = _Sent(calls.retention)
