@@ -26,7 +26,7 @@ from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.cubes.cluster import Cluster
 from tests.support.cubes.harness_actions import Actions
 from tests.support.cubes.recount import Answer, counted, from_table, merge_into
-from tests.support.cubes.stepped_receiver import assert_apart
+from tests.support.cubes.stepped_receiver import Receiver, assert_apart
 from tests.support.query.asking import Asker, Client, Found, Span, chooser
 from tests.support.query.visitors import engine_estimates, with_visitors
 from tests.support.seeds import replay
@@ -162,20 +162,22 @@ class Run:
         planned = cluster.metadata.control(cluster.cube).next
         if planned is None:
             return
-        for receiver in cluster.receivers:
-            receiver.look()
-            receiver.consume_all()
-            while receiver.realign():
-                pass
-        asker.look()
-        if asker.ask(self.choose) is None:
+        for _ in range(2):  # one that is held reads, the second time, what the others have answered
+            for receiver in cluster.receivers:
+                receiver.look()
+                receiver.consume_all()
+                while receiver.realign():
+                    pass
+            asker.look()
+            all_answer = self._all_answer(asker) and self._all_answer(asker)  # all as far as all
+        if not all_answer:
             self.counts["moves in somebody's way"] += 1
             return  # history, or a consumer that has failed, is in the way, and not the move
         for _ in range(2):  # the leader compares with what it has heard at its last look
             self.actions.report(cluster.receivers)
             if cluster.coordinator.tick_move(cluster.cube):
                 break
-            assert asker.ask(self.choose) is not None, f"seed {self.seed}: the owners do not answer on"
+            assert self._all_answer(asker), f"seed {self.seed}: the owners do not answer on"
             for receiver in cluster.receivers:
                 if receiver.ahead is not None:
                     receiver.ahead.core.look_up_log_ends()
@@ -188,8 +190,20 @@ class Run:
                 receiver.look()
                 receiver.core.step(receiver.view)
             asker.look()
-            assert asker.ask(self.choose) is not None, f"seed {self.seed}: the move is noticed"
+            assert self._all_answer(asker), f"seed {self.seed}: the move is noticed {self._state()}"
         self.counts["moves unnoticed"] += 1
+
+    def _all_answer(self, asker: Asker) -> bool:
+        """Return True if each receiver of each replica set can be asked."""
+
+        def member(number: int) -> Callable[[str], Receiver]:
+            def choose(replica_set: str) -> Receiver:
+                members = [r for r in self.cluster.receivers if r.replica_set == replica_set]
+                return members[number % len(members)]
+
+            return choose
+
+        return all(asker.ask(member(number)) is not None for number in range(2))
 
     def _equal(self, found: Answer, expected: Answer, what: str) -> None:
         if found != expected:
