@@ -89,7 +89,11 @@ class Moves:
             if control.next is None or control.next.epoch != planned.epoch:
                 return control  # it stands already, or was cancelled meanwhile
             return msgspec.structs.replace(
-                control, assignment=planned.assignment, assignment_epoch=planned.epoch, next=None
+                control,
+                assignment=planned.assignment,
+                assignment_epoch=planned.epoch,
+                next=None,
+                moved_from=control.assignment,
             )
 
         self._metadata.update_control(cube, change)
@@ -117,7 +121,7 @@ def not_warm(
     `members`: the living receivers of each replica set; `reports`: what they report of warming up;
     `answered`: positions that the present owners had read before these reports.
     """
-    waits: list[str] = []
+    waits = _unheard(control, members, answered)
     for name in sorted(control.next.assignment if control.next is not None else ()):
         planned = control.warms(name)
         if planned is None:
@@ -128,6 +132,16 @@ def not_warm(
             why = _not_warm(planned.assignment[name], planned.epoch, reports.get(receiver), answered)
             if why:
                 waits.append(f"receiver {receiver} of {name} {why}")
+    return waits
+
+
+def _unheard(control: CubeControl, members: Mapping[str, Collection[str]], answered: Offsets) -> list[str]:
+    """Return living owners of which it is not known how far they have answered: a fresh leader waits."""
+    waits: list[str] = []
+    for name, partitions in sorted(control.assignment.items() if control.next is not None else ()):
+        unknown = sorted(set(partitions) - answered.keys())
+        if unknown and members.get(name):
+            waits.append(f"replica set {name} has not reported how far partitions {unknown} were answered")
     return waits
 
 

@@ -66,6 +66,24 @@ class Reassignments:
         log.info("cube %s: %s, epoch %d", cube, after, epoch)
         return answer.model_copy(update={"epoch": epoch, "applied": True})
 
+    def undo(self, cube: str) -> wire.Reassignment:
+        """Move back to the assignment before the last move that went unnoticed, in the same way.
+
+        Raises Refused where there is none, where a move runs, and what `reassign` refuses.
+        """
+        control = self._metadata.control(cube)
+        if not control.moved_from:
+            raise Refused(
+                f"no move of cube {cube} can be undone",
+                expected="a move that was planned with warm_up and stands",
+                found=f"assignment {control.assignment_epoch}",
+                action="`rtolap receivers rebalance` moves partitions",
+            )
+        wanted = wire.ReassignRequest(
+            assignment=control.moved_from, epoch=control.assignment_epoch, warm_up=True
+        )
+        return self.reassign(cube, wanted)
+
     def _plan(
         self, cube: str, control: CubeControl, partitions: Sequence[int], request: wire.ReassignRequest
     ) -> Plan:

@@ -143,6 +143,10 @@ def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
         coordinator.moves.cancel(cube)
         return coordinator.cubes.status(cube)
 
+    @api.post("/cubes/{cube}/move/undo")
+    def undo_move(cube: str) -> wire.Reassignment:
+        return coordinator.reassignments.undo(cube)
+
     @api.get("/cubes/{cube}/watermark")
     def watermark(cube: str) -> wire.WatermarkInfo:
         return coordinator.cubes.watermark(cube)

@@ -70,6 +70,7 @@ class CubeControl(msgspec.Struct, frozen=True):
         version_losses: losses of READY versions that had to be rebuilt; they count for the segment of their
             time only.
         next: the assignment that a running move prepares; None while nothing moves.
+        moved_from: the assignment before the move that stood last; empty where none did.
         planned_epoch: the largest epoch that was ever given to a plan, whether it came to stand or not.
     """
 
@@ -88,6 +89,7 @@ class CubeControl(msgspec.Struct, frozen=True):
     version_losses: tuple[EventLoss, ...] = ()
     next: NextAssignment | None = None
     planned_epoch: int = 0
+    moved_from: dict[str, tuple[int, ...]] = {}
 
     @property
     def epoch_after(self) -> int:

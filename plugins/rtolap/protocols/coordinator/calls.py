@@ -162,6 +162,10 @@ def cancel_move(cube: str) -> Call[wire.CubeStatus]:
     return post(_CUBE, "cubes", cube, "move", "cancel")
 
 
+def undo_move(cube: str) -> Call[wire.Reassignment]:
+    return post(_REASSIGNMENT, "cubes", cube, "move", "undo")
+
+
 def watermark(cube: str) -> Call[wire.WatermarkInfo]:
     return get(_WATERMARK, "cubes", cube, "watermark")
 

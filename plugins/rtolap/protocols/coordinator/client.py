@@ -120,6 +120,7 @@ class CoordinatorClient(Closeable):
     resume_cube = _Sent(calls.resume_cube)
     reassign = _Sent(calls.reassign)
     cancel_move = _Sent(calls.cancel_move)
+    undo_move = _Sent(calls.undo_move)
     watermark = _Sent(calls.watermark)
     purge = _Sent(calls.purge)
     retention = _Sent(calls.retention)
