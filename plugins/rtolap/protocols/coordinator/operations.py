@@ -49,7 +49,8 @@ def apply_reassignment(client: CoordinatorClient, plan: Reassignment, *, wait_s:
 def apply_move(client: CoordinatorClient, plan: Reassignment, *, wait_s: float) -> Reassignment:
     """Carry the plan out so that nobody notices, and wait until the new assignment stands.
 
-    Raises what the coordinator refuses, and NotYet, which names what the move waits for: it goes on all the same.
+    Raises what the coordinator refuses, and NotYet, which names what the move waits for: it goes on all the
+    same.
     """
     wanted = ReassignRequest(assignment=plan.after, epoch=plan.epoch, warm_up=True)
     planned = client.reassign(plan.cube, wanted)
