@@ -70,12 +70,14 @@ def test_the_assignment_changes_when_all_have_what_was_answered(running: Cluster
     status = running.client.cube(NAME)
     assert (status.assignment, status.assignment_epoch, status.next_assignment) == (BEFORE, 1, AFTER)
     assert status.move_waits == (
+        "replica set rs1 has not reported how far partitions [0, 1, 2, 3] were answered",
         "receiver r1 of rs1 has not begun to warm up",
         "receiver r2 of rs2 has not begun to warm up",
     )
     all_warm(running, 2)
     beat(running, "r2", "rs2", report(1, {}), report(2, {2: 999, 3: 1000}))
     running.coordinator.tick()
+    assert running.client.cube(NAME).assignment_epoch == 1, "nobody was known to have answered before"
     assert running.client.cube(NAME).move_waits == ("receiver r2 of rs2 is at 999 of 1000 in partition 2",)
     running.coordinator.tick()
     assert running.client.cube(NAME).assignment_epoch == 1
@@ -194,3 +196,6 @@ def test_nobody_is_warm_who_lacks_anything_that_was_answered(
     whole = all(p in read and read[p] >= answered.get(p, 0) for p in range(4))
     assert bool(waits) is not (whole and state == "CONSUMING" and epoch == 2)
     assert not_warm(control, {"b": ()}, {}, answered) == ["replica set b has no living receiver"]
+    unheard = set(range(4)) - answered.keys()
+    owner_lives = not_warm(control, {"a": ("o",), "b": ("r",)}, {"r": report(epoch, read, state)}, answered)
+    assert bool(owner_lives) is bool(waits or unheard)
