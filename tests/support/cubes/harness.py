@@ -216,9 +216,10 @@ class Run:
     def run(self) -> Counter[str]:
         asks: tuple[Callable[[], object], float] = (self.ask, ASK_WEIGHT)
         steps = [(lambda act=action: act(self.actions), weight) for action, weight in self.weights]
+        beside: list[tuple[Callable[[], object], float]] = [asks]
         if self.weights is MOVING:
-            steps.append((self.end_move, UNNOTICED_WEIGHT))
-        chosen = self.random.choices(*zip(*steps, asks, strict=True), k=self.steps)
+            beside.append((self.end_move, UNNOTICED_WEIGHT))
+        chosen = self.random.choices(*zip(*steps, *beside, strict=True), k=self.steps)
         for step in chosen:
             self._passing(step)
         self.drain()
