@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from rtolap.coordinator import alterations
+from rtolap.coordinator import alterations, moves
 from rtolap.metadata import segment_batches
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Cube
@@ -17,6 +17,7 @@ from rtolap.model.validation.cube_changes import CubeChange
 from rtolap.query.session_token import SessionPositions, SessionTokens
 
 from tests.support.cubes.harness import run_seed
+from tests.support.cubes.stepped_receiver import Receiver
 from tests.support.seeds import notices, so_many
 
 SEEDS = so_many(3, 4)
@@ -25,6 +26,7 @@ HOPPING_SEED = 0
 CARELESS_SEED = 0
 ALTERED_SEED = 0
 LOSING_SEEDS = (10,)
+COLD_SEED = 2
 
 
 @pytest.mark.seeded
@@ -71,6 +73,31 @@ def test_every_answer_is_the_recount_while_batches_replace_segments(seed: int) -
     counts = run_seed(seed, batches=True)
     assert counts["versions of a batch"] > 0
     assert counts["answers"] > 5
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(3, 4)))
+def test_every_answer_is_the_recount_while_partitions_move_and_nobody_notices(seed: int) -> None:
+    """Replay a failure with `run_seed(N, 300, moving=True)`."""
+    counts = run_seed(seed, 300, moving=True)
+    assert counts["moves unnoticed"] > 0
+    assert counts["crashes"] > 0
+    assert counts["answers"] > 5
+
+
+def test_the_runs_notice_an_assignment_that_stands_before_its_owners_are_warm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(moves, "not_warm", lambda *known: [])
+    moving = functools.partial(run_seed, steps=300, moving=True)
+    assert notices(moving, COLD_SEED, "the move is noticed")
+
+
+def test_the_runs_notice_statements_that_do_not_reach_who_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver that has not looked yet has two runners; the one that served knows nothing of the epoch."""
+    monkeypatch.setattr(Receiver, "for_epoch", lambda self, epoch: self)
+    moving = functools.partial(run_seed, steps=300, moving=True)
+    assert notices(moving, 0, "the move is noticed")
 
 
 def test_the_runs_notice_a_batch_that_takes_the_vector_that_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,12 @@ from rtolap.base.errors import DefinitionError
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success
 from rtolap.protocols.coordinator.messages import CubeReport, Reassignment
-from rtolap.protocols.coordinator.operations import apply_reassignment, reassignment_plan
+from rtolap.protocols.coordinator.operations import (
+    apply_move,
+    apply_reassignment,
+    reassignment_plan,
+    wait_for_move,
+)
 from rtolap.protocols.query.messages import refused_text
 
 app = typer.Typer(no_args_is_help=True, help="Receivers and replica sets.")
@@ -98,11 +103,19 @@ def rebalance(
     wait_s: Annotated[
         float, typer.Option("--wait-s", help="Seconds to wait until the new owners have caught up.")
     ] = 0.0,
+    warm_up: Annotated[
+        bool,
+        typer.Option(
+            "--warm-up",
+            help="The new owners read beside the old ones, which answer until the new ones can.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Move partitions of a running cube between replica sets; without options, level them.
 
-    The new owner reads a partition again from where history ends, and queries wait until it has caught up.
+    The new owner reads a partition again from where history ends. Queries wait until it has caught up, unless
+    it warms up before.
     """
     if move and over:
         raise DefinitionError("--move and --over exclude each other")
@@ -113,15 +126,53 @@ def rebalance(
                 _show_plan(plan)
             if not yes:
                 typer.confirm(f"Move {len(plan.moves)} partitions of {cube}?", abort=True)
-            plan = apply_reassignment(client, plan, wait_s=wait_s)
+            apply = apply_move if warm_up else apply_reassignment
+            plan = apply(client, plan, wait_s=wait_s)
     if as_json:
         print_json(plan)
     elif plan.applied:
         success(f"{cube} follows assignment {plan.epoch}; `rtolap receivers list` shows how far everybody is")
+    elif plan.planned_epoch is not None:
+        _show_warming(plan)
     elif plan.moves:
         _show_plan(plan)
     else:
         success(f"nothing of {cube} has to move")
+
+
+@app.command("cancel-move")
+def cancel_move(
+    cube: Annotated[str, typer.Argument(help="Name of the cube.")], as_json: JsonOption = False
+) -> None:
+    """End a move that warms up; the assignment stays as it is."""
+    with coordinator_client() as client:
+        status = client.cancel_move(cube)
+    report(status, f"{cube} stays with assignment {status.assignment_epoch}", as_json=as_json)
+
+
+@app.command("undo-move")
+def undo_move(
+    cube: Annotated[str, typer.Argument(help="Name of the cube.")],
+    wait_s: Annotated[
+        float, typer.Option("--wait-s", help="Seconds to wait until the old assignment stands again.")
+    ] = 0.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Move back what the last move with --warm-up has moved, in the same way."""
+    with coordinator_client() as client:
+        plan = wait_for_move(client, client.undo_move(cube), wait_s=wait_s)
+    if as_json:
+        print_json(plan)
+    elif plan.applied:
+        success(f"{cube} follows assignment {plan.epoch}")
+    else:
+        _show_warming(plan)
+
+
+def _show_warming(plan: Reassignment) -> None:
+    success(
+        f"{plan.cube} warms up for assignment {plan.planned_epoch}; `rtolap describe` shows what it waits for"
+    )
 
 
 def _show_plan(plan: Reassignment) -> None:

@@ -23,6 +23,7 @@ from rtolap.coordinator.live import LiveCoordinators
 from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.metrics import CoordinatorMetrics
+from rtolap.coordinator.moves import Moves
 from rtolap.coordinator.other_owners import OpenClient, OtherOwners
 from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
@@ -90,6 +91,7 @@ class Coordinator:
         )
         self.assignments = Assignments(metadata, topics)
         self.reassignments = Reassignments(metadata, topics)
+        self.moves = Moves(metadata, self.heartbeats)
         self.checks = Checks(metadata, topics, self.assignments)
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
         self._settling = Settling(metadata, self._views)
@@ -108,6 +110,7 @@ class Coordinator:
             self._closable,
             OtherOwners(self.applications, open_client),
             Losses(metadata, self._views, self.heartbeats, topics),
+            self.moves,
         )
         self._ticks = 0
         # Kafka may take its time to answer: the checks do not keep watermarks waiting. One run at a time.
@@ -182,6 +185,8 @@ class Coordinator:
         for cube in cubes:
             try:
                 self.watermarks.tick(cube, leads=leads)
+                if leads:
+                    self.moves.tick(cube, self._ticked.control(cube))
             except NotFound:
                 self.watermarks.forget(cube)  # dropped meanwhile
         self.applications.tick()
@@ -219,5 +224,6 @@ class Coordinator:
 
     def _begin(self) -> None:
         self.heartbeats.clear()
+        self.moves.clear()
         self.watermarks.clear()
         self._ticks = 0

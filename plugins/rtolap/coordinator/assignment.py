@@ -82,7 +82,7 @@ class Assignments:
                 grown = msgspec.structs.replace(
                     control,
                     assignment=plan,
-                    assignment_epoch=control.assignment_epoch + 1,
+                    assignment_epoch=control.epoch_after,
                     first_offsets={p: offsets[p] for p in partitions},
                 )
             return self._commit(cube, control, _in_topic(grown, topic_id, enabled=True))
@@ -137,7 +137,8 @@ class Assignments:
         return msgspec.structs.replace(
             control,
             assignment=whole,
-            assignment_epoch=control.assignment_epoch + 1,
+            assignment_epoch=control.epoch_after,
+            next=None,  # a move that runs knows nothing of the new partitions; it is planned again
             first_offsets={**dict.fromkeys(fresh, 0), **control.first_offsets},
         )
 

@@ -16,6 +16,7 @@ from rtolap.coordinator.checks import Checks
 from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.losses import Losses
+from rtolap.coordinator.moves import Moves
 from rtolap.coordinator.other_owners import OtherOwners
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.views import Views
@@ -85,8 +86,10 @@ class Cubes:
         closable: Closable,
         owners: OtherOwners,
         losses: Losses,
+        moves: Moves,
     ) -> None:
         self._metadata = metadata
+        self._moves = moves
         self._views = views
         self._assignments = assignments
         self._checks = checks
@@ -228,6 +231,9 @@ class Cubes:
             topic_id=control.topic_id,
             assignment=control.assignment,
             assignment_epoch=control.assignment_epoch,
+            next_assignment=control.next.assignment if control.next else {},
+            next_epoch=control.next.epoch if control.next else None,
+            move_waits=self._moves.waits(name, control),
             catching_up=self._heartbeats.catching_up(name, control),
             replay_from=self._metadata.replay_from(name),
             low_watermark_ms=self._watermarks.published_ms(name),

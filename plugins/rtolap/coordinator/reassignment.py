@@ -22,7 +22,7 @@ from rtolap.base.errors import NotYet, Refused
 from rtolap.coordinator.assigners import Plan, ReplicaSetLoad, rebalance, validate_plan
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import CubeControl
+from rtolap.metadata.records import CubeControl, NextAssignment
 from rtolap.protocols.coordinator import messages as wire
 
 log = logging.getLogger(__name__)
@@ -54,11 +54,35 @@ class Reassignments:
         )
         if request.dry_run or not moves:
             return answer
+        if control.next is not None and request.warm_up and control.next.assignment == after:
+            return answer.model_copy(update={"planned_epoch": control.next.epoch})  # a repetition
         self._may_move(cube, control, request)
         self._still_in_kafka(cube, before, after)
+        if request.warm_up:
+            planned = self._plan_next(cube, control, after)
+            log.info("cube %s: warms up for %s, epoch %d", cube, after, planned)
+            return answer.model_copy(update={"planned_epoch": planned})
         epoch = self._commit(cube, control, after)
         log.info("cube %s: %s, epoch %d", cube, after, epoch)
         return answer.model_copy(update={"epoch": epoch, "applied": True})
+
+    def undo(self, cube: str) -> wire.Reassignment:
+        """Move back to the assignment before the last move that went unnoticed, in the same way.
+
+        Raises Refused where there is none, where a move runs, and what `reassign` refuses.
+        """
+        control = self._metadata.control(cube)
+        if not control.moved_from:
+            raise Refused(
+                f"no move of cube {cube} can be undone",
+                expected="a move that was planned with warm_up and stands",
+                found=f"assignment {control.assignment_epoch}",
+                action="`rtolap receivers rebalance` moves partitions",
+            )
+        wanted = wire.ReassignRequest(
+            assignment=control.moved_from, epoch=control.assignment_epoch, warm_up=True
+        )
+        return self.reassign(cube, wanted)
 
     def _plan(
         self, cube: str, control: CubeControl, partitions: Sequence[int], request: wire.ReassignRequest
@@ -122,6 +146,13 @@ class Reassignments:
         )
 
     def _may_move(self, cube: str, control: CubeControl, request: wire.ReassignRequest) -> None:
+        if control.next is not None:
+            raise Refused(
+                f"another move of cube {cube} runs",
+                expected="one move of a cube at a time",
+                found=f"epoch {control.next.epoch}, to {control.next.assignment}",
+                action="wait until it has ended, or cancel it by `rtolap receivers cancel-move`",
+            )
         if control.paused:
             raise Refused(
                 f"cube {cube} is paused",
@@ -156,12 +187,12 @@ class Reassignments:
             )
 
     def _commit(self, cube: str, seen: CubeControl, after: Plan) -> int:
-        epoch = seen.assignment_epoch + 1
+        epoch = seen.epoch_after
 
         def change(control: CubeControl) -> CubeControl:
             if control.assignment_epoch == epoch and control.assignment == after:
                 return control  # this very write, whose answer was lost
-            if control.assignment_epoch != seen.assignment_epoch:
+            if control.epoch_after != epoch:
                 raise NotYet(
                     f"the assignment of cube {cube} is being changed by somebody else",
                     expected=f"epoch {seen.assignment_epoch}",
@@ -171,3 +202,22 @@ class Reassignments:
             return msgspec.structs.replace(control, assignment=after, assignment_epoch=epoch)
 
         return self._metadata.update_control(cube, change).assignment_epoch
+
+    def _plan_next(self, cube: str, seen: CubeControl, after: Plan) -> int:
+        epoch = seen.epoch_after
+        planned = NextAssignment(epoch, after, self._metadata.clock.now_ms())
+
+        def change(control: CubeControl) -> CubeControl:
+            if control.next is not None and (control.next.epoch, control.next.assignment) == (epoch, after):
+                return control  # this very write, whose answer was lost
+            if control.epoch_after != epoch:
+                raise NotYet(
+                    f"the assignment of cube {cube} is being changed by somebody else",
+                    expected=f"epoch {seen.assignment_epoch} and no plan since",
+                    found=control.epoch_after - 1,
+                    action="ask again",
+                )
+            return msgspec.structs.replace(control, next=planned, planned_epoch=epoch)
+
+        self._metadata.update_control(cube, change)
+        return epoch

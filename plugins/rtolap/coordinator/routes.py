@@ -142,6 +142,15 @@ def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def reassign(cube: str, body: wire.ReassignRequest) -> wire.Reassignment:
         return coordinator.reassignments.reassign(cube, body)
 
+    @api.post("/cubes/{cube}/move/cancel")
+    def cancel_move(cube: str) -> wire.CubeStatus:
+        coordinator.moves.cancel(cube)
+        return coordinator.cubes.status(cube)
+
+    @api.post("/cubes/{cube}/move/undo")
+    def undo_move(cube: str) -> wire.Reassignment:
+        return coordinator.reassignments.undo(cube)
+
     @api.get("/cubes/{cube}/watermark")
     def watermark(cube: str) -> wire.WatermarkInfo:
         return coordinator.cubes.watermark(cube)

@@ -31,6 +31,20 @@ class ReplicaSetRecord(msgspec.Struct, frozen=True):
     receivers: tuple[str, ...]
 
 
+class NextAssignment(msgspec.Struct, frozen=True):
+    """The assignment that a move prepares. Replica sets that it changes warm up beside what they serve.
+
+    Attributes:
+        epoch: of this assignment, once it stands. No other assignment or plan has or had it.
+        assignment: replica set → partitions.
+        planned_ms: time at which it was committed as a plan.
+    """
+
+    epoch: int
+    assignment: dict[str, tuple[int, ...]]
+    planned_ms: int = 0
+
+
 class CubeControl(msgspec.Struct, frozen=True):
     """The coordinator's decisions about a cube.
 
@@ -55,6 +69,9 @@ class CubeControl(msgspec.Struct, frozen=True):
         losses: offsets that a person has accepted as lost; receivers pass over them.
         version_losses: losses of READY versions that had to be rebuilt; they count for the segment of their
             time only.
+        next: the assignment that a running move prepares; None while nothing moves.
+        moved_from: the assignment before the move that stood last; empty where none did.
+        planned_epoch: the largest epoch that was ever given to a plan, whether it came to stand or not.
     """
 
     enabled: bool = False
@@ -70,6 +87,23 @@ class CubeControl(msgspec.Struct, frozen=True):
     topic_id: str = ""
     losses: tuple[EventLoss, ...] = ()
     version_losses: tuple[EventLoss, ...] = ()
+    next: NextAssignment | None = None
+    planned_epoch: int = 0
+    moved_from: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def epoch_after(self) -> int:
+        """Return the epoch of the next assignment or plan, which nothing else has or had."""
+        return max(self.assignment_epoch, self.planned_epoch) + 1
+
+    def warms(self, replica_set: str) -> NextAssignment | None:
+        """Return the prepared assignment if this replica set has to warm up for it: it has partitions then,
+        and not the ones that it has now."""
+        if self.next is None or self.assignment_epoch >= self.next.epoch:
+            return None
+        after = self.next.assignment.get(replica_set, ())
+        changes = set(after) != set(self.assignment.get(replica_set, ()))
+        return self.next if after and changes else None
 
 
 class WatermarkRecord(msgspec.Struct, frozen=True):

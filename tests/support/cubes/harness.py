@@ -26,7 +26,7 @@ from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.cubes.cluster import Cluster
 from tests.support.cubes.harness_actions import Actions
 from tests.support.cubes.recount import Answer, counted, from_table, merge_into
-from tests.support.cubes.stepped_receiver import assert_apart
+from tests.support.cubes.stepped_receiver import Receiver, assert_apart
 from tests.support.query.asking import Asker, Client, Found, Span, chooser
 from tests.support.query.visitors import engine_estimates, with_visitors
 from tests.support.seeds import replay
@@ -79,6 +79,17 @@ CUTTING_LOGS = (*ACTIONS, (Actions.cut_log, 4.0))
 
 # Besides, the cube's definition is altered, and receivers start again by what stands.
 ALTERING = (*ACTIONS, (Actions.alter, 8.0))
+
+
+# Besides, moves that are to go unnoticed: planned, cancelled, ended; receivers are killed more often.
+MOVING = (
+    *ACTIONS,
+    (Actions.plan_move, 4.0),
+    (Actions.cancel_move, 0.4),
+    (Actions.tick_move, 4.0),
+    (Actions.crash, 2.0),
+)
+UNNOTICED_WEIGHT = 4.0
 
 
 class Run:
@@ -145,6 +156,58 @@ class Run:
             assert went_on, f"seed {self.seed}: went backwards{who}"
         self._equal(found.answer, asker.expected(found, span), f"answer at {positions}, {span}")
 
+    def end_move(self) -> None:
+        """End a move, with nothing else in the way: there is an answer right before, and right after.
+
+        All have read what there is before that, and nothing is realigned; who owned what does not matter.
+        """
+        cluster, asker = self.cluster, self.beside.choice(self.askers)
+        planned = cluster.metadata.control(cluster.cube).next
+        if planned is None:
+            return
+        for _ in range(2):  # one that is held reads, the second time, what the others have answered
+            for receiver in cluster.receivers:
+                receiver.look()
+                receiver.consume_all()
+                while receiver.realign():
+                    pass
+            asker.look()
+            all_answer = self._all_answer(asker) and self._all_answer(asker)  # all as far as all
+        if not all_answer:
+            self.counts["moves in somebody's way"] += 1
+            return  # history, or a consumer that has failed, is in the way, and not the move
+        for _ in range(2):  # the leader compares with what it has heard at its last look
+            self.actions.report(cluster.receivers)
+            if cluster.coordinator.tick_move(cluster.cube):
+                break
+            assert self._all_answer(asker), f"seed {self.seed}: the owners do not answer on"
+            for receiver in cluster.receivers:
+                if receiver.ahead is not None:
+                    receiver.ahead.core.look_up_log_ends()
+                    receiver.ahead.consume()
+        else:
+            self.counts["moves that wait"] += 1
+            return
+        for _ in range(2):  # the second look is that at which the one ahead serves
+            for receiver in cluster.receivers:
+                receiver.look()
+                receiver.core.step(receiver.view)
+            asker.look()
+            assert self._all_answer(asker), f"seed {self.seed}: the move is noticed {self._state()}"
+        self.counts["moves unnoticed"] += 1
+
+    def _all_answer(self, asker: Asker) -> bool:
+        """Return True if each receiver of each replica set can be asked."""
+
+        def member(number: int) -> Callable[[str], Receiver]:
+            def choose(replica_set: str) -> Receiver:
+                members = [r for r in self.cluster.receivers if r.replica_set == replica_set]
+                return members[number % len(members)]
+
+            return choose
+
+        return all(asker.ask(member(number)) is not None for number in range(2))
+
     def _equal(self, found: Answer, expected: Answer, what: str) -> None:
         if found != expected:
             keys = sorted({*found, *expected}, key=str)
@@ -156,7 +219,10 @@ class Run:
     def run(self) -> Counter[str]:
         asks: tuple[Callable[[], object], float] = (self.ask, ASK_WEIGHT)
         steps = [(lambda act=action: act(self.actions), weight) for action, weight in self.weights]
-        chosen = self.random.choices(*zip(*steps, asks, strict=True), k=self.steps)
+        beside: list[tuple[Callable[[], object], float]] = [asks]
+        if self.weights is MOVING:
+            beside.append((self.end_move, UNNOTICED_WEIGHT))
+        chosen = self.random.choices(*zip(*steps, *beside, strict=True), k=self.steps)
         for step in chosen:
             self._passing(step)
         self.drain()
@@ -203,6 +269,8 @@ class Run:
         self.actions.cleanup()  # ends what a killed purge has left
         for _ in range(DRAIN_ROUNDS_MAX):
             cluster.clock.advance_ms(2_000)
+            if self.weights is MOVING:
+                self._passing(self.end_move)
             for receiver in cluster.receivers:
                 receiver.look()
                 receiver.consume_all()
@@ -273,11 +341,13 @@ def run_seed(
     upgrading: bool = False,
     batches: bool = False,
     altering: bool = False,
+    moving: bool = False,
 ) -> Counter[str]:
     """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
     wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
         beside = UPGRADING if upgrading else BATCHES if batches else ALTERING if altering else ACTIONS
+        beside = MOVING if moving else beside
         weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else beside
         run = Run(seed, Path(folder), steps, weights)
         try:

@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 import msgspec
 from rtolap.base.errors import Corrupted, NotFound, Refused
 from rtolap.cubes.format.manifest import MANIFEST_NAME
+from rtolap.cubes.receiver.reports import cube_report
 from rtolap.metadata.change_log import change_log, logged
 from rtolap.metadata.store import Operation
 from rtolap.model.cube import AggregationGroup
@@ -18,6 +19,7 @@ from rtolap.protocols.coordinator.messages import (
     AlterRequest,
     BatchRequest,
     BuildSpecMessage,
+    HeartbeatRequest,
     ReassignRequest,
 )
 
@@ -326,11 +328,43 @@ class Actions:
 
     def reassign(self) -> None:
         """Reassign by a level plan over some replica sets, or by any assignment at all."""
+        done = self.command(lambda leader: leader.reassignments.reassign(self.cluster.cube, self._wanted()))
+        self.counts["moved partitions"] += len(done.moves) if done is not None else 0
+
+    def plan_move(self) -> None:
+        """Begin a move that is to go unnoticed."""
+        wanted = self._wanted().model_copy(update={"warm_up": True})
+        done = self.command(lambda leader: leader.reassignments.reassign(self.cluster.cube, wanted))
+        self.counts["moves planned"] += done is not None and done.planned_epoch is not None
+
+    def cancel_move(self) -> None:
+        self.command(lambda leader: leader.moves.cancel(self.cluster.cube))
+        self.counts["moves cancelled"] += 1
+
+    def tick_move(self) -> None:
+        """Some receivers report, and the leader looks whether a move can end."""
+        self.report(self._some())
+        self.counts["moves ended"] += bool(self.command(lambda leader: leader.tick_move(self.cluster.cube)))
+
+    def report(self, receivers: Sequence[Receiver]) -> None:
+        """Send heartbeats to the leader."""
+        cube, clock = self.cluster.cube, self.cluster.clock
+        for receiver in receivers:
+            ahead = receiver.ahead
+            self.cluster.coordinator.heartbeats.record(
+                HeartbeatRequest(
+                    receiver_id=receiver.name,
+                    replica_set=receiver.replica_set,
+                    cubes={cube: cube_report(receiver.core, clock)},
+                    warming={cube: cube_report(ahead.core, clock)} if ahead is not None else {},
+                )
+            )
+
+    def _wanted(self) -> ReassignRequest:
         names = self.random.sample(sorted(REPLICA_SETS), self.random.randrange(1, len(REPLICA_SETS) + 1))
         request = ReassignRequest(replica_sets=tuple(names))
         if self.random.random() < 0.5:
             owners = {part: self.random.choice(names) for part in self.cluster.log}
             assignment = {name: tuple(p for p, owner in owners.items() if owner == name) for name in names}
             request = ReassignRequest(assignment=assignment)
-        done = self.command(lambda leader: leader.reassignments.reassign(self.cluster.cube, request))
-        self.counts["moved partitions"] += len(done.moves) if done is not None else 0
+        return request

@@ -9,6 +9,8 @@ from rtolap.base.clock import Clock
 from rtolap.coordinator.alterations import Alterations
 from rtolap.coordinator.builds.batches import Batches
 from rtolap.coordinator.builds.queue import Builds
+from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.moves import Moves
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.settling import Settling
@@ -63,6 +65,12 @@ class MortalCoordinator:
         self._settling = Settling(metadata, self._views)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)
         self.reassignments = Reassignments(metadata, lambda cluster: admin)
+        self.heartbeats = Heartbeats(clock)
+        self.moves = Moves(metadata, self.heartbeats)
+        self._metadata = metadata
+
+    def tick_move(self, cube: str) -> bool:
+        return self.moves.tick(cube, self._metadata.control(cube))
 
     def settle(self, cube: str) -> int:
         self._views.fresh(cube)

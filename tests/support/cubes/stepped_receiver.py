@@ -15,12 +15,14 @@ from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.align import Vectors, vectors_of
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
+from rtolap.cubes.receiver.local.slots import StateSlots
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.settled import PagedSegments
 from rtolap.cubes.receiver.upload import Uploader, upload_job
-from rtolap.cubes.receiver.views import CubeView
+from rtolap.cubes.receiver.views import CubeView, following
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.forwarding import ForwardingStore
+from rtolap.metadata.records import NextAssignment
 from rtolap.metadata.store import Watch
 from rtolap.metadata.view import SegmentView
 from rtolap.model.cube import Schema
@@ -61,14 +63,26 @@ class _NoWatch:
 
 
 class Receiver:
-    """A core with what stands around it in a process. `crash` loses memory, `lose_disk` everything."""
+    """A core with what stands around it in a process. `crash` loses memory, `lose_disk` everything.
+
+    `ahead` stands beside it while a move prepares an assignment, which is its `planned`: it takes the place
+    of this one at the second look that sees the assignment, so that this one follows it for a while.
+    """
 
     def __init__(
-        self, cluster: Surroundings, name: str, replica_set: str, settings: ReceiverSettings
+        self,
+        cluster: Surroundings,
+        name: str,
+        replica_set: str,
+        settings: ReceiverSettings,
+        planned: NextAssignment | None = None,
     ) -> None:
+        self.planned = planned
+        self.ahead: Receiver | None = None
         self.cluster, self.name, self.replica_set = cluster, name, replica_set
-        self.schema = cluster.schema
-        self.folder = cluster.folder / name
+        self.schema = cluster.schema if planned is None else cluster.metadata.schema(cluster.cube)
+        self.slots = StateSlots(cluster.folder / name)
+        self.folder = self.slots.base if planned is None else self.slots.ahead(planned.epoch)
         self.settings = settings
         self.leading = False
         self.started_epoch = -1  # of the assignment for which it has read where to start
@@ -114,19 +128,26 @@ class Receiver:
     def crash(self) -> None:
         """Start again, by the definition that stands now."""
         self.schema = self.cluster.metadata.schema(self.cluster.cube)
+        self.ahead = None
+        control = self.cluster.metadata.control(self.cluster.cube)
+        self.folder = self.slots.begin(control.assignment_epoch)
+        self.slots.clean(control.next.epoch if control.next is not None else None)
         self.beside = LaterExecutor()  # what was still to be written out is not
         self.core, self.view, self.started_epoch = self._core(), CubeView(), -1
         self.segments = self.known = None
         self.results = self._results()
 
     def lose_disk(self) -> None:
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.slots.base)
         self.crash()
 
     def look(self) -> None:
         """Take a fresh view of the cluster; between looks it acts on an old one."""
+        if self.planned is None:
+            self._follow_move()
         metadata, cube = self.cluster.metadata, self.cluster.cube
-        epoch = metadata.control(cube).assignment_epoch
+        control = following(metadata.control(cube), self.planned)
+        epoch = control.assignment_epoch
         offsets = metadata.replay_from(cube) if epoch != self.started_epoch else self.view.start_offsets
         self.started_epoch = epoch
         if self.segments is None:
@@ -140,13 +161,48 @@ class Receiver:
             self.known = known
             self.records = {record.start_ms: self.settled.whole(record) for record in known.open.values()}
         self.view = CubeView(
-            control=metadata.control(cube),
+            control=control,
             records=self.records,
             settled=self.settled,
             start_offsets=offsets,
             leading=self.leading,
             low_watermark_ms=self.cluster.low_watermark_ms(),
         )
+
+    def _follow_move(self) -> None:
+        """Do a process's part in a move: see `ReceiverService._follow_move`."""
+        ahead = self.ahead
+        if ahead is not None and ahead.planned is not None:
+            if self.view.control.assignment_epoch == ahead.planned.epoch:
+                self._let_serve(ahead)
+                return
+            control = self.cluster.metadata.control(self.cluster.cube)
+            stands = control.assignment_epoch == ahead.planned.epoch
+            if not stands and (control.next is None or control.next.epoch != ahead.planned.epoch):
+                self.ahead = None
+                shutil.rmtree(ahead.folder, ignore_errors=True)
+        control = self.cluster.metadata.control(self.cluster.cube)
+        planned = control.warms(self.replica_set)
+        if planned is not None and self.ahead is None:
+            self.slots.clean(planned.epoch)
+            self.ahead = Receiver(self.cluster, self.name, self.replica_set, self.settings, planned)
+        if self.ahead is not None:
+            self.ahead.look()
+
+    def _let_serve(self, ahead: Receiver) -> None:
+        self.core, self.results, self.beside = ahead.core, ahead.results, ahead.beside
+        self.view, self.segments, self.known = ahead.view, ahead.segments, ahead.known
+        if ahead.segments is not None:
+            self.settled, self.records = ahead.settled, ahead.records
+        self.started_epoch, self.folder, self.ahead = ahead.started_epoch, ahead.folder, None
+        self.slots.promote(ahead.folder)
+        self.slots.clean()
+
+    def for_epoch(self, epoch: int | None) -> Receiver:
+        """Return the one that answers for the assignment of that epoch: see `ahead.runner_of`."""
+        if self.ahead is not None and self.ahead.planned is not None and self.ahead.planned.epoch == epoch:
+            return self.ahead
+        return self
 
     def vectors(self) -> dict[int, Vectors]:
         """Return the vectors of all segments, of those of its state as it has them: none where its tables are
@@ -165,6 +221,8 @@ class Receiver:
         if lowered := dict(self.core.lowered):
             self.cluster.metadata.lower_replay_from(self.cluster.cube, lowered)
             self.core.forget_lowered(lowered)
+        if self.ahead is not None:
+            worked |= self.ahead.consume()
         return worked
 
     def consume_all(self) -> None:
@@ -181,6 +239,8 @@ class Receiver:
             )
 
     def realign(self) -> bool:
+        if self.ahead is not None:
+            self.ahead.realign()
         job = realign_job(self.core.state, self.core.valid_partitions)
         if job is None:
             return False
@@ -203,6 +263,8 @@ class Receiver:
 
     def merge(self) -> None:
         """Do the worker's part: fewer fragments, cuboids beside them, however small they are."""
+        if self.ahead is not None:
+            self.ahead.merge()
         job = fragments.merge_job(self.core.state.segments, self.settings)
         if job is not None:
             merged = fragments.merge(self.schema, self.core.file.fragments, job)
@@ -215,9 +277,13 @@ class Receiver:
     def write_out(self) -> None:
         """Write the checkpoint that is under way to the disk; the core takes it over with its next step."""
         self.beside.run_all()
+        if self.ahead is not None:
+            self.ahead.write_out()
 
     def checkpoint(self) -> None:
         self.core.checkpoint()
+        if self.ahead is not None:
+            self.ahead.checkpoint()
         if self.leading:
             self.cluster.metadata.set_replay_from(
                 self.cluster.cube, self.replica_set, self.core.replay_from()
@@ -226,12 +292,14 @@ class Receiver:
     def describe(self) -> str:
         core = self.core
         shown = (core.consumer_state.value, core.reason, core.state.positions, list(core.state.segments))
-        return f"{self.name}: {shown}"
+        return f"{self.name}: {shown}" + (f", ahead {self.ahead.describe()}" if self.ahead else "")
 
 
 def assert_apart(receiver: Receiver, run: str) -> None:
     """Assert that no offset is claimed by two tables of a segment: the table that is read again would double
     it."""
+    if receiver.ahead is not None:
+        assert_apart(receiver.ahead, run)
     for start_ms, segment in receiver.core.state.segments.items():
         by_partition: dict[int, list[tuple[int, int]]] = {}
         for table in segment.tables:

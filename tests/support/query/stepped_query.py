@@ -111,7 +111,8 @@ class _Receivers:
     def ask(
         self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
     ) -> tuple[pa.Table, PartialAnswer]:
-        receiver, vectors = self._reached(receiver_id), self.vectors
+        receiver = self._reached(receiver_id).for_epoch(query.snapshot.assignment_epoch)
+        vectors = self.vectors
         core = receiver.core
         if core.consumer_state is ConsumerState.STOPPED:
             raise Unavailable(f"{receiver_id} does not consume {query.cube}")

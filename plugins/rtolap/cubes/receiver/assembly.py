@@ -15,6 +15,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, Forbidden, RtolapError, Unauthorized
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.realign import RangeReader
+from rtolap.cubes.receiver.local.slots import StateSlots
 from rtolap.cubes.receiver.runner import CubeRunner
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.upload import Uploader
@@ -24,6 +25,7 @@ from rtolap.events.rejects import TOPIC_CONFIG
 from rtolap.kafka.interfaces import StreamConsumer, StreamProducer, TopicAdmin
 from rtolap.kafka.rights import Need
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import NextAssignment
 from rtolap.metadata.store import Election
 from rtolap.model.cube import Schema
 from rtolap.model.table import Table
@@ -69,8 +71,22 @@ class CubeAssembly:
     settings: ReceiverSettings
     registries: Registries = no_registries
 
-    def runner(self, schema: Schema, cube_id: str, election: Election) -> CubeRunner:
+    def slots(self, cube: str, cube_id: str) -> StateSlots:
+        """Return the folders of a creation of a cube."""
+        return StateSlots(self.data_dir / "cubes" / cube / cube_id)
+
+    def runner(
+        self,
+        schema: Schema,
+        cube_id: str,
+        election: Election,
+        *,
+        epoch: int = 0,
+        ahead: NextAssignment | None = None,
+    ) -> CubeRunner:
         """Return a runner that has not started. Local data of an earlier creation of the cube is deleted.
+
+        `epoch`: of the assignment that stands; `ahead`: the one that the runner reads for, beside another.
 
         Raises Forbidden, Unauthorized and DefinitionError where Kafka would not let it read the topic or keep
         refused records; DefinitionError, too, where this host knows no registry for the records.
@@ -81,6 +97,7 @@ class CubeAssembly:
         for other in folder.iterdir() if folder.exists() else ():
             if other.name != cube_id:
                 shutil.rmtree(other, ignore_errors=True)
+        slots = self.slots(schema.cube.name, cube_id)
         create_topic = partial(
             self.connections.admin(table.kafka_cluster).create_topic,
             table.dead_letter_topic,
@@ -101,7 +118,7 @@ class CubeAssembly:
             replica_set=self.replica_set,
             consumer=self.open_consumer(table),
             producer=self.connections.producer(table.kafka_cluster),
-            folder=folder / cube_id,
+            folder=slots.begin(epoch) if ahead is None else slots.ahead(ahead.epoch),
             clock=self.clock,
             settings=self.settings,
             ends_beside=True,
@@ -136,6 +153,7 @@ class CubeAssembly:
             ),
             clock=self.clock,
             open_watermark_client=self._watermark_client,
+            ahead=ahead,
         )
 
     def _watermark_client(self, coordinators: tuple[str, ...], application: str) -> WatermarkClient:

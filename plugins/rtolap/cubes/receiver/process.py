@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.base.metrics import Metrics
+from rtolap.cubes.receiver.ahead import AheadRunner, HeldElection, runner_of
 from rtolap.cubes.receiver.assembly import UNREACHABLE, CubeAssembly
 from rtolap.cubes.receiver.flight import ReceiverFlightServer
 from rtolap.cubes.receiver.metrics import ReceiverMetrics
@@ -31,7 +32,7 @@ from rtolap.cubes.receiver.runner import CubeRunner
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata import paths
 from rtolap.metadata.cluster_store import show_refused
-from rtolap.metadata.records import ChangeLog, ReceiverRecord
+from rtolap.metadata.records import ChangeLog, CubeControl, ReceiverRecord
 from rtolap.metadata.store import Election
 from rtolap.metadata.updates import read
 from rtolap.model.cube import Schema
@@ -80,6 +81,7 @@ class ReceiverService:
         self._started_ms = clock.now_ms()
         self._runners: dict[str, CubeRunner] = {}
         self._changed_since_s: dict[str, float] = {}  # cubes that it has to begin again with
+        self._ahead: dict[str, AheadRunner] = {}
         self._refusals: dict[str, StartRefusal] = {}  # cubes of its own that Kafka does not let it start
         self._lock = threading.Lock()
         self._begun = threading.Condition(self._lock)
@@ -107,6 +109,7 @@ class ReceiverService:
             clock=clock,
             runners=self._served,
             not_started=self.not_started,
+            ahead=self._read_ahead,
         )
         self._threads = [
             threading.Thread(target=self._run_control, name="control", daemon=True),
@@ -140,7 +143,8 @@ class ReceiverService:
         for thread in self._threads:
             thread.join(30)
         with self._lock:
-            runners, self._runners = list(self._runners.values()), {}
+            runners = [*self._runners.values(), *(one.runner for one in self._ahead.values())]
+            self._runners, self._ahead = {}, {}
         for runner in runners:
             runner.stop()
         self._election.close()
@@ -153,9 +157,10 @@ class ReceiverService:
 
     def query(self, query: PartialQuery) -> pa.Table:
         deadline_s = self._clock.monotonic_s() + query.timeout_ms / 1000
-        self._wait_begun(query.cube, min(BEGIN_WAIT_S, query.timeout_ms / 1000))
+        epoch = query.snapshot.assignment_epoch
+        self._wait_begun(query.cube, epoch, min(BEGIN_WAIT_S, query.timeout_ms / 1000))
         left_s = deadline_s - self._clock.monotonic_s()
-        return self._runner(query.cube).query(query, left_s)
+        return self._runner(query.cube, epoch).query(query, left_s)
 
     def stats(self) -> ReceiverStats:
         with self._lock:
@@ -190,17 +195,19 @@ class ReceiverService:
     def close_segments(self, cube: str, segments: list[str]) -> None:
         self._runner(cube).close_segments(segments)
 
-    def _wait_begun(self, cube: str, timeout_s: float) -> None:
+    def _wait_begun(self, cube: str, epoch: int | None, timeout_s: float) -> None:
         """Wait until the receiver has begun with a cube. A query may know of an assignment before this
         receiver has looked: it looks at once."""
         with self._begun:
-            if cube not in self._runners:
+            if runner_of(cube, epoch, self._runners, self._ahead) is None:
                 self._wake.set()
-                self._begun.wait_for(lambda: cube in self._runners, timeout_s)
+                self._begun.wait_for(
+                    lambda: runner_of(cube, epoch, self._runners, self._ahead) is not None, timeout_s
+                )
 
-    def _runner(self, cube: str) -> CubeRunner:
+    def _runner(self, cube: str, epoch: int | None = None) -> CubeRunner:
         with self._lock:
-            runner = self._runners.get(cube)
+            runner = runner_of(cube, epoch, self._runners, self._ahead)
         if runner is None:
             raise Unavailable(
                 f"receiver {self.receiver_id} does not serve cube {cube}",
@@ -235,12 +242,19 @@ class ReceiverService:
     def _follow_cubes(self) -> None:
         """Start a runner where this replica set is named, end it where the cube is gone or another one."""
         cubes = {name: self._cube_id(name) for name in self._metadata.cubes()}
+        for name in [name for name, one in self._ahead.items() if cubes.get(name) != one.runner.cube_id]:
+            self._discard_ahead(name)
         for name in [name for name, runner in self._runners.items() if cubes.get(name) != runner.cube_id]:
             with self._lock:
                 runner = self._runners.pop(name)
             log.info("cube %s was dropped", name)
             runner.stop()
-            shutil.rmtree(runner.core.file.folder, ignore_errors=True)
+            shutil.rmtree(self._cubes.slots(name, runner.cube_id).base, ignore_errors=True)
+        for name, cube_id in cubes.items():  # first: what a move has made ready serves at once
+            try:
+                self._follow_move(name, cube_id)
+            except NotFound:
+                continue  # dropped in between
         self._take_changes()
         for name in set(cubes) - set(self._runners):
             try:
@@ -254,6 +268,8 @@ class ReceiverService:
         """Begin again with cubes whose definition has changed. A leader does so a while after its followers,
         so that one of a replica set answers meanwhile."""
         for name, runner in self._served().items():
+            if name in self._ahead:
+                continue  # after the move: its folders are open
             try:
                 schema = self._metadata.schema(name)
             except NotFound:
@@ -271,15 +287,61 @@ class ReceiverService:
             self._changed_since_s.pop(name, None)
             self._begin(schema, runner.cube_id)
 
+    def _follow_move(self, name: str, cube_id: str) -> None:
+        """Begin ahead of an assignment that is prepared; when it stands, serve by it. Crash orderings:
+        docs/decisions/0074."""
+        serving = self._runners.get(name)
+        control = serving.control() if serving is not None else self._metadata.control(name)
+        one = self._ahead.get(name)
+        if one is not None and one.stands(control):
+            self._promote(name, cube_id, one)
+        elif one is not None and one.void(control):
+            self._discard_ahead(name)
+        planned = control.warms(self.replica_set) if control.enabled else None
+        if planned is not None and name not in self._ahead:
+            self._cubes.slots(name, cube_id).clean(planned.epoch)
+            election = HeldElection(self._election)
+            runner = self._cubes.runner(self._metadata.schema(name), cube_id, election, ahead=planned)
+            with self._begun:
+                self._ahead[name] = AheadRunner(runner, planned, election)
+                self._begun.notify_all()
+            runner.start()
+            log.info("cube %s: warming up for epoch %d", name, planned.epoch)
+
+    def _promote(self, name: str, cube_id: str, one: AheadRunner) -> None:
+        slots = self._cubes.slots(name, cube_id)
+        with self._begun:  # 1. statements of every epoch go to it
+            before = self._runners.get(name)
+            self._runners[name] = one.runner
+            del self._ahead[name]
+            self._begun.notify_all()
+        one.election.release()
+        slots.promote(one.runner.core.file.folder)  # 2. a start begins with what it has read
+        if before is not None:
+            before.stop()  # 3.
+        slots.clean()  # 4.
+        log.info("cube %s: serving by epoch %d", name, one.planned.epoch)
+
+    def _discard_ahead(self, name: str) -> None:
+        with self._lock:
+            one = self._ahead.pop(name)
+        one.runner.stop()
+        shutil.rmtree(one.runner.core.file.folder, ignore_errors=True)
+        log.info("cube %s: epoch %d is given up", name, one.planned.epoch)
+
     def _begin_assigned(self, name: str, cube_id: str) -> None:
-        if self.replica_set not in self._metadata.control(name).assignment:
+        control = self._metadata.control(name)
+        if self.replica_set not in control.assignment:
             self._forget_refusal(name)
             return
+        ahead = self._ahead.get(name)
+        if ahead is not None and ahead.stands(control):
+            return  # the next round lets it serve: its folder is open
         refusal = self._refusals.get(name)
         if refusal is not None and time.monotonic() < refusal.retry_at_s:
             return
         try:
-            self._begin(self._metadata.schema(name), cube_id)
+            self._begin(self._metadata.schema(name), cube_id, control)
         except UNREACHABLE as error:
             # Other cubes go on. The right may be granted at any time, so it is checked again.
             log.error("cube %s is not started: %s", name, error)
@@ -296,8 +358,11 @@ class ReceiverService:
         log_of_changes = read(self._metadata.store, paths.cube_changes(cube), ChangeLog)
         return log_of_changes.cube_id if log_of_changes is not None else ""
 
-    def _begin(self, schema: Schema, cube_id: str) -> None:
-        runner = self._cubes.runner(schema, cube_id, self._election)
+    def _begin(self, schema: Schema, cube_id: str, control: CubeControl) -> None:
+        epoch = control.assignment_epoch
+        runner = self._cubes.runner(schema, cube_id, self._election, epoch=epoch)
+        slots = self._cubes.slots(schema.cube.name, cube_id)
+        slots.clean(control.next.epoch if control.next is not None else None)
         with self._begun:
             self._runners[schema.cube.name] = runner
             self._refusals.pop(schema.cube.name, None)
@@ -308,6 +373,10 @@ class ReceiverService:
     def _served(self) -> dict[str, CubeRunner]:
         with self._lock:
             return dict(self._runners)
+
+    def _read_ahead(self) -> dict[str, CubeRunner]:
+        with self._lock:
+            return {name: one.runner for name, one in self._ahead.items()}
 
     def not_started(self) -> dict[str, str]:
         """Return, by cube, why Kafka does not let this receiver start it."""

@@ -139,7 +139,8 @@ def _active(core: CubeReceiver) -> tuple[str, ...]:
 
 class Heartbeats:
     """`run` on a thread of its own. `runners` gives the cubes that are served now, by name; `not_started`
-    those that Kafka does not let this receiver start, with the reason: they are reported as FAILED."""
+    those that Kafka does not let this receiver start, with the reason: they are reported as FAILED; `ahead`
+    those that are read for an assignment that is prepared."""
 
     def __init__(
         self,
@@ -152,6 +153,7 @@ class Heartbeats:
         clock: Clock,
         runners: Callable[[], Mapping[str, CubeRunner]],
         not_started: Callable[[], Mapping[str, str]],
+        ahead: Callable[[], Mapping[str, CubeRunner]],
     ) -> None:
         self._receiver_id = receiver_id
         self._replica_set = replica_set
@@ -161,6 +163,7 @@ class Heartbeats:
         self._clock = clock
         self._runners = runners
         self._not_started = not_started
+        self._ahead = ahead
         self._coordinators: tuple[str, ...] = ()
         self._client: CoordinatorClient | None = None
 
@@ -195,6 +198,9 @@ class Heartbeats:
                         for name, runner in runners.items()
                         if runner.core.assignment_epoch  # 0: another cube may have the name by now
                     },
+                },
+                warming={
+                    name: cube_report(runner.core, self._clock) for name, runner in self._ahead().items()
                 },
             )
         )

@@ -32,6 +32,7 @@ from rtolap.cubes.receiver.states import READING
 from rtolap.cubes.receiver.upload import Uploader
 from rtolap.cubes.receiver.views import ViewSource
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, NextAssignment
 from rtolap.metadata.store import Election
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Schema
@@ -82,7 +83,9 @@ class CubeRunner:
         uploader: Uploader,
         clock: Clock,
         open_watermark_client: OpenWatermarkClient,
+        ahead: NextAssignment | None = None,
     ) -> None:
+        """Take the parts of a running cube. `ahead`: the assignment it follows before that stands."""
         self.schema = schema
         self.core = core
         self.cube_id = cube_id
@@ -103,7 +106,9 @@ class CubeRunner:
             election=election,
             clock=clock,
         )
-        self._views = ViewSource(metadata, schema.cube.name, cube_id, election, schema.cube.segment.window_ms)
+        self._views = ViewSource(
+            metadata, schema.cube.name, cube_id, election, schema.cube.segment.window_ms, ahead
+        )
         self._work = BackgroundWork(
             schema,
             core,
@@ -161,6 +166,10 @@ class CubeRunner:
     def alive(self) -> bool:
         beside = () if self._reports is None else (self._reports,)
         return all(thread.is_alive() for thread in (*self._threads, self._ends, *beside))
+
+    def control(self) -> CubeControl:
+        """Return the control record as it is known now, for any thread."""
+        return self._views.control()
 
     def offer_watermark(self, low_watermark_ms: int) -> None:
         """Offer a watermark. A smaller one than before is not taken."""

@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from rtolap.cubes.receiver.closing_rules import Takeover, generation_of
 from rtolap.cubes.receiver.settled import NO_SETTLED_SEGMENTS, PagedSegments, SettledSegments
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.records import CubeControl, NextAssignment, SegmentRecord
 from rtolap.metadata.store import Election
-from rtolap.metadata.view import SegmentView
+from rtolap.metadata.view import KnownSegments, SegmentView
 from rtolap.model.completeness import Completeness
 from rtolap.model.offsets import Offsets
 
 
 class ViewSource:
-    """`view` on the core thread; `control` and `refresh` from any."""
+    """`view` on the core thread; `control` and `refresh` from any. `ahead`: see `following`."""
 
     def __init__(
-        self, metadata: ClusterMetadata, cube: str, cube_id: str, election: Election, window_ms: int
+        self,
+        metadata: ClusterMetadata,
+        cube: str,
+        cube_id: str,
+        election: Election,
+        window_ms: int,
+        ahead: NextAssignment | None = None,
     ) -> None:
         self._metadata = metadata
+        self._ahead = ahead
         self._cube = cube
         self._election = election
         self._segments = SegmentView(metadata, cube, cube_id, by_page=True, with_frontier=True)
@@ -35,7 +44,7 @@ class ViewSource:
         self._start_epoch = -1
 
     def view(self) -> CubeView:
-        control, known = self._segments.known()
+        control, known = self._known()
         connected = self._metadata.store.connected()
         if control.enabled and control.assignment_epoch != self._start_epoch and connected:
             # First where history ends, then the records: never the other way round, or events between
@@ -43,7 +52,7 @@ class ViewSource:
             self._start_offsets = self._metadata.replay_from(self._cube)
             self._segments.refresh()
             self._start_epoch = control.assignment_epoch
-            control, known = self._segments.known()
+            control, known = self._known()
         return CubeView(
             control=control,
             records=self._by_start(known.open),
@@ -69,8 +78,16 @@ class ViewSource:
 
     def snapshot(self) -> tuple[CubeControl, Mapping[int, SegmentRecord]]:
         """Return the control record and the open segments by start, of one moment."""
-        control, known = self._segments.known()
+        control, known = self._known()
         return control, self._by_start(known.open)
+
+    def _known(self) -> tuple[CubeControl, KnownSegments]:
+        control, known = self._segments.known()
+        return following(control, self._ahead), known
+
+    def control(self) -> CubeControl:
+        """Return the control record as it stands, whatever this receiver follows."""
+        return self._segments.known()[0]
 
     def refresh(self) -> None:
         self._segments.refresh()
@@ -100,6 +117,16 @@ class ViewSource:
 
 
 _NO_CONTROL = CubeControl()
+
+
+def following(control: CubeControl, ahead: NextAssignment | None) -> CubeControl:
+    """Return the control that a receiver follows which is ahead of it, by `ahead`, until it stands.
+
+    The epoch of a plan is of no other assignment: once the control has it, or a later one, that counts.
+    """
+    if ahead is None or not control.assignment_epoch or control.assignment_epoch >= ahead.epoch:
+        return control
+    return msgspec.structs.replace(control, assignment=ahead.assignment, assignment_epoch=ahead.epoch)
 
 
 @dataclass(frozen=True)

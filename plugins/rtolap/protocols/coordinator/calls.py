@@ -163,6 +163,14 @@ def alter_cube(cube: str, request: wire.AlterRequest) -> Call[wire.Alteration]:
     return post(_ALTERATION, "cubes", cube, "alter", body=request.model_dump(mode="json"))
 
 
+def cancel_move(cube: str) -> Call[wire.CubeStatus]:
+    return post(_CUBE, "cubes", cube, "move", "cancel")
+
+
+def undo_move(cube: str) -> Call[wire.Reassignment]:
+    return post(_REASSIGNMENT, "cubes", cube, "move", "undo")
+
+
 def watermark(cube: str) -> Call[wire.WatermarkInfo]:
     return get(_WATERMARK, "cubes", cube, "watermark")
 

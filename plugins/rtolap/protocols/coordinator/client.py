@@ -120,6 +120,8 @@ class CoordinatorClient(Closeable):
     resume_cube = _Sent(calls.resume_cube)
     alter_cube = _Sent(calls.alter_cube)
     reassign = _Sent(calls.reassign)
+    cancel_move = _Sent(calls.cancel_move)
+    undo_move = _Sent(calls.undo_move)
     watermark = _Sent(calls.watermark)
     purge = _Sent(calls.purge)
     retention = _Sent(calls.retention)

@@ -46,6 +46,41 @@ def apply_reassignment(client: CoordinatorClient, plan: Reassignment, *, wait_s:
     return applied
 
 
+def apply_move(client: CoordinatorClient, plan: Reassignment, *, wait_s: float) -> Reassignment:
+    """Carry the plan out so that nobody notices, and wait until the new assignment stands.
+
+    Raises what the coordinator refuses, and NotYet, which names what the move waits for: it goes on all the
+    same.
+    """
+    wanted = ReassignRequest(assignment=plan.after, epoch=plan.epoch, warm_up=True)
+    planned = client.reassign(plan.cube, wanted)
+    return wait_for_move(client, planned, wait_s=wait_s)
+
+
+def wait_for_move(client: CoordinatorClient, planned: Reassignment, *, wait_s: float) -> Reassignment:
+    """Wait for a move that runs. Raises NotYet, and Refused where it was cancelled meanwhile."""
+    deadline_s = time.monotonic() + wait_s
+    while wait_s > 0 and planned.planned_epoch is not None:
+        status = client.cube(planned.cube)
+        if status.assignment_epoch >= planned.planned_epoch:
+            return planned.model_copy(update={"applied": True, "epoch": status.assignment_epoch})
+        if status.next_epoch != planned.planned_epoch:
+            raise Refused(
+                f"the move of {planned.cube} was given up meanwhile",
+                expected=f"epoch {planned.planned_epoch}",
+                found=f"epoch {status.assignment_epoch}",
+                action="look at the plan again",
+            )
+        if time.monotonic() > deadline_s:
+            raise NotYet(
+                f"the move of {planned.cube} has not ended after {wait_s:g} s",
+                found="; ".join(status.move_waits) or "the coordinator looks once a second",
+                action="it goes on; `rtolap receivers cancel-move` ends it",
+            )
+        time.sleep(_LOOK_S)
+    return planned
+
+
 def _with_moves(assignment: dict[str, tuple[int, ...]], moves: Sequence[str]) -> dict[str, tuple[int, ...]]:
     owner = {partition: name for name, held in assignment.items() for partition in held}
     for text in moves:

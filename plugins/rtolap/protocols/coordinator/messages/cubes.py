@@ -18,6 +18,8 @@ class CubeStatus(Message):
         problem: what needs a human (topic gone, offsets beyond Kafka's retention, …); None if nothing.
         catching_up: partitions that no receiver of their replica set consumes at the log's end yet, after a
             start or a reassignment; queries wait for them.
+        next_assignment: the assignment that a running move prepares, of `next_epoch`; empty while none runs.
+        move_waits: what the move waits for, a line each.
         refused: reason → at least so many records of the topic were refused and are in no count.
         refused_example: reason → what was wrong with one of them.
     """
@@ -31,6 +33,9 @@ class CubeStatus(Message):
     topic_id: str = ""
     assignment: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     assignment_epoch: int = 0
+    next_assignment: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    next_epoch: int | None = None
+    move_waits: tuple[str, ...] = ()
     catching_up: tuple[int, ...] = ()
     replay_from: dict[int, int] = Field(default_factory=dict)
     low_watermark_ms: int | None = None
@@ -70,12 +75,15 @@ class ReassignRequest(Message):
             `consumer_tasks_max` allows, those that hold partitions now first.
         epoch: refuse if the assignment is not of this epoch any more.
         dry_run: answer the plan, change nothing.
+        warm_up: the new owners read beside the old ones, which answer until the new ones can; the assignment
+            changes then. False: it changes at once, and queries wait.
     """
 
     assignment: dict[str, tuple[int, ...]] | None = None
     replica_sets: tuple[str, ...] | None = Field(default=None, min_length=1)
     epoch: int | None = None
     dry_run: bool = False
+    warm_up: bool = False
 
 
 class AlterRequest(Message):
@@ -131,7 +139,11 @@ class Move(Message):
 
 
 class Reassignment(Message):
-    """`epoch` is of the assignment that stands now: `after` if `applied`, otherwise `before`."""
+    """`epoch` is of the assignment that stands now: `after` if `applied`, otherwise `before`.
+
+    Attributes:
+        planned_epoch: of the assignment for which the new owners warm up now; None where none do.
+    """
 
     cube: str
     epoch: int
@@ -139,6 +151,7 @@ class Reassignment(Message):
     after: dict[str, tuple[int, ...]]
     moves: tuple[Move, ...] = ()
     applied: bool = False
+    planned_epoch: int | None = None
 
 
 class PurgeRequest(Message):

@@ -72,12 +72,14 @@ class HeartbeatRequest(Message):
 
     Attributes:
         is_leader: does it lead its replica set?
+        warming: reports of cubes that it reads beside what it serves, for an assignment that a move prepares.
     """
 
     receiver_id: str
     replica_set: str
     is_leader: bool = False
     cubes: dict[str, CubeReport] = Field(default_factory=dict)
+    warming: dict[str, CubeReport] = Field(default_factory=dict)
 
 
 class HeartbeatResponse(Message):

@@ -1,0 +1,163 @@
+"""Moves that nobody notices: replica sets warm up for the next assignment; it stands once they can answer.
+
+docs/decisions/0074-unnoticed-moves.md has the crash orderings. The plan stands in the cube's control record,
+so each leader goes on with it; what receivers report is in memory, and a fresh leader waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from rtolap.base.errors import Refused
+from rtolap.coordinator.heartbeats import SILENT_AFTER_MS, Heartbeats, ReceivedHeartbeat
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, NextAssignment
+from rtolap.model.offsets import Offsets
+from rtolap.protocols.coordinator.messages import CubeReport
+
+log = logging.getLogger(__name__)
+
+CONSUMING = "CONSUMING"
+
+
+class Moves:
+    """`tick` on the leader's thread; the rest on any."""
+
+    def __init__(self, metadata: ClusterMetadata, heartbeats: Heartbeats) -> None:
+        self._metadata = metadata
+        self._heartbeats = heartbeats
+        self._answered: dict[str, Offsets] = {}  # by cube: what its receivers had read at the last look
+
+    def clear(self) -> None:
+        """Forget what was observed, as a fresh leader begins."""
+        self._answered.clear()
+
+    def tick(self, cube: str, control: CubeControl) -> bool:
+        """Let the next assignment stand if all that have to warm up for it can answer. Return True then."""
+        if control.next is None:
+            self._answered.pop(cube, None)
+            return False
+        answered = self._answered.get(cube)
+        self._answered[cube] = positions_read(cube, self._heartbeats.heard())
+        if answered is None or self._waits(cube, control, answered):
+            return False
+        self._stand(cube, control.next)
+        return True
+
+    def waits(self, cube: str, control: CubeControl) -> tuple[str, ...]:
+        """Return what a running move waits for; nothing while none runs."""
+        return tuple(self._waits(cube, control, self._answered.get(cube, {})))
+
+    def cancel(self, cube: str) -> None:
+        """End the move that runs: the assignment stays as it is. Refused where none runs."""
+
+        def change(control: CubeControl) -> CubeControl:
+            if control.next is None:
+                raise Refused(
+                    f"no move of cube {cube} runs",
+                    found=f"assignment {control.assignment_epoch}",
+                    action="`rtolap receivers rebalance` moves partitions back",
+                )
+            return msgspec.structs.replace(control, next=None)
+
+        self._metadata.update_control(cube, change)
+
+    def _waits(self, cube: str, control: CubeControl, answered: Offsets) -> list[str]:
+        live = set(self._metadata.live_receivers())
+        members = {
+            name: tuple(r for r in record.receivers if r in live)
+            for name, record in self._metadata.replica_sets().items()
+        }
+        now_ms = self._metadata.clock.now_ms()
+        heard = {
+            name: heartbeat
+            for name, heartbeat in self._heartbeats.heard().items()
+            if now_ms - heartbeat.at_ms <= SILENT_AFTER_MS
+        }
+        reports = {
+            name: heartbeat.request.warming[cube]
+            for name, heartbeat in heard.items()
+            if cube in heartbeat.request.warming
+        }
+        return not_warm(control, members, reports, answered)
+
+    def _stand(self, cube: str, planned: NextAssignment) -> None:
+        def change(control: CubeControl) -> CubeControl:
+            if control.next is None or control.next.epoch != planned.epoch:
+                return control  # it stands already, or was cancelled meanwhile
+            return msgspec.structs.replace(
+                control,
+                assignment=planned.assignment,
+                assignment_epoch=planned.epoch,
+                next=None,
+                moved_from=control.assignment,
+            )
+
+        self._metadata.update_control(cube, change)
+        log.info("cube %s: %s, epoch %d", cube, planned.assignment, planned.epoch)
+
+
+def positions_read(cube: str, heard: Mapping[str, ReceivedHeartbeat]) -> Offsets:
+    """Return, by partition, how far the receivers that serve it have read: no answer held more."""
+    furthest: Offsets = {}
+    for heartbeat in heard.values():
+        report = heartbeat.request.cubes.get(cube)
+        for partition, read in report.partitions.items() if report is not None else ():
+            furthest[partition] = max(read.position, furthest.get(partition, 0))
+    return furthest
+
+
+def not_warm(
+    control: CubeControl,
+    members: Mapping[str, Collection[str]],
+    reports: Mapping[str, CubeReport],
+    answered: Offsets,
+) -> list[str]:
+    """Return why the next assignment may not stand yet, a line for each receiver; empty: it may. Pure.
+
+    `members`: the living receivers of each replica set; `reports`: what they report of warming up;
+    `answered`: positions that the present owners had read before these reports.
+    """
+    waits = _unheard(control, members, answered)
+    for name in sorted(control.next.assignment if control.next is not None else ()):
+        planned = control.warms(name)
+        if planned is None:
+            continue
+        if not members.get(name):
+            waits.append(f"replica set {name} has no living receiver")
+        for receiver in sorted(members.get(name, ())):
+            why = _not_warm(planned.assignment[name], planned.epoch, reports.get(receiver), answered)
+            if why:
+                waits.append(f"receiver {receiver} of {name} {why}")
+    return waits
+
+
+def _unheard(control: CubeControl, members: Mapping[str, Collection[str]], answered: Offsets) -> list[str]:
+    """Return living owners of which it is not known how far they have answered: a fresh leader waits."""
+    waits: list[str] = []
+    for name, partitions in sorted(control.assignment.items() if control.next is not None else ()):
+        unknown = sorted(set(partitions) - answered.keys())
+        if unknown and members.get(name):
+            waits.append(f"replica set {name} has not reported how far partitions {unknown} were answered")
+    return waits
+
+
+def _not_warm(
+    partitions: Collection[int], epoch: int, report: CubeReport | None, answered: Offsets
+) -> str | None:
+    if report is None or report.assignment_epoch != epoch:
+        return "has not begun to warm up"
+    if report.state != CONSUMING:
+        return f"is {report.state} {report.reason}".rstrip()
+    if report.behind:
+        return f"is behind what was promised: {report.behind}"
+    for partition in sorted(partitions):
+        read = report.partitions.get(partition)
+        if read is None:
+            return f"has not begun with partition {partition}"
+        if read.position < answered.get(partition, 0):
+            return f"is at {read.position} of {answered[partition]} in partition {partition}"
+    return None
