@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from rtolap.cli import build, receivers
+from rtolap.cli import receivers
 from rtolap.cli import segments as segments_commands
+from rtolap.cli.cubes import build
 from typer.testing import CliRunner, Result
 
 from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster

@@ -271,7 +271,7 @@ class ReceiverService:
             if name in self._ahead:
                 continue  # after the move: its folders are open
             try:
-                schema = self._metadata.schema(name)
+                schema, control = self._metadata.schema(name), self._metadata.control(name)
             except NotFound:
                 continue  # dropped meanwhile: the next look ends it
             if not begins_again(runner.schema.cube, schema.cube):
@@ -285,7 +285,7 @@ class ReceiverService:
                 self._runners.pop(name)
             runner.stop()
             self._changed_since_s.pop(name, None)
-            self._begin(schema, runner.cube_id)
+            self._begin(schema, runner.cube_id, control)
 
     def _follow_move(self, name: str, cube_id: str) -> None:
         """Begin ahead of an assignment that is prepared; when it stands, serve by it. Crash orderings:
