@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rtolap.model.loader import LoaderSink
 from rtolap.protocols.stream_load.messages import LoadState, SendOptions
-from rtolap.stored.loader import label_retention, settle
+from rtolap.stored.loader import label_retention, settle, states
 from rtolap.stored.loader.commit import Committer
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.settle import Settler
@@ -18,6 +18,7 @@ from rtolap.stored.metastore.leases import Lease
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
 from tests.support.loader.loader_runs import MODELS, ForgetfulRun, Run, World
+from tests.support.loader.young_brokers import YoungBrokersRun
 from tests.support.seeds import notices, so_many
 
 SEEDS = so_many(20, 26)
@@ -54,6 +55,26 @@ def test_no_batch_is_loaded_twice_into_a_sink_that_forgets_labels_by_number() ->
         counts += ForgetfulRun(world, seed).run()
     wanted = ("others' labels", "crash", "a person: loaded", "a person: not loaded")
     assert all(counts[what] for what in wanted), f"runs in which little happens prove little: {counts}"
+
+
+def test_no_loader_stops_for_brokers_that_do_not_know_its_topic_yet() -> None:
+    world, counts = World(), Counter[str]()
+    for seed in range(SEEDS):
+        counts += YoungBrokersRun(world, seed).run()
+    assert counts["topic unknown"] > SEEDS
+
+
+def test_the_runs_notice_a_loader_that_takes_the_first_such_answer_for_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(states, "TOPIC_MISSING_S", 0.0)
+    monkeypatch.setattr(states, "TOPIC_MISSING_ANSWERS", 1)
+    assert notices(lambda seed: YoungBrokersRun(World(), seed).run(), 0, "topic_gone")
+
+
+def test_the_runs_notice_a_loader_that_forgets_no_such_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states.MissingTopic, "found", lambda self: None)
+    assert notices(lambda seed: YoungBrokersRun(World(), seed).run(), 0, "topic_gone")
 
 
 def test_the_runs_notice_a_loader_that_believes_each_unknown_label_of_its_age(

@@ -12,10 +12,16 @@ from rtolap.stored.loader.job import JobConfig, write_config
 from rtolap.stored.loader.job_run import LoadJobRun
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.reset import going_on
-from rtolap.stored.loader.states import TOPIC_MISSING_S, StopCause, Stopped
+from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.loader.status import status_of
 
-from tests.support.loader.stepped_loader import World, load_all, sent_and_unanswered, stopped_by
+from tests.support.loader.stepped_loader import (
+    World,
+    gone_after_a_while,
+    load_all,
+    sent_and_unanswered,
+    stopped_by,
+)
 
 
 def recreate(world: World, *keys: int) -> None:
@@ -157,10 +163,7 @@ def test_a_batch_waits_while_the_topic_is_missing_and_then_stops(world: World) -
         return batch
 
     work.source._consumer.poll = poll_and_lose  # type: ignore[method-assign]
-    with pytest.raises(Unavailable, match="missing: waiting"):
-        work.source.step(0.0)
-    world.clock.advance_ms(int(TOPIC_MISSING_S * 1000))
-    assert stopped_by(lambda: work.source.step(0.0)) is StopCause.TOPIC_GONE
+    gone_after_a_while(world, lambda: work.source.step(0.0))
 
 
 def test_records_of_an_older_ledger_take_the_id_of_the_topic_that_is_there(world: World) -> None:

@@ -16,7 +16,7 @@ from rtolap.stored.loader.job import LEASE_MS, JobConfig, JobResources, write_co
 from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.reset import settle_batch
 from rtolap.stored.loader.settle import AttemptOutcome, Settler
-from rtolap.stored.loader.states import StopCause, Stopped
+from rtolap.stored.loader.states import TOPIC_MISSING_ANSWERS, TOPIC_MISSING_S, StopCause, Stopped
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecords
@@ -69,12 +69,16 @@ class World:
         return self.begin(f"p{self.owner}")
 
     def begin(self, owner: str) -> LoadJobRun:
+        return begin("j", owner, self.resources())
+
+    def resources(self) -> JobResources:
+        """Return the resources of one process."""
+
         def open_consumer(loader: Loader) -> MemoryConsumer:
             with_statements = loader.watermark_records == "header"
             return MemoryConsumer(self.broker, loader.topic, with_statements=with_statements)
 
-        resources = JobResources(self.jobs, self.records, self.sink, open_consumer, self.box, self.clock)
-        return begin("j", owner, resources)
+        return JobResources(self.jobs, self.records, self.sink, open_consumer, self.box, self.clock)
 
     def settle(self, batch: int, *, loaded: bool) -> None:
         """Settle a batch as a person has found it, as `rtolap loader settle` records it."""
@@ -115,3 +119,13 @@ def stopped_by(act: Callable[[], object]) -> StopCause:
         act()
     assert str(stopped.value).startswith(f"{stopped.value.cause}: ")
     return stopped.value.cause
+
+
+def gone_after_a_while(world: World, ask: Callable[[], object]) -> None:
+    """Assert that a missing topic stops the loader once it was asked for often enough, and for long enough:
+    neither alone does."""
+    for _ in range(2 * TOPIC_MISSING_ANSWERS):
+        with pytest.raises(Unavailable, match="missing: waiting"):
+            ask()
+    world.clock.advance_ms(int(TOPIC_MISSING_S * 1000))
+    assert stopped_by(ask) is StopCause.TOPIC_GONE

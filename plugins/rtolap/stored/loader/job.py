@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -16,6 +16,7 @@ from rtolap.model.loader import Loader, share_of_partition
 from rtolap.model.offsets import Offsets
 from rtolap.stored.loader.records.rejects import RejectBox
 from rtolap.stored.loader.sink import Sink
+from rtolap.stored.loader.states import MissingTopic
 from rtolap.stored.metastore.leases import Lease, Leases
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs
 from rtolap.stored.metastore.load_shares import LoadShares
@@ -138,6 +139,7 @@ class JobResources:
     box: RejectBox
     clock: Clock
     registries: Registries = no_registries
+    missing: MissingTopic = field(default_factory=MissingTopic)  # as its run begins, again and again
 
 
 @dataclass(frozen=True)

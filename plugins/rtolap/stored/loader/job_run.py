@@ -219,8 +219,8 @@ class LoadJobRun:
         except LogTruncated as error:
             with suppress(Stopped):
                 return take_back(self._records, self.ownership, records, error)
-        except NotFound as error:  # of a broker that has just started, perhaps
-            raise Unavailable(f"topic {consumer.topic} is missing: waiting for it") from error
+        except NotFound as error:
+            raise self._resources.missing.meaning(error, self.clock.monotonic_s()) from error
         finally:
             consumer.close()
         return records
@@ -246,7 +246,7 @@ class LoadJobRun:
             topic_id = consumer.topic_id()  # before the ranges: of a topic made in between they are not
             ranges = {partition: consumer.log_range(partition) for partition in consumer.partitions()}
         except NotFound as error:
-            raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+            raise self._resources.missing.meaning(error, self.clock.monotonic_s()) from error
         finally:
             consumer.close()
         begin = self.loader.start == "earliest"

@@ -60,7 +60,7 @@ class Preparer:
         self._box = box
         self._clock = clock
         self._registries = registries
-        self._missing = MissingTopic(loader.topic, clock)
+        self._missing = MissingTopic()
         self._target: Target | None = None
         self._decoder: RecordDecoder | None = None
 
@@ -77,7 +77,7 @@ class Preparer:
                     epochs=record.end_epochs,
                 )
             except NotFound as error:
-                raise self._missing.meaning(error) from error
+                raise self._missing.meaning(error, self._clock.monotonic_s()) from error
             self._missing.found()
         return pending.content
 

@@ -98,12 +98,12 @@ class BatchSource:
         self._first_s: float | None = None  # when the batch that is being made began
         self._sealed: _Sealed | None = None
         self._next_check_s = clock.monotonic_s()
-        self._missing = MissingTopic(consumer.topic, clock)
+        self._missing = MissingTopic()
         self._epochs = dict(epochs)
         self._log = TruncationCheck(consumer.topic, consumer.epoch_ends, action=TRUNCATED_ACTION)
         self._identity = TopicIdentity(
             consumer.topic,
-            consumer.topic_id,
+            self._topic_id,
             action=RECREATED_ACTION,
             known=topic_id,
             check_log=self._compare_with_log,
@@ -184,7 +184,9 @@ class BatchSource:
                 else "`rtolap loader reset` loads the new topic",
             ) from error
         except NotFound as error:
-            raise self._missing.meaning(error) from error
+            raise self._missing.meaning(error, self._clock.monotonic_s()) from error
+        if len(polled):
+            self._missing.found()
         if self._first_s is None and (len(polled) or self._has_passed_offsets()):
             self._first_s = self._clock.monotonic_s()
         if len(polled):
@@ -249,6 +251,11 @@ class BatchSource:
         self._identity.truncation_settled()
         self._consumer.assign(dict(self._start))
 
+    def _topic_id(self, timeout_s: float) -> str:
+        topic_id = self._consumer.topic_id(timeout_s)
+        self._missing.found()
+        return topic_id
+
     def _confirm_topic(self) -> str | None:
         """Return the topic's id, requested now; None where the broker gives none.
 
@@ -259,8 +266,7 @@ class BatchSource:
         except TopicRecreated as error:
             raise recreated(error) from error
         except NotFound as error:
-            raise self._missing.meaning(error) from error
-        self._missing.found()
+            raise self._missing.meaning(error, self._clock.monotonic_s()) from error
         return topic_id
 
     def _recorded(self, sealed: _Sealed, topic_id: str | None) -> OffsetsRecord:
@@ -291,10 +297,13 @@ class BatchSource:
         try:
             present = set(self._consumer.partitions())
         except NotFound as error:
-            raise self._missing.meaning(error) from error  # looked at again with the next step
+            raise self._missing.meaning(
+                error, self._clock.monotonic_s()
+            ) from error  # looked at again with the next step
         except Unavailable:
             self._next_check_s = now_s + PARTITIONS_CHECK_S
             return  # the consumer reports the broker's error; the next look comes
+        self._missing.found()
         self._confirm_topic()
         self._next_check_s = now_s + PARTITIONS_CHECK_S
         if gone := sorted(self._start.keys() - present):

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.kafka.interfaces import LogTruncated, TopicRecreated
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState
 
-TOPIC_MISSING_S = 5.0  # a broker that has just started may not know all topics yet
+TOPIC_MISSING_S = 5.0
+TOPIC_MISSING_ANSWERS = 3
 
 
 class Sent(StrEnum):
@@ -188,21 +188,25 @@ def truncated(error: LogTruncated, sent: str | None = None) -> Stopped:
 
 
 class MissingTopic:
-    """What the answer "there is no such topic" means for a loader that has read it; of one thread."""
+    """What the answer "there is no such topic" means for a loader; of one thread.
 
-    def __init__(self, topic: str, clock: Clock) -> None:
-        self._topic = topic
-        self._clock = clock
+    A broker that has just started may not know all topics yet. A topic is gone when it was asked for often
+    enough and for long enough, and no answer between knew it: a process that was stopped for a while has seen
+    two answers, and nothing in between.
+    """
+
+    def __init__(self) -> None:
         self._since_s: float | None = None
+        self._answers = 0
 
-    def meaning(self, error: NotFound) -> Stopped | Unavailable:
-        """Return Unavailable: ask again; Stopped once no broker has known the topic for TOPIC_MISSING_S."""
-        now_s = self._clock.monotonic_s()
-        if self._since_s is None:
-            self._since_s = now_s
-        if now_s - self._since_s >= TOPIC_MISSING_S:
+    def meaning(self, error: NotFound, now_s: float) -> Stopped | Unavailable:
+        """Return Unavailable: ask again; or Stopped: the topic is gone. `now_s`: by a monotonic clock."""
+        self._since_s = now_s if self._since_s is None else self._since_s
+        self._answers += 1
+        if self._answers >= TOPIC_MISSING_ANSWERS and now_s - self._since_s >= TOPIC_MISSING_S:
             return Stopped(StopCause.TOPIC_GONE, str(error))
-        return Unavailable(f"topic {self._topic} is missing: waiting for it")
+        return Unavailable("a topic is missing: waiting for it", found=str(error))
 
     def found(self) -> None:
-        self._since_s = None
+        """Note an answer that knew the topic."""
+        self._since_s, self._answers = None, 0

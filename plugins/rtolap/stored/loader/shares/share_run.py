@@ -32,6 +32,7 @@ def resources_of_share(resources: SharedResources, portion: Portion) -> JobResou
         job.box,
         job.clock,
         job.registries,
+        job.missing,
     )
 
 
