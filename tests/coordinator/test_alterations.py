@@ -11,6 +11,7 @@ from rtolap.metadata.publications import Publications
 from rtolap.metadata.records import WatermarkRecord
 from rtolap.model.cube import Cube
 from rtolap.model.publication import IcebergCatalog, Publication
+from rtolap.model.segment import segment_of
 from rtolap.protocols.coordinator.messages import AlterRequest
 
 from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, Cluster
@@ -99,6 +100,28 @@ def test_a_shorter_retention_names_the_segments_that_it_drops_and_takes_leave(cl
     assert cluster.client.retention(NAME).segments == tuple(names[:3])
     longer = cluster.client.alter_cube(NAME, altered({"retention": {"after_ms": 50 * HOUR_MS}}))
     assert (longer.dropped_segments, longer.applied) == ((), True)
+
+
+def test_what_is_overdue_by_the_running_retention_is_not_dropped_by_the_change(cluster: Cluster) -> None:
+    cluster.enabled()
+    names = [cluster.closed(at).name for at in range(4)]
+    cluster.metadata.publish_watermark(NAME, WatermarkRecord(13 * HOUR_MS))  # the first three are overdue
+    for after_h, dropped in ((12, []), (11, []), (10, []), (9, names[3:])):
+        plan = cluster.client.alter_cube(
+            NAME, altered({"retention": {"after_ms": after_h * HOUR_MS}}, dry_run=True)
+        )
+        assert plan.dropped_segments == tuple(dropped), after_h
+
+
+def test_segments_that_only_receivers_know_are_named_too(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.enabled()
+    active = segment_of(2 * HOUR_MS, HOUR_MS).name
+    monkeypatch.setattr(cluster.coordinator.heartbeats, "active_segments", lambda cube: {active})
+    cluster.metadata.publish_watermark(NAME, WatermarkRecord(6 * HOUR_MS))
+    plan = cluster.client.alter_cube(NAME, altered({"retention": {"after_ms": 3 * HOUR_MS}}, dry_run=True))
+    assert plan.dropped_segments == (active,)
 
 
 def test_a_cuboid_that_a_publication_follows_stays(cluster: Cluster) -> None:

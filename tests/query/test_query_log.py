@@ -6,12 +6,14 @@ import contextlib
 import json
 import random
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryError
+from rtolap.query.plan import ReadStats
 from rtolap.query.query_log.entries import SCHEMA, Asked, Entry
 from rtolap.query.query_log.folder import FILES, SUFFIX, LogFolder
 from rtolap.query.query_log.log import WAITING_MAX, WRITE_ENTRIES, QueryLog
@@ -248,6 +250,32 @@ def test_texts_are_kept_as_it_is_declared() -> None:
         log.note(noted)
         (row,) = log.table("").to_pylist()
         assert (row["STATEMENT"], row["ERROR"]) == expected
+
+
+def test_no_text_of_a_client_keeps_the_log_from_being_written_or_read(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    dice = random.Random(11)
+    letters = [*"ab'?", "\0", "\n", "é", "日", "😀", "\ud800", "\udfff", "\u2028"]
+    with contextlib.closing(QueryLog(folder_at(tmp_path, clock))) as log:
+        for _ in range(200):
+            text, user, error = ("".join(dice.choices(letters, k=dice.randrange(6))) for _ in range(3))
+            log.note(entry(text, user, "query", error))
+        log.note(entry("the last"))
+        log.write()
+        assert len(texts_of(log)) == 201
+        assert texts_of(log)[-1] == "the last"
+
+
+def test_a_waiting_entry_holds_no_names_of_segments() -> None:
+    stats = ReadStats("flights", history_segments=tuple(f"segment {number}" for number in range(10_000)))
+    held = weakref.ref(stats)
+    log = QueryLog()
+    log.note(Entry(Asked("select 1", "u", "http", "rtolap"), 1, 2.0, "ok", reads=[stats]))
+    del stats
+    assert held() is None
+    (row,) = log.table("").to_pylist()
+    assert row["HISTORY_SEGMENTS"] == 10_000
 
 
 # --- texts -------------------------------------------------------------------------------------------------

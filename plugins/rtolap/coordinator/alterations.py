@@ -8,16 +8,17 @@ done so: rows, partials and windows are the same by both definitions
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping
 
-from rtolap.base.decoding import convert
 from rtolap.base.errors import DefinitionError, Refused
+from rtolap.coordinator.answers import parsed
+from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.views import Views
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import Publications
-from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import Cube, Schema
-from rtolap.model.segment import SegmentState
+from rtolap.model.segment import SegmentState, parse_segment_name
 from rtolap.model.validation.cube_changes import cube_changes, gone_cuboids, new_cuboids
 from rtolap.model.validation.definition import validate_schema
 from rtolap.model.validation.publication import published_cuboid
@@ -25,11 +26,12 @@ from rtolap.protocols.coordinator import messages as wire
 
 
 class Alterations:
-    """Plans and applies changes of cubes. `views`: of their segments."""
+    """Plans and applies changes of cubes. `heartbeats`: of segments that have no record yet."""
 
-    def __init__(self, metadata: ClusterMetadata, views: Views) -> None:
+    def __init__(self, metadata: ClusterMetadata, views: Views, heartbeats: Heartbeats) -> None:
         self._metadata = metadata
         self._views = views
+        self._heartbeats = heartbeats
 
     def alter(self, name: str, request: wire.AlterRequest) -> wire.Alteration:
         """Return what the change means, and make it unless the request is a dry run.
@@ -37,7 +39,7 @@ class Alterations:
         Raises NotFound without the cube, DefinitionError for a definition that is none, Refused for a change
         that cannot be, that drops segments without having been told to, or that a publication forbids.
         """
-        after = _parse(request.definition)
+        after = parsed(request.definition, Cube)
         if after.name != name:
             raise DefinitionError("the definition is of another cube", expected=name, found=after.name)
         cube_id = self._metadata.cube_id(name)
@@ -46,8 +48,9 @@ class Alterations:
         validate_schema(Schema(self._metadata.table(before.table), after))
         for publication in Publications(self._metadata.store).of_cube(name).values():
             published_cuboid(publication.publication, after)
-        dropped = self._dropped(name, after)
-        ready = self._ready(name)
+        control, records = self._views.fresh(name)
+        dropped = self._dropped(before, after, control, records)
+        ready = sorted(key for key, each in records.items() if each.state is SegmentState.READY)
         added = new_cuboids(before, after)
         if not request.dry_run and changes:
             if dropped and not request.drop_segments:
@@ -68,32 +71,25 @@ class Alterations:
             ),
             new_cuboids=added,
             gone_cuboids=gone_cuboids(before, after),
-            segments_without_new_cuboids=ready if added else (),
+            segments_without_new_cuboids=tuple(ready) if added else (),
             dropped_segments=dropped,
             applied=not request.dry_run and bool(changes),
         )
 
-    def _ready(self, cube: str) -> tuple[str, ...]:
-        _, records = self._views.fresh(cube)
-        return tuple(sorted(name for name, each in records.items() if each.state is SegmentState.READY))
-
-    def _dropped(self, cube: str, after: Cube) -> tuple[str, ...]:
+    def _dropped(
+        self, before: Cube, after: Cube, control: CubeControl, records: Mapping[str, SegmentRecord]
+    ) -> tuple[str, ...]:
         """Return the segments that the next retention drops by the new definition and not by the old one."""
-        after_ms, before_ms = after.retention.after_ms, self._metadata.cube(cube).retention.after_ms
-        watermark_ms = self._metadata.published_watermark_ms(cube)
-        if after_ms is None or after_ms == before_ms or watermark_ms is None:
+        kept_ms, keeps_ms = before.retention.after_ms, after.retention.after_ms
+        watermark_ms = self._metadata.published_watermark_ms(after.name)
+        if keeps_ms is None or watermark_ms is None:
             return ()
-        control, records = self._views.fresh(cube)
+        horizons = (control.horizon_ms, None if kept_ms is None else watermark_ms - kept_ms)
+        gone_ms = max((each for each in horizons if each is not None), default=None)
+        names = records.keys() | self._heartbeats.active_segments(after.name)
 
-        def is_dropped(record: SegmentRecord) -> bool:
-            beyond = control.horizon_ms is not None and record.end_ms <= control.horizon_ms
-            return not beyond and record.end_ms <= watermark_ms - after_ms
+        def is_dropped(name: str) -> bool:
+            end_ms = parse_segment_name(name).end_ms
+            return end_ms <= watermark_ms - keeps_ms and (gone_ms is None or end_ms > gone_ms)
 
-        return tuple(sorted(name for name, record in records.items() if is_dropped(record)))
-
-
-def _parse(definition: wire.Definition) -> Cube:
-    try:
-        return convert(definition, Cube)
-    except msgspec.ValidationError as error:
-        raise DefinitionError("not a cube definition", found=str(error)) from error
+        return tuple(sorted(filter(is_dropped, names)))

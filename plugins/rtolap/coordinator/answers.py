@@ -1,4 +1,4 @@
-"""Records as the messages that travel: nothing but translation."""
+"""Records as the messages that travel, and definitions as they come: nothing but translation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
+from rtolap.base.decoding import convert
+from rtolap.base.errors import DefinitionError
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
 from rtolap.model.completeness import EventLoss, is_breached, late_ppm
 from rtolap.model.offsets import PartRange
@@ -13,11 +15,20 @@ from rtolap.protocols.coordinator import messages as wire
 from rtolap.protocols.rest.messages import Message
 
 M = TypeVar("M", bound=Message)
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 def as_message(kind: type[M], record: msgspec.Struct) -> M:
     """Return a part of a record as the message that has the same fields."""
     return kind.model_validate(msgspec.to_builtins(record))
+
+
+def parsed(definition: wire.Definition, kind: type[S]) -> S:
+    """Return a definition that has come. Raises DefinitionError for what is none of that kind."""
+    try:
+        return convert(definition, kind)
+    except msgspec.ValidationError as error:
+        raise DefinitionError(f"not a {kind.__name__.lower()} definition", found=str(error)) from error
 
 
 def build_info(build: BuildAttempt | None) -> wire.BuildInfo | None:

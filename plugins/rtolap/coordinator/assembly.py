@@ -97,7 +97,7 @@ class Coordinator:
         self._settling = Settling(metadata, self._views)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
         self.batches = Batches(metadata, self._views, store, object_store_uri)
-        self.alterations = Alterations(metadata, self._views)
+        self.alterations = Alterations(metadata, self._views, self.heartbeats)
         self.members = Members(metadata, self.heartbeats, self._ticked)
         self.cubes = Cubes(
             metadata,

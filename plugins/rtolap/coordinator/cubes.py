@@ -8,9 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from rtolap.base.decoding import convert
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Unauthorized, Unavailable
-from rtolap.coordinator.answers import segment_info
+from rtolap.coordinator.answers import parsed, segment_info
 from rtolap.coordinator.assignment import Assignments
 from rtolap.coordinator.checks import Checks
 from rtolap.coordinator.closable import Closable
@@ -101,17 +100,17 @@ class Cubes:
         self._losses = losses
 
     def create_table(self, definition: wire.Definition) -> None:
-        table = _parse(definition, Table)
+        table = parsed(definition, Table)
         validate_table(table)
         self._metadata.create_table(table)
 
     def create_lookup(self, definition: wire.Definition) -> None:
-        lookup = _parse(definition, Lookup)
+        lookup = parsed(definition, Lookup)
         validate_lookup(lookup)
         self._metadata.create_lookup(lookup)
 
     def create_cube(self, definition: wire.Definition) -> None:
-        cube = _parse(definition, Cube)
+        cube = parsed(definition, Cube)
         try:
             table = self._metadata.table(cube.table)
         except NotFound as error:
@@ -308,10 +307,3 @@ class Cubes:
 
 def _fresh(cube: str, window: SegmentRange) -> SegmentRecord:
     return SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
-
-
-def _parse(definition: wire.Definition, kind: type[D]) -> D:
-    try:
-        return convert(definition, kind)
-    except msgspec.ValidationError as error:
-        raise DefinitionError(f"not a {kind.__name__.lower()} definition", found=str(error)) from error

@@ -49,6 +49,8 @@ class Moves:
 
     def waits(self, cube: str, control: CubeControl) -> tuple[str, ...]:
         """Return what a running move waits for; nothing while none runs."""
+        if control.next is None:  # as mostly: then nothing is asked
+            return ()
         return tuple(self._waits(cube, control, self._answered.get(cube, {})))
 
     def cancel(self, cube: str) -> None:

@@ -5,6 +5,6 @@
     folder     files of entries on the disk, bounded in bytes and age
     log        the log of one query service: notes, writes beside the statements, and answers
 
-A statement costs one append to a list. A thread writes what has come, every few seconds, as a batch of an
-Arrow stream; a service that is killed loses what came after the last batch, and nothing else.
+A statement makes a row of itself. A thread writes what has come, every few seconds, as a batch of an Arrow
+stream; a service that is killed loses what came after the last batch, and nothing else.
 """

@@ -12,6 +12,7 @@ import pyarrow as pa
 from rtolap.query.plan import ReadStats
 
 QUERY_LOG = "query_log"  # in information_schema
+Row = tuple[str | int | float, ...]
 _MOMENT = pa.timestamp("us")
 SCHEMA = pa.schema(
     [
@@ -104,26 +105,27 @@ def entry_of(asked: Asked, started_ms: int, ended: Ended) -> Entry:
     )
 
 
-def batch_of(entries: Iterable[Entry], service: str) -> pa.RecordBatch:
-    """Return the entries as rows of SCHEMA."""
-    rows = [_row(entry, service) for entry in entries]
+def batch_of(rows: Iterable[Row]) -> pa.RecordBatch:
+    """Return rows of SCHEMA; there is at least one."""
     columns = zip(*rows, strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.record_batch(arrays, schema=SCHEMA)
 
 
-def _row(entry: Entry, service: str) -> tuple[object, ...]:
+def row_of(entry: Entry, service: str) -> Row:
+    """Return the values of an entry in the order of SCHEMA. Arrow takes its texts, though a client may send
+    halves of characters."""
     asked, own = entry.asked, [stats for stats in entry.reads if stats.is_own]
     return (
         int((entry.started_ms + entry.elapsed_ms) * 1000),
         entry.started_ms * 1000,
         service,
-        asked.user,
+        _whole(asked.user),
         asked.door,
-        asked.database,
-        asked.text,
+        _whole(asked.database),
+        _whole(asked.text),
         entry.outcome,
-        entry.error,
+        _whole(entry.error),
         entry.elapsed_ms,
         entry.rows,
         entry.result_bytes,
@@ -140,6 +142,10 @@ def _row(entry: Entry, service: str) -> tuple[object, ...]:
         sum(stats.spilled_bytes for stats in own),
         sum(stats.fetch_ms for stats in entry.reads),
     )
+
+
+def _whole(text: str) -> str:
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _read(stats: ReadStats) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.base.metrics import Family, Metrics
-from rtolap.query.query_log.entries import SCHEMA, Entry, batch_of
+from rtolap.query.query_log.entries import SCHEMA, Entry, Row, batch_of, row_of
 from rtolap.query.query_log.folder import LogFolder
 from rtolap.query.query_log.texts import without_values
 
@@ -27,7 +27,7 @@ _ERROR_CHARACTERS_MAX = 500
 
 
 class QueryLog:
-    """Entries of finished statements. Thread-safe; `note` is an append to a list.
+    """Entries of finished statements. Thread-safe.
 
     Args:
         folder: None: the newest WAITING_MAX entries are kept in memory alone.
@@ -43,7 +43,7 @@ class QueryLog:
         self._service = service
         self._texts = texts
         self._changed = threading.Condition()
-        self._waiting: deque[Entry] = deque(maxlen=WAITING_MAX)
+        self._waiting: deque[Row] = deque(maxlen=WAITING_MAX)
         self._is_closed = False
         self._writes = threading.Lock()  # held while entries go from `_waiting` to a file
         self.dropped = 0
@@ -54,10 +54,12 @@ class QueryLog:
             self._thread.start()
 
     def note(self, entry: Entry) -> None:
-        """Keep the entry. Harmless after `close`."""
+        """Keep the entry, as a row: what it holds of the statement's reads may be large. Harmless after
+        `close`."""
+        row = row_of(_SHOWN[self._texts](entry), self._service)
         with self._changed:
             self.dropped += self._folder is not None and len(self._waiting) == WAITING_MAX
-            self._waiting.append(entry)
+            self._waiting.append(row)
             if len(self._waiting) == WRITE_ENTRIES:
                 self._changed.notify()
 
@@ -70,7 +72,7 @@ class QueryLog:
             with self._changed:
                 waiting = list(self._waiting)
             written = [] if self._folder is None else list(self._folder.batches())
-        found = written + ([self._batch(waiting)] if waiting else [])
+        found = written + ([batch_of(waiting)] if waiting else [])
         table = pa.Table.from_batches(found, SCHEMA)
         return table.filter(pc.equal(table["USER_NAME"], user)) if user else table
 
@@ -83,7 +85,7 @@ class QueryLog:
                 waiting = list(self._waiting)
             try:
                 if waiting:
-                    self._folder.append(self._batch(waiting))
+                    self._folder.append(batch_of(waiting))
                     with self._changed:
                         self._forget(waiting)
                 self._folder.expire()
@@ -131,19 +133,11 @@ class QueryLog:
     def _has_many(self) -> bool:
         return len(self._waiting) >= WRITE_ENTRIES and not self._failed
 
-    def _forget(self, written: list[Entry]) -> None:
+    def _forget(self, written: list[Row]) -> None:
         """Drop from the front what is written; the front may have been dropped meanwhile."""
         done = set(map(id, written))
         while self._waiting and id(self._waiting[0]) in done:
             self._waiting.popleft()
-
-    def _batch(self, entries: list[Entry]) -> pa.RecordBatch:
-        shown: Callable[[Entry], Entry] = {
-            "full": _with_text,
-            "without_values": _without_values,
-            "none": _without_text,
-        }[self._texts]
-        return batch_of(map(shown, entries), self._service)
 
 
 def _with_text(entry: Entry) -> Entry:
@@ -156,3 +150,10 @@ def _without_values(entry: Entry) -> Entry:
 
 def _without_text(entry: Entry) -> Entry:
     return replace(entry, asked=replace(entry.asked, text=""), error="")
+
+
+_SHOWN: Mapping[Texts, Callable[[Entry], Entry]] = {
+    "full": _with_text,
+    "without_values": _without_values,
+    "none": _without_text,
+}
