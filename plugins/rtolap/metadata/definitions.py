@@ -68,6 +68,12 @@ class Definitions:
         nodes = genuine(names, lambda name: self.store.get(paths.cube_definition(name)))
         return tuple(name for name, node in nodes.items() if node is not None)
 
+    def cube_definitions(self) -> dict[str, Cube]:
+        """Return all cubes by name, without those whose definitions are forged."""
+        names = self.store.children(paths.CUBES)
+        found = genuine(names, lambda name: read(self.store, paths.cube_definition(name), Cube))
+        return {name: cube for name, cube in found.items() if cube is not None}
+
     def cube(self, name: str) -> Cube:
         return self._required(paths.cube_definition(name), Cube, f"cube {name}")
 

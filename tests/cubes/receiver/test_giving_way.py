@@ -132,10 +132,10 @@ def receivers(tmp_path: Path) -> Iterator[list[ReceiverService]]:
 def test_a_follower_leads_when_the_leader_has_failed(receivers: list[ReceiverService]) -> None:
     first, second = receivers
     for service in receivers:
-        core = service._runner("sales_by_kind").core
+        core = service.cubes.runner("sales_by_kind").core
         eventually(lambda core=core: core.consumer_state in READING, "it reads")
     eventually(lambda: first.stats().cubes[0].is_leader, "the first leads")
-    runner = first._runner("sales_by_kind")
+    runner = first.cubes.runner("sales_by_kind")
     runner.ask(lambda: runner.core.fail(RtolapError("a disk of this test is gone")))
     eventually(lambda: second.stats().cubes[0].is_leader, "the second leads")
     assert not first.stats().cubes[0].is_leader

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Forbidden
-from rtolap.cubes.receiver import process as process_module
+from rtolap.cubes.receiver import process, served_cubes
 from rtolap.cubes.receiver.assembly import CubeAssembly
 from rtolap.cubes.receiver.process import ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
@@ -89,15 +89,15 @@ class Receiver:
 
 @pytest.fixture
 def receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    monkeypatch.setattr(process_module, "RIGHTS_RETRY_S", 0.05)
-    monkeypatch.setattr(process_module, "CONTROL_EVERY_S", 0.02)
+    monkeypatch.setattr(served_cubes, "RIGHTS_RETRY_S", 0.05)
+    monkeypatch.setattr(process, "CONTROL_EVERY_S", 0.02)
     receiver = Receiver(tmp_path)
     yield receiver
     receiver.close()
 
 
 def refused(receiver: Receiver) -> bool:
-    return "misses Read" in receiver.service.not_started().get(CUBE, "")
+    return "misses Read" in receiver.service.cubes.not_started().get(CUBE, "")
 
 
 def test_a_refused_cube_is_served_once_the_right_is_there_and_is_no_longer_reported(
@@ -108,14 +108,14 @@ def test_a_refused_cube_is_served_once_the_right_is_there_and_is_no_longer_repor
     assert refused(receiver)
     receiver.connections.granted = True
     eventually(lambda: bool(receiver.service.stats().cubes), "it serves the cube")
-    assert receiver.service.not_started() == {}
+    assert receiver.service.cubes.not_started() == {}
 
 
 def test_a_refused_cube_of_another_replica_set_is_not_reported(receiver: Receiver) -> None:
     receiver.assign("left")
     eventually(lambda: refused(receiver), "it is refused")
     receiver.assign("right")
-    eventually(lambda: receiver.service.not_started() == {}, "it is forgotten")
+    eventually(lambda: receiver.service.cubes.not_started() == {}, "it is forgotten")
     receiver.assign("left")
     eventually(lambda: refused(receiver), "it is refused again")
 
@@ -125,4 +125,4 @@ def test_a_refused_cube_that_is_dropped_is_not_reported(receiver: Receiver) -> N
     eventually(lambda: refused(receiver), "it is refused")
     receiver.metadata.update_control(CUBE, lambda control: msgspec.structs.replace(control, enabled=False))
     receiver.metadata.drop_cube(CUBE, receiver.metadata.cube_id(CUBE))
-    eventually(lambda: receiver.service.not_started() == {}, "it is forgotten")
+    eventually(lambda: receiver.service.cubes.not_started() == {}, "it is forgotten")

@@ -170,7 +170,7 @@ class Receiver:
         )
 
     def _follow_move(self) -> None:
-        """Do a process's part in a move: see `ReceiverService._follow_move`."""
+        """Do a process's part in a move: see `ServedCubes._follow_move`."""
         ahead = self.ahead
         if ahead is not None and ahead.planned is not None:
             if self.view.control.assignment_epoch == ahead.planned.epoch:
