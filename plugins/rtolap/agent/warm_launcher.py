@@ -26,18 +26,22 @@ import socket
 import subprocess
 import sys
 import time
+from typing import TextIO
 
 START_S = 120.0
 DRIVERS_MAX = (
     3  # that wait on a host, each with the memory of a build; further jobs have drivers of their own
 )
 _LOOK_S = 0.05
-_END = b"\0"  # what follows is the exit code
+_TAKEN = b"\6"  # the driver's first word: from now on the job is its own
+_END = b"\0"  # what follows is the exit code; no job prints one
 _MARKS = "RTOLAP_AGENT_"  # of the process that the agent has started: its drivers are not that process
 _RETRY = 4  # the exit code of a job that failed otherwise, see spark_jobs/build_segment.py
 
 
 def main(arguments: list[str]) -> int:
+    """Return the exit code of the job in a driver that waits; a job that is left to one of its own takes this
+    process over."""
     folder, idle_s, serving_job, version = arguments[:4]
     command = arguments[5:]
     job = next(place for place, word in enumerate(command) if word.endswith(".py"))
@@ -45,19 +49,31 @@ def main(arguments: list[str]) -> int:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_MARKS)}
     path = os.path.join(folder, key_of(prefix, environment, version))
     os.makedirs(folder, mode=0o700, exist_ok=True)
+    serving = [*prefix[:-1], serving_job, f"{path}.sock", idle_s, prefix[-1]]
     with open(f"{path}.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # one is at work there
-            os.execv(command[0], command)
-        connection = _connected(path)
-        if connection is None and _waiting(folder) < DRIVERS_MAX:
-            serving = [*prefix[:-1], serving_job, f"{path}.sock", idle_s, prefix[-1]]
-            connection = _started(path, serving, environment)
-        if connection is None:
-            os.execv(command[0], command)
-        with connection:
-            return relayed(connection, rest)
+        connection = _driver(lock, path, serving, environment)
+        code = None if connection is None else _handed_over(connection, rest)
+    if code is None:
+        os.execv(command[0], command)
+    return code
+
+
+def _handed_over(connection: socket.socket, arguments: list[str]) -> int | None:
+    """Return the exit code of the job; None where the driver has not taken it."""
+    with connection:
+        return relayed(connection) if taken(connection, arguments) else None
+
+
+def _driver(lock: TextIO, path: str, serving: list[str], environment: dict[str, str]) -> socket.socket | None:
+    """Return the connection to a driver that waits, perhaps a new one; None where there is none to be had."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:  # one is at work there
+        return None
+    connection = _connected(path)
+    if connection is None and _waiting(os.path.dirname(path)) < DRIVERS_MAX:
+        connection = _started(path, serving, environment)
+    return connection
 
 
 def key_of(prefix: list[str], environment: dict[str, str], version: str) -> str:
@@ -66,9 +82,18 @@ def key_of(prefix: list[str], environment: dict[str, str], version: str) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:24]
 
 
-def relayed(connection: socket.socket, arguments: list[str]) -> int:
-    """Send the job's arguments, print what it prints, and return its exit code."""
-    connection.sendall(json.dumps(arguments).encode() + b"\n")
+def taken(connection: socket.socket, arguments: list[str]) -> bool:
+    """Send the job's arguments. Return False where the driver has gone before it took them: it may have
+    waited long enough at just this moment."""
+    try:
+        connection.sendall(json.dumps(arguments).encode() + b"\n")
+        return connection.recv(1) == _TAKEN
+    except ConnectionError:
+        return False
+
+
+def relayed(connection: socket.socket) -> int:
+    """Print what the job prints, and return its exit code."""
     while data := connection.recv(1 << 16):
         output, end, code = data.partition(_END)
         sys.stdout.buffer.write(output)

@@ -8,6 +8,7 @@ with its memory and its executors, is the same. A launcher that is gone ends the
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import resource
@@ -18,6 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from pyspark.sql import SparkSession
 
@@ -25,7 +27,7 @@ from rtolap.cubes.build.session import with_defaults
 
 JOBS_MAX = 100  # of one driver: what leaks goes with it
 RESIDENT_BYTES_MAX = 1 << 30  # of Python, at the end of a job
-_END = "\0"
+_TAKEN, _END = b"\6", "\0"  # see `agent.warm_launcher`
 _REQUEST_BYTES_MAX = 1 << 20
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of the other side
 
@@ -59,16 +61,32 @@ def _served(spark: SparkSession, connection: socket.socket, job: Job) -> bool:
     arguments = _request(connection)
     if arguments is None:
         return True  # it went away before it had asked for anything
+    connection.sendall(_TAKEN)
     over = threading.Event()
     threading.Thread(target=_end_with, args=(connection, over), daemon=True).start()
     with connection.makefile("w", encoding="utf-8", errors="replace", buffering=1) as output:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        printed = _Printed(output)
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             code = job(with_defaults(spark.newSession()), arguments)
         over.set()
         output.write(f"{_END}{code}")
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_WR)
     return code == 0
+
+
+class _Printed(io.TextIOBase):
+    """What a job prints, without the character that ends it."""
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+
+    def write(self, text: str) -> int:
+        self._output.write(text.replace(_END, "\N{REPLACEMENT CHARACTER}"))
+        return len(text)
+
+    def flush(self) -> None:
+        self._output.flush()
 
 
 def _listen(listener: socket.socket, path: Path) -> None:
