@@ -19,13 +19,14 @@ from rtolap.query.admission import AdmissionControl, Turns
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, QueryCatalogue
 from rtolap.query.cluster.view import Cluster
-from rtolap.query.coalescing import Coalescing, Once
+from rtolap.query.coalescing import Coalescing
 from rtolap.query.cubes.fetch import Fetched, Fetcher
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.merge import merge
-from rtolap.query.cubes.merged_answer import merged_answer, top_groups
+from rtolap.query.cubes.merged_answer import top_groups
 from rtolap.query.cubes.planner import narrowed
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
+from rtolap.query.cubes.shared_answer import shared_answer
 from rtolap.query.cubes.value_sets import ValueSets
 from rtolap.query.engine import SPILL_FOLDER
 from rtolap.query.engine_choice import EngineWish
@@ -37,7 +38,7 @@ from rtolap.query.information_schema import (
 from rtolap.query.lookups import Lookups
 from rtolap.query.memory_budget import READ, Account, BudgetLimits, MemoryBudget, read_limits
 from rtolap.query.metrics import QueryMetrics
-from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, ReadStats, Rewritten, TableRead, TableStats
+from rtolap.query.plan import CubeRead, LatestRows, ReadStats, Rewritten, TableRead, TableStats
 from rtolap.query.query_log.entries import QUERY_LOG, SCHEMA, Asked, entry_of
 from rtolap.query.query_log.log import QueryLog
 from rtolap.query.query_log.texts import cut
@@ -46,7 +47,7 @@ from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.rules.pushdown import relation_name
 from rtolap.query.sql.statement import Parameters, SqlStatement
 from rtolap.query.statement_cache import StatementCache
-from rtolap.query.statement_outcome import CELLS_MAX, ResultStream, StatementOutcome
+from rtolap.query.statement_outcome import ResultStream, StatementOutcome
 from rtolap.query.statement_reading import StatementReader
 from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import DefinitionChanged, StoredReader
@@ -54,7 +55,6 @@ from rtolap.query.stored.source import NoSource, StoredSource
 from rtolap.query.workers.pool import WorkerPool
 
 TIMEOUT_MS_DEFAULT = 60_000
-SHARED_BYTES_MAX = 1 << 20  # of an answer: larger ones are sent piece by piece to each of those who share it
 
 
 Complete = Callable[[SqlStatement], SqlStatement]
@@ -347,7 +347,7 @@ class QueryService:
     ) -> EngineResult:
         """Run the statement over the fetched partials: in the engine, unless it is a plain merge."""
         if rewritten.merge is not None and isinstance(fetched[0].table, pa.Table):
-            answer, made = _merged(
+            answer, made = shared_answer(
                 rewritten.reads[0], rewritten.merge, fetched[0].table, fetched[0].made, values
             )
             if answer is not None:
@@ -496,34 +496,6 @@ class QueryService:
         self, read: Callable[[], pa.RecordBatch | None], session: EngineSession, ending: Cancellation
     ) -> Iterator[pa.RecordBatch]:
         return ResultStream(read, lambda: self._turns.finish(session, ending), ending)
-
-
-def _merged(
-    read: CubeRead,
-    merge: PlainMerge,
-    table: pa.Table,
-    shared: Once | None,
-    values: Mapping[str, object],
-) -> tuple[pa.Table | None, Once | None]:
-    """Return the answer of a plain merge, None where the engine has to; and what those who share it make of
-    it.
-    """
-
-    def make() -> tuple[pa.Table | None, Once | None]:
-        answer = merged_answer(read, merge, table, values)
-        is_shareable = (
-            answer is not None
-            and answer.nbytes <= SHARED_BYTES_MAX
-            and answer.num_rows * answer.num_columns <= CELLS_MAX
-        )
-        return answer, Once() if is_shareable else None
-
-    if shared is None:
-        return make()[0], None
-    bounds = [values[name] if isinstance(name, str) else name for name in (merge.limit, merge.offset)]
-    if not all(bound is None or type(bound) is int for bound in bounds):
-        return make()
-    return shared.get((merge, *bounds), make)
 
 
 def _warnings(rewritten: Rewritten, stats: Sequence[ReadStats]) -> tuple[QueryWarning, ...]:
