@@ -18,7 +18,7 @@ from rtolap.model.cube import (
     SegmentPolicy,
     cuboids,
 )
-from rtolap.model.validation.cube_changes import (
+from rtolap.model.evolution.cube_changes import (
     RULES,
     Follower,
     begins_again,

@@ -13,7 +13,7 @@ from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Cube
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import StagedPart
-from rtolap.model.validation.cube_changes import CubeChange
+from rtolap.model.evolution.cube_changes import CubeChange
 from rtolap.query.session_token import SessionPositions, SessionTokens
 
 from tests.support.cubes.harness import run_seed

@@ -6,7 +6,7 @@ import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Unavailable
-from rtolap.coordinator.alterations import Alterations
+from rtolap.coordinator.alterations.alter import Alterations
 from rtolap.coordinator.answers import as_message
 from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.applications.owned import CONFIRMED_S

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Unauthorized, Unavailable
+from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, Unauthorized, Unavailable
 from rtolap.coordinator.answers import parsed, segment_info
 from rtolap.coordinator.assignment import Assignments
 from rtolap.coordinator.checks import Checks
@@ -27,6 +27,7 @@ from rtolap.metadata.requests import Note
 from rtolap.metadata.segment_format.pages import is_settled
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, Schema
+from rtolap.model.evolution.revisions import declared
 from rtolap.model.problems import raise_all
 from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 from rtolap.model.table import Lookup, Table
@@ -121,6 +122,8 @@ class Cubes:
             ) from error
         schema = Schema(table, cube)
         validate_schema(schema)
+        if cube.name in self._metadata.cubes() and cube == declared(self._metadata.revisions(cube.name)[-1]):
+            return
         base = _check_application(self._metadata, schema)
         self._metadata.create_cube(cube, generation_base=base)
 
@@ -143,6 +146,19 @@ class Cubes:
                                                       of a later creation deletes. A repeat that the `note`
                                                       answers leaves them too.
         """
+        *_, newest = revisions = self._metadata.revisions(name)
+        first = newest.revision.of if newest.revision is not None else name
+        if name != first:
+            raise Refused(
+                f"{name} is a revision of cube {first}",
+                expected="the name of the cube",
+                action=f"`rtolap drop {first}` drops all of its revisions",
+            )
+        for revision in reversed(revisions[1:]):
+            self._drop(revision.name, None)
+        self._drop(name, note)
+
+    def _drop(self, name: str, note: Note | None) -> None:
         left = self._purge.folders_of(name)
         self._metadata.drop_cube(name, left.cube_id, note)
         self._views.forget(name)
@@ -151,8 +167,9 @@ class Cubes:
         self._purge.delete_all(left)
 
     def enable(self, name: str, assigner: str | None) -> wire.CubeStatus:
-        self._assignments.enable(name, assigner)
-        self._checks.run(name)
+        for revision in self._metadata.revisions(name):
+            self._assignments.enable(revision.name, assigner)
+            self._checks.run(revision.name)
         return self.status(name)
 
     def switch(
@@ -165,7 +182,8 @@ class Cubes:
                 paused=control.paused if paused is None else paused,
             )
 
-        self._metadata.update_control(name, switched)
+        for revision in self._metadata.revisions(name):
+            self._metadata.update_control(revision.name, switched)
         return self.status(name)
 
     def close_before(self, cube: str, segment: str) -> wire.SegmentInfo:
@@ -240,6 +258,7 @@ class Cubes:
             problem="; ".join(problems) or None,
             refused=refused,
             refused_example=example,
+            revisions=tuple(each.name for each in self._metadata.revisions(name)[1:]),
         )
 
     def statuses(self) -> list[wire.CubeStatus]:

@@ -68,6 +68,13 @@ class Purge:
         horizon_ms = self._metadata.update_control(cube, raised, cube_id=cube_id).horizon_ms
         return PurgeResult(horizon_ms=horizon_ms, segments=tuple(self._mark(cube)))
 
+    def purge_revisions(self, cube: str, before_ms: int) -> PurgeResult:
+        """Do as `purge` of the cube and of the revisions that follow it. Repeat it after a crash."""
+        done = [self.purge(each.name, before_ms) for each in self._metadata.revisions(cube)]
+        return PurgeResult(
+            horizon_ms=done[-1].horizon_ms, segments=tuple(name for each in done for name in each.segments)
+        )
+
     def finish(self, cube: str) -> None:
         """Mark what lies below the horizon, where the one that raised it was killed before."""
         if self._metadata.control(cube).horizon_ms is not None:

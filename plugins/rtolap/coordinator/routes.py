@@ -157,7 +157,7 @@ def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
 
     @api.post("/cubes/{cube}/purge")
     def purge_segments(cube: str, body: wire.PurgeRequest) -> wire.PurgeResult:
-        return coordinator.purge.purge(cube, body.before_ms)
+        return coordinator.purge.purge_revisions(cube, body.before_ms)
 
     @api.post("/cubes/{cube}/retention")
     def retention(cube: str) -> wire.PurgeResult:

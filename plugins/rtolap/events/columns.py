@@ -28,7 +28,7 @@ class ReadColumns(NamedTuple):
 
     Attributes:
         keep: rows that are events of the table.
-        filtered: rows that the table's condition leaves out.
+        filtered: rows that the table's condition leaves out, or the times of the cube's revision.
         timed: those of them that have an event time.
     """
 
@@ -99,6 +99,9 @@ class ColumnMaker:
             limit_ms = int(present_ms[row]) + self._schema.table.future_max_ms
             problems[int(places[row])] = self._time_problem(times, int(row), time_raw, limit_ms)
         keep &= ~timeless
+        outside = keep & self._outside(event_ms, columns)
+        filtered |= outside
+        keep &= ~outside
         for computed, misfits in beyond.items():
             kind = self._schema.column(computed.name).column_type
             for row in np.flatnonzero(misfits & keep):
@@ -132,6 +135,20 @@ class ColumnMaker:
         if (mark := self._schema.table.heartbeat_column) is not None:
             filtered &= ~columns[mark].fill_null(False).to_numpy(zero_copy_only=False)
         return filtered
+
+    def _outside(self, event_ms: NDArray[np.int64], columns: dict[str, pa.Array]) -> NDArray[np.bool_]:
+        """Return which rows are events of another revision of the cube. Heartbeats are not."""
+        outside = np.zeros(len(event_ms), bool)
+        revision = self._schema.cube.revision
+        if revision is None:
+            return outside
+        if revision.since_ms is not None:
+            outside |= event_ms < revision.since_ms
+        if revision.until_ms is not None:
+            outside |= event_ms >= revision.until_ms
+        if (mark := self._schema.table.heartbeat_column) is not None:
+            outside &= ~columns[mark].fill_null(False).to_numpy(zero_copy_only=False)
+        return outside
 
     def _parsed(self, leaf: Leaf, raw: pa.Array) -> pa.Array:
         """Parse strings as dates and timestamps, null where they are none. Round decimals, null where they

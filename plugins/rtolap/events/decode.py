@@ -40,7 +40,8 @@ _NO_TEXTS: Mapping[str, Sequence[bytes | None]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """Records that the table's condition leaves out: they are neither in the cube nor rejects.
+    """Records that the table's condition leaves out, or that are another revision's of the cube: they are
+    neither in the cube nor rejects.
 
     Attributes:
         partitions: of each record.
@@ -65,7 +66,7 @@ class Decoded:
         places: where in the batch each row of `table` stood.
         heartbeats: accepted records that are heartbeats, with the same columns, and where they stood; None
             where the table knows none.
-        filtered: what the table's condition leaves out; None where it has none.
+        filtered: what the table's condition and the cube's revision leave out; None where there is neither.
     """
 
     table: pa.Table
@@ -148,7 +149,7 @@ class EventDecoder:
 
     def _filtered(self, made: ReadColumns, places: Places, partitions: NDArray[np.int32]) -> Filtered | None:
         table = self._schema.table
-        if table.where is None:
+        if table.where is None and self._schema.cube.revision is None:
             return None
         timed = pa.array(np.flatnonzero(made.timed))
         names = [EVENT_MS] if table.host_column not in made.columns else [EVENT_MS, table.host_column]

@@ -1,6 +1,6 @@
 """Tables, lookups and cubes as they are stored: created, dropped, and of cubes some settings changed.
 
-What stored rows depend on never changes; see `model.validation.cube_changes`.
+What stored rows depend on never changes; see `model.evolution.cube_changes`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rtolap.metadata.requests import Note
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
 from rtolap.metadata.updates import genuine, read, retrying
 from rtolap.model.cube import Cube, Schema
+from rtolap.model.evolution.revisions import revision_name
 from rtolap.model.table import Lookup, Table
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -80,6 +81,55 @@ class Definitions:
     def schema(self, cube: str) -> Schema:
         definition = self.cube(cube)
         return Schema(self.table(definition.table), definition)
+
+    def revisions(self, name: str) -> tuple[Cube, ...]:
+        """Return a cube and the revisions that follow it, oldest first. Raises NotFound without the cube."""
+        found = [self.cube(name)]
+        while (revision := found[-1].revision) is not None:
+            path = paths.cube_definition(revision_name(revision.of, revision.number + 1))
+            following = read(self.store, path, Cube)
+            if following is None or following.revision is None or following.revision.of != revision.of:
+                break
+            found.append(following)
+        return tuple(found)
+
+    def follow_cube(
+        self, before: Versioned, ended: Cube, following: Cube, control: CubeControl, changes: Versioned
+    ) -> None:
+        """Make the revision that follows the newest one, and end that one, in one commit.
+
+        Args:
+            before: the definition of the newest one, as `ended` was derived from it.
+            control: the new revision's.
+            changes: the change log of the newest one: no segment has changed since it was read.
+
+        Raises CommitConflict where one of the two has changed, or the new name is taken.
+        """
+        self.store.commit(
+            [
+                Put(paths.cube_definition(ended.name), codec.encode(ended), before.version),
+                Check(paths.cube_changes(ended.name), changes.version),
+                Create(paths.cube_definition(following.name), codec.encode(following)),
+                Create(paths.cube_control(following.name), codec.encode(control)),
+                Create(paths.cube_changes(following.name), codec.encode(ChangeLog(cube_id=uuid.uuid4().hex))),
+            ]
+        )
+
+    def change_table(self, before: Table, after: Table) -> None:
+        """Put one definition of a table in the place of the other. What it may change is the caller's to
+        check. Raises Refused where it has neither of the two."""
+        path = paths.table(after.name)
+
+        def attempt() -> None:
+            node = self.store.get(path)
+            present = None if node is None else codec.decode(node.data, Table, path)
+            if present == after:
+                return
+            if node is None or present != before:
+                raise Refused(f"table {after.name} was changed by somebody else", action="look, and repeat")
+            self.store.commit([Put(path, codec.encode(after), node.version)])
+
+        retrying(attempt)
 
     def create_cube(self, cube: Cube, *, generation_base: int = 0) -> None:
         """Create definition, control and change log in one commit, so that no reader meets a half-made cube.

@@ -140,6 +140,34 @@ class LatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     merge_after_ms: int = 300_000
 
 
+class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The place of a cube among those that statements see as one, by the name of the first.
+
+    Each revision holds the events of a range of time of its own. `rtolap alter` makes them.
+
+    Attributes:
+        of: name of the first revision.
+        number: 1 for the first.
+        since_ms: a start of segments before which it holds no event; None: it is the first.
+        until_ms: a start of segments, from which on the next revision holds the events; None: there is none.
+        renamed: column of this revision → the column of the revision before that it goes on with.
+        older: the policy for statements that need a column of events before `since_ms` which the revision
+            before does not have: the column is NULL there, or the statement is refused.
+    """
+
+    of: str
+    number: int
+    since_ms: int | None = None
+    until_ms: int | None = None
+    renamed: dict[str, str] = {}
+    older: Literal["null", "refuse"] = "null"
+
+    @property
+    def bounds_ms(self) -> tuple[int | None, int | None]:
+        """Return the event times between which its events are, the second one excluded."""
+        return self.since_ms, self.until_ms
+
+
 class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A declared cube over a stream table.
 
@@ -150,6 +178,7 @@ class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         truncation: the policy for events that were read and that the topic's log has lost: the receivers
             stop, or they drop them and read on where the logs diverge. Events in history or in closed
             segments are never dropped.
+        revision: None of a cube whose columns and window were never changed; nobody declares it.
     """
 
     name: str
@@ -167,6 +196,7 @@ class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     start: Literal["earliest", "latest"] = "earliest"
     consumer_tasks_max: int = 3
     watermark: CubeWatermark | None = None
+    revision: Revision | None = None
 
     @property
     def time_columns(self) -> tuple[str, ...]:

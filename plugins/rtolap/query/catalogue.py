@@ -51,6 +51,8 @@ class QueryCatalogue:
     own.
 
     Attributes:
+        cubes: by the names that statements know. Of a cube with revisions, the newest by the first's name.
+        revisions: name of a cube with revisions → these, oldest first, each under its own name.
         stored: the stored tables by `relation_key`.
         created: the databases that exist without tables.
     """
@@ -59,6 +61,12 @@ class QueryCatalogue:
     lookups: Mapping[str, Lookup] = field(default_factory=dict)
     stored: Mapping[str, TableInfo] = field(default_factory=dict)
     created: tuple[str, ...] = ()
+    revisions: Mapping[str, tuple[Schema, ...]] = field(default_factory=dict)
+
+    def own_cubes(self) -> tuple[str, ...]:
+        """Return the names of the cubes that have segments and receivers of their own."""
+        names = [name for name in self.cubes if name not in self.revisions]
+        return (*names, *(schema.cube.name for series in self.revisions.values() for schema in series))
 
     def databases(self) -> tuple[str, ...]:
         """Return the databases that contain tables, and the databases that were created and have none."""

@@ -72,7 +72,7 @@ def analyzed(
             ("snapshots", str(done.snapshots)),
             ("read for", _read_for(done)),
             ("fetch ms", f"{done.fetch_ms:.1f}"),
-            ("positions", json.dumps({str(p): o for p, o in sorted(done.positions.items())})),
+            *_positions(done),
         ]
     for table, table_stats in zip(rewritten.tables, tables, strict=True):
         rows += _of_table(table)
@@ -128,6 +128,15 @@ def _engine(stats: ReadStats) -> str:
 def _asked(asked: ValueSet) -> str:
     words = f"{asked.column} {'NOT IN' if asked.negated else 'IN'} ({asked.sql})"
     return words.replace(relation_name(""), "")
+
+
+def _positions(stats: ReadStats) -> _Rows:
+    texts = {
+        cube: json.dumps({str(p): at for p, at in own.items()}) for cube, own in stats.all_positions().items()
+    }
+    if not stats.revisions:
+        return [("positions", text) for text in texts.values()]
+    return [("positions", f"{cube}: {text}") for cube, text in texts.items()]
 
 
 def _read_for(stats: ReadStats) -> str:

@@ -45,6 +45,8 @@ class CubeRead:
 
     Attributes:
         top: the groups that are enough; None: all. It is known once the statement's parameters are.
+        revisions: the cubes that hold the events, oldest first, where `schema` stands for several; none
+            where it is the cube itself.
     """
 
     schema: Schema
@@ -54,6 +56,7 @@ class CubeRead:
     filter: Predicate | None
     time: TimeRange
     top: TopGroups | None = None
+    revisions: tuple[Schema, ...] = ()
 
     @property
     def cube(self) -> str:
@@ -285,6 +288,7 @@ class ReadStats:
         value_sets: what became of the sets of values, in words.
         statements: number of statements that the read was made for.
         is_own: True if this statement has made the read.
+        revisions: the statistics of each revision that was read, of a cube that has several.
     """
 
     cube: str
@@ -318,3 +322,10 @@ class ReadStats:
     value_sets: tuple[str, ...] = ()
     statements: int = 1
     is_own: bool = True
+    revisions: tuple[ReadStats, ...] = ()
+
+    def all_positions(self) -> dict[str, dict[int, int]]:
+        """Return cube → partition → next offset, of each revision under its own name."""
+        if not self.revisions:
+            return {self.cube: dict(sorted(self.positions.items()))}
+        return {cube: at for each in self.revisions for cube, at in each.all_positions().items()}

@@ -42,7 +42,7 @@ class StatementOutcome:
 
     @property
     def positions(self) -> dict[str, dict[int, int]]:
-        return {stats.cube: dict(sorted(stats.positions.items())) for stats in self.stats}
+        return {cube: at for stats in self.stats for cube, at in stats.all_positions().items()}
 
     def table(self) -> pa.Table:
         return pa.Table.from_batches(list(self.batches), self.schema)

@@ -26,6 +26,7 @@ from rtolap.query.cubes.merge import merge
 from rtolap.query.cubes.merged_answer import top_groups
 from rtolap.query.cubes.planner import narrowed
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
+from rtolap.query.cubes.revisions import RevisionFetcher
 from rtolap.query.cubes.shared_answer import shared_answer
 from rtolap.query.cubes.value_sets import ValueSets
 from rtolap.query.engine import SPILL_FOLDER
@@ -125,7 +126,7 @@ class QueryService:
         self._lookups = lookups
         self._limits = limits
         self._realtime = Realtime(source, clock)
-        self._fetcher = Fetcher(cluster, history, self._realtime)
+        self._fetcher = RevisionFetcher(Fetcher(cluster, history, self._realtime))
         self._engine = engine or WorkerPool(
             limits.memory_bytes,
             limits.threads,
@@ -455,7 +456,7 @@ class QueryService:
             fresh = self._cluster.catalogue(fresh=True)
             if fresh == catalogue:
                 raise
-            self._fetcher.forget_cubes_beside(fresh.cubes)
+            self._fetcher.forget_cubes_beside(fresh.own_cubes())
             return self._rewrite_for(fresh, statement, values, session), fresh
 
     def _rewrite_for(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from rtolap.base.clock import Clock
-from rtolap.coordinator.alterations import Alterations
+from rtolap.coordinator.alterations.alter import Alterations
 from rtolap.coordinator.builds.batches import Batches
 from rtolap.coordinator.builds.queue import Builds
 from rtolap.coordinator.heartbeats import Heartbeats

@@ -110,11 +110,13 @@ class QueryWorld:
         self.overlapping_answers = 0  # by rs-a, which then holds a partition of rs-b too
         self.before_answer: Callable[[PartialQuery], None] = lambda query: None
         self._lock = threading.Lock()
+        self._wide = {name: self._derived(one) for name, one in self.schemas.items()}
         self._segments = {
-            name: sorted({segment_of(at, one.cube.segment.window_ms) for at in self._times_ms()})
+            name: sorted(
+                {segment_of(at, one.cube.segment.window_ms) for at in self._times_ms(self._wide[name])}
+            )
             for name, one in self.schemas.items()
         }
-        self._wide = {name: self._derived(one) for name, one in self.schemas.items()}
         for name in _ASSIGNMENT:
             for letter in "12":
                 port = len(self.metadata.receivers()) + 1
@@ -352,7 +354,12 @@ class QueryWorld:
             unit, first = name.removesuffix("_start"), schema.cube.week_starts_on
             starts = pa.array([unit_start(at, unit, first) for at in local], pa.timestamp("us"))
             table = table.append_column(name, starts)
-        return table
+        since_ms, until_ms = (None, None) if schema.cube.revision is None else schema.cube.revision.bounds_ms
+        own = [
+            (since_ms is None or at >= since_ms) and (until_ms is None or at < until_ms)
+            for at in self._times_ms()
+        ]
+        return table.filter(pa.array(own, pa.bool_()))
 
     def _outside(self, query: PartialQuery) -> set[str]:
         start_ms, end_ms = query.snapshot.start_ms, query.snapshot.end_ms

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from rtolap.base.decoding import convert
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
-from rtolap.model.table import Table
-from rtolap.model.yaml_files import Definitions, read_definitions
-from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.model.instants import instant_ms, utc_text
+from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.coordinator.messages import Alteration, AlterRequest
+
+
+class OlderEvents(StrEnum):
+    NULL = "null"
+    REFUSE = "refuse"
+
 
 app = typer.Typer(no_args_is_help=True, help="Changes of running cubes.")
 _NAMED_MAX = 5
@@ -28,19 +33,56 @@ def alter(
     drop_segments: Annotated[
         bool, typer.Option("--drop-segments", help="Go on where a shorter retention drops segments for good.")
     ] = False,
+    new_revision: Annotated[
+        bool,
+        typer.Option(
+            "--new-revision",
+            help="Go on where other dimensions, measures or another window take a revision of the cube.",
+        ),
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="The event time from which on the revision holds the events. Default: the end of the last "
+            "segment that there is."
+        ),
+    ] = None,
+    renamed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NEW=OLD", help="A column that goes on with one that the change drops. Several times."
+        ),
+    ] = None,
+    older: Annotated[
+        OlderEvents,
+        typer.Option(
+            help="Of columns that older events do not have: null, or refuse the statements that need them."
+        ),
+    ] = OlderEvents.NULL,
     as_json: JsonOption = False,
 ) -> None:
-    """Change running cubes to the definitions of a file: groups, retention, lateness and other settings.
+    """Change running cubes to the definitions of a file.
+
+    Groups, retention, lateness and other settings change in place; dimensions, measures and the window by a
+    revision, which holds the events from a moment on.
 
     What a running cube cannot change is refused by name, of all cubes before any is changed.
     """
     definitions = read_definitions(path)
     if not definitions.cubes:
         raise DefinitionError(f"{path} defines no cube", expected="at least one")
+    names = _renamed(renamed or [])
     with coordinator_client() as client:
-        _check_tables(client, definitions)
         wanted = {
-            name: AlterRequest(definition=msgspec.to_builtins(cube), drop_segments=drop_segments)
+            name: AlterRequest(
+                definition=msgspec.to_builtins(cube),
+                table=msgspec.to_builtins(definitions.tables[cube.table]),
+                drop_segments=drop_segments,
+                new_revision=new_revision,
+                since_ms=None if since is None else instant_ms(since),
+                renamed=names,
+                older=older.value,
+            )
             for name, cube in definitions.cubes.items()
         }
         planned = [
@@ -64,22 +106,20 @@ def alter(
         )
 
 
-def _check_tables(client: CoordinatorClient, definitions: Definitions) -> None:
-    """Raise Refused where the file has another table than the cluster: tables of running cubes do not
-    change."""
-    for cube in definitions.cubes.values():
-        running = convert(client.table(cube.table), Table)
-        if running != definitions.tables[cube.table]:
-            raise Refused(
-                f"table {cube.table} differs from the one that cube {cube.name} runs on",
-                expected="the same columns and topic",
-                action="`rtolap describe` shows the running one; another table needs another cube",
-            )
+def _renamed(given: list[str]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
+    wrong = [f"{new}{sign}{old}" for new, sign, old in pairs if not (new and old)]
+    if wrong:
+        raise DefinitionError("not a column for a column", expected="NEW=OLD", found=", ".join(wrong))
+    return {new: old for new, _, old in pairs}
 
 
 def _show(alteration: Alteration) -> None:
+    if alteration.table_columns:
+        console.print(f"the table gets: {', '.join(alteration.table_columns)}", highlight=False)
     if not alteration.changes:
-        success(f"{alteration.cube} has this definition already")
+        if not alteration.table_columns:
+            success(f"{alteration.cube} has this definition already")
         return
     print_table(
         (f"setting of {alteration.cube}", "before", "after", "what follows"),
@@ -92,6 +132,8 @@ def _show(alteration: Alteration) -> None:
         ("new cuboids", alteration.new_cuboids),
         ("cuboids that are built no more", alteration.gone_cuboids),
         ("READY segments without the new cuboids", alteration.segments_without_new_cuboids),
+        ("columns that older events do not have", alteration.added_columns),
+        ("columns that statements can name no more", alteration.gone_columns),
     ):
         if names:
             console.print(f"{what}: {_named(names)}", highlight=False)
@@ -101,6 +143,14 @@ def _show(alteration: Alteration) -> None:
         )
     if alteration.dropped_segments:
         warn(f"dropped for good by the next retention: {_named(alteration.dropped_segments)}")
+    if alteration.revision is not None and alteration.since_ms is not None:
+        console.print(
+            f"{alteration.revision} holds the events from {utc_text(alteration.since_ms)} on; statements "
+            f"name {alteration.cube}, and see all",
+            highlight=False,
+        )
+        if not alteration.applied:
+            console.print("`--new-revision` makes it", highlight=False)
     if alteration.applied:
         success(f"{alteration.cube} is changed")
 

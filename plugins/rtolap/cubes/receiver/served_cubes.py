@@ -23,7 +23,7 @@ from rtolap.metadata.records import ChangeLog, CubeControl
 from rtolap.metadata.store import Election
 from rtolap.metadata.updates import read
 from rtolap.model.cube import Cube, Schema
-from rtolap.model.validation.cube_changes import begins_again
+from rtolap.model.evolution.cube_changes import begins_again
 
 log = logging.getLogger(__name__)
 

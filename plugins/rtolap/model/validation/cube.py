@@ -75,6 +75,12 @@ def _spell_duration(duration_ms: int) -> str:
 
 def cube_problems(schema: Schema) -> tuple[Problem, ...]:
     found: list[Problem] = []
+    if schema.cube.revision is not None:
+        found.append(
+            Problem(
+                ("revision",), "nobody declares it", expected="no such key: `rtolap alter` makes revisions"
+            )
+        )
     if schema.cube.table != schema.table.name:
         found.append(
             Problem(("table",), "another table", expected=schema.table.name, found=repr(schema.cube.table))

@@ -16,6 +16,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.updates import genuine
 from rtolap.metadata.view import SegmentView
+from rtolap.model.evolution.revisions import seen_cubes, series_of
 from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.query.catalogue import QueryCatalogue, relation_key
 from rtolap.query.cluster.remembered import Remembered
@@ -95,7 +96,8 @@ class Cluster:
         """Return the same object as long as nothing has changed: what was made for it stays good."""
         catalogue = self._catalogue.get(fresh=fresh)
         with self._lock:
-            gone = [self._views.pop(name) for name in list(self._views) if name not in catalogue.cubes]
+            own = set(catalogue.own_cubes())
+            gone = [self._views.pop(name) for name in list(self._views) if name not in own]
         for view in gone:
             view.close()
         return catalogue
@@ -118,7 +120,7 @@ class Cluster:
     def snapshots(self) -> dict[str, tuple[CubeControl, dict[str, SegmentRecord]]]:
         """Return control and all segment records of every cube. Open a view of each cube that has none."""
         found = {}
-        for cube in self.catalogue().cubes:
+        for cube in self.catalogue().own_cubes():
             try:
                 found[cube] = self.view(cube).snapshot()
             except NotFound:  # dropped meanwhile
@@ -134,8 +136,11 @@ class Cluster:
             view.close()
 
     def _look_catalogue(self) -> QueryCatalogue:
+        cubes = genuine(self._metadata.cubes(), self._metadata.schema)
+        revisions = series_of(cubes)
         catalogue = QueryCatalogue(
-            cubes=genuine(self._metadata.cubes(), self._metadata.schema),
+            cubes=seen_cubes(cubes, revisions),
+            revisions=revisions,
             lookups=genuine(self._metadata.lookups(), self._metadata.lookup),
             stored={} if self._stored is None else self._stored.tables(fresh=True),
             created=() if self._stored is None else self._stored.databases,

@@ -45,6 +45,10 @@ class SpilledTable:
     def size_bytes(self) -> int:
         return self._file.size_bytes
 
+    def beside(self, schema: pa.Schema) -> SpilledTable:
+        """Return an empty table with other columns, at the same place. Raises OverBudget."""
+        return SpilledTable(self._file.spills, schema)
+
     def write(self, table: pa.Table) -> None:
         assert not self._is_sealed, "nobody has read it yet"
         for batch in table.to_batches():
@@ -121,7 +125,7 @@ class _File:
     """A file that is written at its end, closed with the object."""
 
     def __init__(self, spills: Spills) -> None:
-        self._spills = spills
+        self.spills = spills
         self.descriptor = spills.new_file()
         self.size_bytes = 0
         self.close = weakref.finalize(self, os.close, self.descriptor)
@@ -129,14 +133,14 @@ class _File:
     def write(self, data: pa.Buffer) -> None:
         """Raises TooLittleDisk where the disk is full or too little would be free, else Unavailable."""
         left = memoryview(data)
-        self._spills.check_free(len(left))
+        self.spills.check_free(len(left))
         try:
             while left:
                 written = os.write(self.descriptor, left)
                 self.size_bytes += written
                 left = left[written:]
         except OSError as error:
-            raise self._spills.failed(error) from error
+            raise self.spills.failed(error) from error
 
     def mapped(self) -> pa.Buffer:
         if not self.size_bytes:

@@ -129,7 +129,10 @@ def _cube_read(read: ReadOfCube, catalogue: QueryCatalogue) -> CubeRead:
     _check(dimensions.issuperset((*read.dimensions, *columns_of(read.filter))), "a dimension")
     _check({partial.name for partial in schema.partials}.issuperset(read.partials), "a partial")
     relation = relation_name(read.cube)
-    return CubeRead(schema, relation, read.dimensions, read.partials, read.filter, read.time)
+    revisions = catalogue.revisions.get(read.cube, ())
+    return CubeRead(
+        schema, relation, read.dimensions, read.partials, read.filter, read.time, revisions=revisions
+    )
 
 
 def _table_read(read: ReadOfTable, catalogue: QueryCatalogue) -> TableRead:

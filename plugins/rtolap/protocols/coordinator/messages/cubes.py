@@ -22,6 +22,7 @@ class CubeStatus(Message):
         move_waits: what the move waits for, a line each.
         refused: reason → at least so many records of the topic were refused and are in no count.
         refused_example: reason → what was wrong with one of them.
+        revisions: the cubes that hold later events of it, see `rtolap.model.evolution.revisions`.
     """
 
     name: str
@@ -43,6 +44,7 @@ class CubeStatus(Message):
     problem: str | None = None
     refused: dict[str, int] = Field(default_factory=dict)
     refused_example: dict[str, str] = Field(default_factory=dict)
+    revisions: tuple[str, ...] = ()
 
 
 class EnableRequest(Message):
@@ -91,13 +93,24 @@ class AlterRequest(Message):
 
     Attributes:
         definition: the whole definition that is wanted.
+        table: the definition of its table, which may have columns that the running one has not; None: the
+            running one.
         dry_run: answer what it means, change nothing.
         drop_segments: go on where a shorter retention drops segments for good.
+        new_revision: go on where the change takes a revision of the cube, from a moment on.
+        since_ms: that moment; None: the end of the last segment that there is.
+        renamed: column of the definition → the running one's column that it goes on with.
+        older: of columns that a revision adds: NULL in older events, or statements about these are refused.
     """
 
     definition: Definition
+    table: Definition | None = None
     dry_run: bool = False
     drop_segments: bool = False
+    new_revision: bool = False
+    since_ms: int | None = None
+    renamed: dict[str, str] = Field(default_factory=dict)
+    older: Literal["null", "refuse"] = "null"
 
 
 class SettingChange(Message):
@@ -116,6 +129,10 @@ class Alteration(Message):
         segments_without_new_cuboids: READY ones, which answer out of larger cuboids until they are built
             again.
         dropped_segments: those that the next retention drops because of the change.
+        revision: the cube that holds the events from `since_ms` on; None: the change is made in place.
+        added_columns: dimensions and partials that older events do not have.
+        gone_columns: those that statements can name no more.
+        table_columns: those that the table gets.
         applied: True if the cube has the definition now.
     """
 
@@ -125,6 +142,11 @@ class Alteration(Message):
     gone_cuboids: tuple[str, ...] = ()
     segments_without_new_cuboids: tuple[str, ...] = ()
     dropped_segments: tuple[str, ...] = ()
+    revision: str | None = None
+    since_ms: int | None = None
+    added_columns: tuple[str, ...] = ()
+    gone_columns: tuple[str, ...] = ()
+    table_columns: tuple[str, ...] = ()
     applied: bool = False
 
 

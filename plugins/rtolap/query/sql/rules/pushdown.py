@@ -35,7 +35,8 @@ def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:
     for _, _, table in list(named_tables(tree)):
         if table.name in context.lookups:
             table.set("this", exp.to_identifier(relation_name(table.name), quoted=True))
-    context.reads = tuple(_read(need) for _, need in sorted(needs.items()))
+    revisions = context.catalogue.revisions
+    context.reads = tuple(_read(need, revisions.get(name, ())) for name, need in sorted(needs.items()))
     return tree
 
 
@@ -84,7 +85,7 @@ def _join_conditions(cube: CubeScope) -> list[exp.Expr]:
     return found
 
 
-def _read(need: SourceNeed[Schema]) -> CubeRead:
+def _read(need: SourceNeed[Schema], revisions: tuple[Schema, ...]) -> CubeRead:
     schema = need.source
     partials = {partial.name for partial in schema.partials}
     dimensions = tuple(name for name in schema.cube.all_dimensions if name in need.columns)
@@ -98,4 +99,5 @@ def _read(need: SourceNeed[Schema]) -> CubeRead:
         partials=tuple(p.name for p in schema.partials if p.name in need.columns or p.name == ROWS),
         filter=combined,
         time=time_range(combined, schema),
+        revisions=revisions,
     )

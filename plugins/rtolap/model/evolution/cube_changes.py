@@ -80,7 +80,7 @@ class CubeChange(msgspec.Struct, frozen=True):
 def cube_changes(before: Cube, after: Cube) -> tuple[CubeChange, ...]:
     """Return what changes. Raises Refused naming what a running cube cannot change."""
     old, new = _settings(before), _settings(after)
-    changed = [name for name in old if old[name] != new[name]]
+    changed = changed_settings(before, after)
     fixed = [name for name in changed if name not in RULES]
     if fixed:
         raise Refused(
@@ -93,12 +93,17 @@ def cube_changes(before: Cube, after: Cube) -> tuple[CubeChange, ...]:
     return tuple(CubeChange(name, old[name], new[name], RULES[name].meaning) for name in changed)
 
 
+def changed_settings(before: Cube, after: Cube) -> tuple[str, ...]:
+    """Return the names of the settings that differ, `retention.after_ms`."""
+    old, new = _settings(before), _settings(after)
+    return tuple(name for name in old if old[name] != new[name])
+
+
 def begins_again(before: Cube, after: Cube) -> bool:
     """Return True if receivers of the first definition have to take the other one."""
     if before == after:
         return False
-    old, new = _settings(before), _settings(after)
-    changed = (name for name in old if old[name] != new[name])
+    changed = changed_settings(before, after)
     return any(name not in RULES or Follower.RECEIVERS in RULES[name].followers for name in changed)
 
 

@@ -1,0 +1,2 @@
+"""Changes of running cubes: `alter` (of which kind one is), `settings` (in place), `revisions` (a cube that
+follows)."""

@@ -1,0 +1,189 @@
+"""A revision that follows the newest one of a cube: planned, shown, and committed in one step.
+
+1. read the change log, then records, control and offsets   a crash has changed nothing
+2. choose the moment                                        segments that there are end before it
+3. one commit: the newest one gets its end, the next is     crash before: nothing; after: it stands, and a
+   made with the same assignment                            repetition finds nothing to do
+4. receivers find both, and begin: the old one's again from their checkpoints, the new one's from the offsets
+
+The new revision reads from the offsets below which history holds everything. No segment of history has an
+event of its time, or the commit does not pass: so it reads every one of them, whatever receivers held.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.base.errors import Refused
+from rtolap.coordinator.alterations.settings import shown
+from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.views import Views
+from rtolap.metadata import codec, paths
+from rtolap.metadata.change_log import change_log
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl
+from rtolap.metadata.updates import retrying
+from rtolap.model.cube import Cube, Schema
+from rtolap.model.evolution.cube_changes import CubeChange, changed_settings, cube_changes
+from rtolap.model.evolution.older_columns import older_columns
+from rtolap.model.evolution.revisions import (
+    REVISED,
+    check_renamed,
+    common_window_ms,
+    declared,
+    ended,
+    first_start_ms,
+    following,
+)
+from rtolap.model.instants import utc_text
+from rtolap.model.segment import parse_segment_name
+from rtolap.protocols.coordinator import messages as wire
+
+_MEANING = "events from the moment on have it; older ones stay as they are"
+
+
+class FollowingRevisions:
+    """`heartbeats`: of segments that have no record yet."""
+
+    def __init__(self, metadata: ClusterMetadata, views: Views, heartbeats: Heartbeats) -> None:
+        self._metadata = metadata
+        self._views = views
+        self._heartbeats = heartbeats
+
+    def follow(self, newest: Cube, wanted: Schema, request: wire.AlterRequest) -> wire.Alteration:
+        """Plan or make the revision that follows `newest`. `wanted`: as it is declared.
+
+        Raises Refused for a change that cannot be.
+        """
+        after, table = wanted.cube, wanted.table
+        _check(newest, after)
+        check_renamed(Schema(table, newest), wanted, request.renamed)
+
+        def attempt() -> Cube:
+            return self._followed(newest, after, request)
+
+        made = retrying(attempt)
+        series = (Schema(table, newest), Schema(table, made))
+        goes_on = older_columns(series, 0)
+        return wire.Alteration(
+            cube=after.name,
+            changes=shown(_changes(newest, after)),
+            revision=made.name,
+            since_ms=made.revision.since_ms if made.revision is not None else None,
+            added_columns=tuple(name for name in _columns(series[1]) if name not in goes_on),
+            gone_columns=tuple(name for name in _columns(series[0]) if name not in goes_on.values()),
+            applied=not request.dry_run,
+        )
+
+    def _followed(self, newest: Cube, after: Cube, request: wire.AlterRequest) -> Cube:
+        """Return the revision, made unless it is a dry run. Raises CommitConflict where something changed."""
+        store, name = self._metadata.store, newest.name
+        _, changes = change_log(store, name, None)
+        node = store.get(paths.cube_definition(name))
+        present = None if node is None else codec.decode(node.data, Cube, paths.cube_definition(name))
+        if present is None or node is None:
+            raise Refused(f"cube {name} was dropped by somebody else meanwhile", action="look, and repeat")
+        if present != newest:
+            made = self._metadata.revisions(name)[1:]
+            if made and declared(made[-1]) == after:
+                return made[-1]  # an attempt whose answer was lost
+            raise Refused(
+                f"cube {name} was changed by somebody else meanwhile", action="look at it, and repeat"
+            )
+        control, records = self._views.fresh(name)
+        if not control.assignment:
+            raise Refused(
+                f"cube {name} was never enabled, and holds no event",
+                expected="a cube that has events",
+                action="drop it, and create it with the other definition",
+            )
+        since_ms = self._since_ms(newest, after, request, [each.end_ms for each in records.values()])
+        revision = following(newest, after, since_ms, renamed=dict(request.renamed), older=request.older)
+        if store.get(paths.cube_definition(revision.name)) is not None:
+            raise Refused(
+                f"there is a cube {revision.name} already",
+                expected="a free name for the revision",
+                action="drop that cube, or declare it by another name",
+            )
+        if not request.dry_run:
+            self._metadata.follow_cube(
+                node, ended(newest, since_ms), revision, self._control(name, control), changes
+            )
+        return revision
+
+    def _since_ms(self, newest: Cube, after: Cube, request: wire.AlterRequest, ends_ms: list[int]) -> int:
+        """Return the moment. Raises Refused for one that was asked for and cannot be."""
+        earliest_ms = first_start_ms(newest, after, ends_ms)
+        if request.since_ms is None:
+            active = self._heartbeats.active_segments(newest.name)
+            open_ms = [parse_segment_name(segment).end_ms for segment in active]
+            return first_start_ms(newest, after, [*ends_ms, *open_ms])
+        step_ms = common_window_ms(newest, after)
+        if request.since_ms < earliest_ms or request.since_ms % step_ms:
+            raise Refused(
+                f"a revision of {after.name} cannot begin at {utc_text(request.since_ms)}",
+                expected=f"a start of segments of both definitions, {utc_text(earliest_ms)} or later",
+                action="leave `--since` out: it begins behind all segments that there are",
+            )
+        return request.since_ms
+
+    def _control(self, cube: str, control: CubeControl) -> CubeControl:
+        assigned = {
+            replica_set: partitions for replica_set, partitions in control.assignment.items() if partitions
+        }
+        offsets = self._metadata.replay_from(cube)
+        partitions = {partition for each in assigned.values() for partition in each}
+        return CubeControl(
+            enabled=control.enabled,
+            paused=control.paused,
+            first_offsets={partition: offsets[partition] for partition in sorted(partitions)},
+            assignment=assigned,
+            assignment_epoch=1,
+            topic_id=control.topic_id,
+            losses=control.losses,
+        )
+
+
+def _check(newest: Cube, after: Cube) -> None:
+    """Raise Refused for what no revision can change, and for settings that change in place."""
+    if newest.watermark is not None:
+        raise Refused(
+            f"cube {after.name} closes by the application {newest.watermark.application}",
+            expected="a cube that closes by its own events: of two revisions each would report as the source",
+            action="declare another cube with a source of its own",
+        )
+    rest = [
+        name
+        for name in changed_settings(declared(newest), after)
+        if name not in REVISED and name != "aggregation_groups"
+    ]
+    if rest:
+        same = msgspec.structs.replace(
+            after,
+            **{name: getattr(newest, name) for name in ("dimensions", "time_dimensions", "measures")},
+            segment=msgspec.structs.replace(after.segment, window_ms=newest.segment.window_ms),
+        )
+        cube_changes(declared(newest), same)  # names what cannot change at all
+        raise Refused(
+            f"{', '.join(rest)} of {after.name} change in place, and columns by a revision",
+            expected="one change after the other",
+            action="change the settings first, with the columns as they are",
+        )
+
+
+def _changes(newest: Cube, after: Cube) -> list[CubeChange]:
+    before = declared(newest)
+    found = []
+    for name in changed_settings(before, after):
+        values = [
+            cube.segment.window_ms
+            if name == "segment.window_ms"
+            else msgspec.to_builtins(getattr(cube, name))
+            for cube in (before, after)
+        ]
+        found.append(CubeChange(name, values[0], values[1], _MEANING))
+    return found
+
+
+def _columns(schema: Schema) -> tuple[str, ...]:
+    return (*schema.cube.all_dimensions, *(partial.name for partial in schema.partials))
