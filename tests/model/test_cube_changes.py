@@ -15,6 +15,7 @@ from rtolap.model.cube import (
     LatePolicy,
     Measure,
     RetentionPolicy,
+    Revision,
     SegmentPolicy,
     cuboids,
 )
@@ -49,6 +50,7 @@ OTHERS: dict[str, Cube] = {
         "start": "latest",
         "consumer_tasks_max": 7,
         "watermark": CubeWatermark(application="app", source="cubes", sink="out"),
+        "revision": Revision("sales", 1),
     }.items()
 } | {
     f"{part}.{name}": msgspec.structs.replace(

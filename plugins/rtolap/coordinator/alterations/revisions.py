@@ -97,7 +97,10 @@ class FollowingRevisions:
                 expected="a cube that has events",
                 action="drop it, and create it with the other definition",
             )
-        since_ms = self._since_ms(newest, after, request, [each.end_ms for each in records.values()])
+        ends_ms = [each.end_ms for each in records.values()]
+        if newest.revision is not None and newest.revision.since_ms is not None:
+            ends_ms.append(newest.revision.since_ms + newest.segment.window_ms)
+        since_ms = self._since_ms(newest, after, request, ends_ms)
         revision = following(newest, after, since_ms, renamed=dict(request.renamed), older=request.older)
         if store.get(paths.cube_definition(revision.name)) is not None:
             raise Refused(
