@@ -1,4 +1,4 @@
-"""A revision follows the newest one in one commit, from a moment on that no segment of history has reached."""
+"""A revision follows the newest one in one commit, from a moment that no segment of history has reached."""
 
 from __future__ import annotations
 

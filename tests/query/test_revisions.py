@@ -137,7 +137,8 @@ STATED = [
     "select origin, count(distinct passenger) > 0, count(distinct delay) from flights group by 1",
     "select count(distinct delay), count(delay) from flights where ts < '2013-01-02'",
     "select * from flights order by day_start desc, carrier, flown_on limit 5",
-    "select f.gate, count(*), sum(f.delay) from flights f join airlines a on a.carrier = f.carrier group by 1",
+    "select f.gate, count(*), sum(f.delay) from flights f join airlines a on a.carrier = f.carrier "
+    "group by 1",
 ]
 
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from rtolap.coordinator import alterations, moves
+from rtolap.coordinator import moves
+from rtolap.coordinator.alterations import settings as altered_settings
+from rtolap.coordinator.alterations.revisions import FollowingRevisions
 from rtolap.metadata import segment_batches
-from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import Cube
+from rtolap.model.evolution.cube_changes import CubeChange
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import StagedPart
-from rtolap.model.evolution.cube_changes import CubeChange
 from rtolap.query.session_token import SessionPositions, SessionTokens
 
 from tests.support.cubes.harness import run_seed
@@ -134,8 +136,31 @@ def test_the_runs_notice_a_change_that_is_applied_though_rows_look_otherwise_for
     def careless(before: Cube, after: Cube) -> tuple[CubeChange, ...]:
         return (CubeChange("late.policy", before.late.policy, after.late.policy, "applied"),)
 
-    monkeypatch.setattr(alterations, "cube_changes", careless)
+    monkeypatch.setattr(altered_settings, "cube_changes", careless)
     assert notices(functools.partial(run_seed, altering=True), ALTERED_SEED, "differs from the recount")
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(4)))
+def test_every_answer_is_the_recount_while_a_revision_follows(seed: int) -> None:
+    """Replay a failure with `run_seed(N, revising=True)`."""
+    counts = run_seed(seed, revising=True)
+    assert counts["runs with a revision"] == 1
+    assert counts["answers"] > 5
+
+
+def test_the_runs_notice_a_revision_that_begins_where_receivers_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have read events of its time by then."""
+    whole = FollowingRevisions._control
+
+    def careless(self: FollowingRevisions, cube: str, control: CubeControl) -> CubeControl:
+        made = whole(self, cube, control)
+        return msgspec.structs.replace(
+            made, first_offsets={part: at + 20 for part, at in made.first_offsets.items()}
+        )
+
+    monkeypatch.setattr(FollowingRevisions, "_control", careless)
+    assert notices(functools.partial(run_seed, revising=True), 0, "lost for the revision")
 
 
 def test_the_runs_notice_a_query_service_that_forgets_what_it_has_answered_with(

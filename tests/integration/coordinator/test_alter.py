@@ -138,7 +138,7 @@ def test_a_cube_is_altered_while_events_flow(
         assert (again["changes"], again["applied"]) == ([], False)
         refused = commands.ended(services.environment, "alter", str(of_other_measures(path)))
         assert refused.returncode == 1
-        assert "cannot change measures" in refused.stderr
+        assert "takes a revision" in refused.stderr
         assert services.ended() == []
     finally:
         services.close()

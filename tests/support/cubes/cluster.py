@@ -127,6 +127,11 @@ class Cluster:
         self._low_watermark_ms = max(min(marks), self._low_watermark_ms or min(marks))
         return self._low_watermark_ms
 
+    def until_ms(self) -> int | None:
+        """Return the moment from which on a revision of the cube has the events; None: there is none."""
+        revision = self.metadata.cube(self.cube).revision
+        return None if revision is None else revision.until_ms
+
     # -- history ----------------------------------------------------------------------------------------
 
     def records(self) -> dict[str, SegmentRecord]:

@@ -91,6 +91,9 @@ MOVING = (
 )
 UNNOTICED_WEIGHT = 4.0
 
+# Besides, a revision follows the cube: of that one, answers are asked of the time before it.
+REVISING = (*ACTIONS, (Actions.report_replay, 8.0), (Actions.revise, 6.0))
+
 
 class Run:
     def __init__(
@@ -137,6 +140,10 @@ class Run:
         span: Span | None = None
         if self.random.random() < 0.4:
             span = self.random.choice(self.spans)
+        until_ms = self.cluster.until_ms()
+        if until_ms is not None:
+            first_ms, last_ms = span or (START_MS - 1_000 * WINDOW_MS, until_ms)
+            span = min(first_ms, until_ms - WINDOW_MS), min(last_ms, until_ms)
         for receiver in self.cluster.receivers:
             assert_apart(receiver, f"seed {self.seed}")
         asker, client = self.beside.choice(self.askers), self.beside.choice(self.clients)
@@ -285,6 +292,7 @@ class Run:
         else:
             raise AssertionError(f"seed {self.seed}: not drained: {self._state()}")
         self._history_is_exact(ends)
+        self._revision_reads_all()
         for receiver in cluster.receivers:
             receiver.checkpoint()
         missing = cluster.malformed() ^ cluster.dead_letters()
@@ -292,11 +300,27 @@ class Run:
             missing &= cluster.malformed()
         assert not missing, f"seed {self.seed}: dead letters differ: {sorted(missing)[:5]}"
 
+    def _revision_reads_all(self) -> None:
+        """The revision, if there is one, begins before every event of its time."""
+        until_ms = self.cluster.until_ms()
+        if until_ms is None:
+            return
+        self.counts["runs with a revision"] += 1
+        *_, revision = self.cluster.metadata.revisions(self.cluster.cube)
+        first = self.cluster.metadata.control(revision.name).first_offsets
+        for part, events in self.cluster.log.items():
+            below = [event for event in events[: first[part]] if event is not None]
+            lost = [event for event in below if event.event_ms >= until_ms]
+            assert not lost, f"seed {self.seed}: lost for the revision: {len(lost)} of partition {part}"
+
     def _history_is_exact(self, ends: dict[int, int]) -> None:
         cluster = self.cluster
         history: Answer = {}
         vectors = {}
+        until_ms = cluster.until_ms()
         for record in cluster.records().values():
+            if until_ms is not None and record.start_ms >= until_ms:
+                continue
             vectors[record.start_ms] = vectors_of(record, drop_late=False)
             if record.state is SegmentState.READY:
                 assert record.location is not None, "a version has its place"
@@ -306,7 +330,8 @@ class Run:
             record.start_ms: record.location for record in cluster.records().values() if record.location
         }
         whole = Found(history, ends, horizon_ms, dict.fromkeys(ends, vectors), locations)
-        self._equal(engine_estimates(counted(history)), self.askers[0].expected(whole), "final history")
+        span = None if until_ms is None else (START_MS - 1_000 * WINDOW_MS, until_ms)
+        self._equal(engine_estimates(counted(history)), self.askers[0].expected(whole, span), "final history")
 
     def _close_rest(self) -> None:
         """Close segments for replica sets without data of them, by the coordinator's forced closing."""
@@ -342,12 +367,13 @@ def run_seed(
     batches: bool = False,
     altering: bool = False,
     moving: bool = False,
+    revising: bool = False,
 ) -> Counter[str]:
     """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
     wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
         beside = UPGRADING if upgrading else BATCHES if batches else ALTERING if altering else ACTIONS
-        beside = MOVING if moving else beside
+        beside = MOVING if moving else REVISING if revising else beside
         weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else beside
         run = Run(seed, Path(folder), steps, weights)
         try:

@@ -13,7 +13,7 @@ from rtolap.cubes.format.manifest import MANIFEST_NAME
 from rtolap.cubes.receiver.reports import cube_report
 from rtolap.metadata.change_log import change_log, logged
 from rtolap.metadata.store import Operation
-from rtolap.model.cube import AggregationGroup
+from rtolap.model.cube import AggregationGroup, Measure
 from rtolap.model.segment import SegmentState
 from rtolap.protocols.coordinator.messages import (
     AlterRequest,
@@ -260,6 +260,24 @@ class Actions:
             self.counts["alterations refused"] += is_refused
             raise
         self.counts["alterations"] += done is not None and done.applied
+        if self.random.random() < 0.5:
+            self._any().crash()
+
+    def report_replay(self) -> None:
+        """Leaders report from where on history may need the log."""
+        for receiver in self.cluster.receivers:
+            if receiver.leading and (offsets := receiver.core.replay_from()):
+                self.cluster.metadata.set_replay_from(self.cluster.cube, receiver.replica_set, offsets)
+
+    def revise(self) -> None:
+        """Have a revision with one more measure follow the cube, once. A receiver may start again."""
+        if self.cluster.until_ms() is not None or not self.cluster.records():
+            return
+        running = self.cluster.metadata.cube(self.cluster.cube)
+        cube = msgspec.structs.replace(running, measures=(*running.measures, Measure("max", "price")))
+        request = AlterRequest(definition=msgspec.to_builtins(cube), new_revision=True)
+        self.command(lambda leader: leader.alterations.alter(self.cluster.cube, request))
+        self.counts["revisions"] += self.cluster.until_ms() is not None
         if self.random.random() < 0.5:
             self._any().crash()
 
