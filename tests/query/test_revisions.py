@@ -222,6 +222,8 @@ def test_the_revisions_are_no_relations_of_their_own(asked: Asked) -> None:
 
 def test_what_would_mislead_is_refused_by_name() -> None:
     first, _, third = revised("null")
+    assert first.cube.revision is not None
+    assert third.cube.revision is not None
     cube = msgspec.structs.replace(
         first.cube,
         measures=(*first.cube.measures, Measure("sum", "delay")),

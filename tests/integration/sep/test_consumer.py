@@ -218,17 +218,16 @@ def test_two_hundred_thousand_cells_of_one_edit_arrive_in_one_call(
         return [(batch.num_events, batch.num_cells) for batch in batches]
 
     until(arrived, "the call")
-    assert arrived() == [(2000, 200_000)]
+    assert set(arrived()) == {(2000, 200_000)}, "whole, each time that it was sent"
 
 
 def test_the_time_to_live_travels_as_a_tag(captured: Captured, client: HBaseClient) -> None:
     client.write(TABLE, mutations.put(b"ttl-1", {"cf:x": b"1"}, ttl_ms=3_600_000))
     captured.wait(b"ttl-", 1)
-    batches = [batch for batch, _ in captured.consumer.batches if b"ttl-1" in batch.events["row"].to_pylist()]
-    (batch,) = (
-        batch.filter(batch.events["row"].to_numpy(zero_copy_only=False) == b"ttl-1") for batch in batches
-    )
-    assert ttl_ms(batch.cells["tags"]).to_pylist() == [3_600_000]
+    taken = [batch for batch, _ in captured.consumer.batches if b"ttl-1" in batch.events["row"].to_pylist()]
+    found = [batch.filter(batch.events["row"].to_numpy(zero_copy_only=False) == b"ttl-1") for batch in taken]
+    assert found, "HBase sends a call again whose answer was late"
+    assert all(ttl_ms(batch.cells["tags"]).to_pylist() == [3_600_000] for batch in found)
 
 
 def test_sequence_ids_go_on_growing_when_a_region_moves_and_in_its_daughters(

@@ -273,6 +273,9 @@ class Run:
         for receiver in cluster.receivers:
             receiver.leading = receiver.name.endswith("-0")
         ends = {part: len(events) for part, events in cluster.log.items()}
+        if self.weights is REVISING:
+            for receiver in cluster.receivers:
+                receiver.crash()  # whoever has not started again by the cube's end does so now
         self.actions.cleanup()  # ends what a killed purge has left
         for _ in range(DRAIN_ROUNDS_MAX):
             cluster.clock.advance_ms(2_000)

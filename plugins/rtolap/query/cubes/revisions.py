@@ -1,8 +1,8 @@
 """Reads of cubes with revisions: each revision is read by itself, and its rows take the asked form.
 
 A column that an older revision has not is NULL in its rows, and a warning says so. Refused is what would
-mislead: a time unit that it has not, half of what a function combines; and all of it where the revision after it
-was made so.
+mislead: a time unit that it has not, half of what a function combines; and all of it where the revision
+after it was made so.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ def aligned(
 ) -> LocalState:
     """Return the state with its tables classified by the records' vectors.
 
-    Tables that are purged or covered are dropped. So is all state of partitions that are not in
-    `valid_partitions`: their positions go with their events.
+    Tables that are purged or covered are dropped, and those of the next revision's time that no record
+    counts: a replica that heard of the revision before it read them has none. So is all state of partitions
+    that are not in `valid_partitions`: their positions go with their events.
 
     Raises Unavailable where a segment with local data is settled and its vectors cannot be read.
     """
@@ -54,8 +55,11 @@ def aligned(
     records = view.with_local(local)
     vectors = {start: vectors_of(record, drop_late=drop_late) for start, record in records.items()}
     changed: dict[int, LocalSegment] = {}
+    until_ms = None if schema.cube.revision is None else schema.cube.revision.until_ms
     for start, segment in state.segments.items():
-        if horizon_ms is not None and start + window_ms <= horizon_ms:
+        is_purged = horizon_ms is not None and start + window_ms <= horizon_ms
+        is_of_next = until_ms is not None and start >= until_ms and start not in records
+        if is_purged or is_of_next:
             changed[start] = LocalSegment(start)
         else:
             known = vectors.get(start, vectors_of(None, drop_late=drop_late))
