@@ -90,7 +90,7 @@ class Coordinator:
             metadata, self.leadership, self.heartbeats, self.watermarks, self._views, self.applications.own
         )
         self.assignments = Assignments(metadata, topics)
-        self.reassignments = Reassignments(metadata, topics)
+        self.reassignments = Reassignments(metadata, topics, self.heartbeats)
         self.moves = Moves(metadata, self.heartbeats)
         self.checks = Checks(metadata, topics, self.assignments)
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.coordinator.messages import BatchProgress, Reassignment, ReassignRequest
+from rtolap.protocols.coordinator.messages import BatchProgress, LevelledBy, Reassignment, ReassignRequest
 
 READY = "READY"
 REMOTE_PERSISTED = "REMOTE_PERSISTED"
@@ -16,16 +16,31 @@ _LOOK_S = 0.2
 
 
 def reassignment_plan(
-    client: CoordinatorClient, cube: str, *, over: Sequence[str] | None, moves: Sequence[str] | None
+    client: CoordinatorClient,
+    cube: str,
+    *,
+    over: Sequence[str] | None,
+    moves: Sequence[str] | None,
+    by: LevelledBy = "count",
 ) -> Reassignment:
     """Return what would move, and change nothing.
 
     `over`: replica sets to spread the partitions over; `moves`: single ones, as PARTITION=REPLICA_SET; with
-    neither, partitions are levelled. Raises DefinitionError for a move that is none of this cube.
+    neither, partitions are levelled, by their number or by their load. Raises DefinitionError for a move that
+    is none of this cube, and Refused where the coordinator does not know of loads.
     """
     assignment = _with_moves(client.cube(cube).assignment, moves) if moves else None
-    wanted = ReassignRequest(assignment=assignment, replica_sets=tuple(over) if over else None, dry_run=True)
-    return client.reassign(cube, wanted)
+    replica_sets = tuple(over) if over else None
+    wanted = ReassignRequest(assignment=assignment, replica_sets=replica_sets, by=by, dry_run=True)
+    plan = client.reassign(cube, wanted)
+    if by == "load" and assignment is None and plan.load is None:
+        raise Refused(
+            f"there is no plan by load for cube {cube}",
+            expected="a coordinator that plans by load",
+            found="a plan by the number of partitions: the coordinator is of an older version",
+            action="update the coordinators, or plan without `--by load`",
+        )
+    return plan
 
 
 def apply_reassignment(client: CoordinatorClient, plan: Reassignment, *, wait_s: float) -> Reassignment:
@@ -35,6 +50,7 @@ def apply_reassignment(client: CoordinatorClient, plan: Reassignment, *, wait_s:
     owners need longer: the reassignment stands all the same.
     """
     applied = client.reassign(plan.cube, ReassignRequest(assignment=plan.after, epoch=plan.epoch))
+    applied = applied.model_copy(update={"load": plan.load})
     deadline_s = time.monotonic() + wait_s
     while wait_s > 0 and (behind := client.cube(plan.cube).catching_up):
         if time.monotonic() > deadline_s:
@@ -53,7 +69,7 @@ def apply_move(client: CoordinatorClient, plan: Reassignment, *, wait_s: float) 
     same.
     """
     wanted = ReassignRequest(assignment=plan.after, epoch=plan.epoch, warm_up=True)
-    planned = client.reassign(plan.cube, wanted)
+    planned = client.reassign(plan.cube, wanted).model_copy(update={"load": plan.load})
     return wait_for_move(client, planned, wait_s=wait_s)
 
 
