@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rtolap.base.errors import DefinitionError
+from rtolap.cli import retirement
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
 from rtolap.protocols.coordinator.messages import CubeReport, LevelledBy, Reassignment
@@ -23,6 +24,9 @@ MOVE_COLUMNS = ("partition", "from", "to", "reads again from", "log end", "recor
 MOVE_BY_LOAD_COLUMNS = (*MOVE_COLUMNS, "load %")
 
 app = typer.Typer(no_args_is_help=True, help="Receivers and replica sets.")
+app.command("drain")(retirement.drain)
+app.command("remove-set")(retirement.remove_set)
+app.command("remove")(retirement.remove)
 
 
 @app.command("list")
@@ -71,8 +75,11 @@ def list_replica_sets(as_json: JsonOption = False) -> None:
         print_json(replica_sets)
         return
     print_table(
-        ("replica set", "receivers", "leader"),
-        [(found_set.name, ", ".join(found_set.receivers), found_set.leader) for found_set in replica_sets],
+        ("replica set", "receivers", "leader", "drained"),
+        [
+            (found.name, ", ".join(found.receivers), found.leader, "yes" if found.draining else "")
+            for found in replica_sets
+        ],
     )
 
 

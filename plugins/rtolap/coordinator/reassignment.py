@@ -15,17 +15,18 @@ answers of two epochs are never put together (`protocols.receiver.messages.Histo
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from rtolap.base.errors import NotYet, Refused
-from rtolap.coordinator.assigners import Plan, ReplicaSetLoad, rebalance, validate_plan
+from rtolap.coordinator.assigners import Plan, ReplicaSetLoad, gaining, rebalance, validate_plan
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.balance.recommendation import Recommendation, Recommendations
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, NextAssignment
+from rtolap.metadata.store import Operation
 from rtolap.protocols.coordinator import messages as wire
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Reassignments:
         by_load = self._by_load(cube, control, request)
         after = by_load.plan if by_load else self._plan(cube, control, partitions, request)
         validate_plan(after, partitions, self._live())
+        self._metadata.may_take_partitions(gaining(before, after))
         moves = self._moves(cube, before, after, by_load.partition_percent if by_load else {})
         answer = wire.Reassignment(
             cube=cube,
@@ -108,20 +110,22 @@ class Reassignments:
         """Return the plan by load; None where another one is wanted."""
         if request.assignment is not None or request.by != "load":
             return None
-        self._open_sets(cube, request)  # raises what a level plan raises
-        return self._recommendations.recommend(cube, control, self._live(), request.replica_sets)
+        open_sets = self._open_sets(cube, request)
+        return self._recommendations.recommend(
+            cube, control, self._live(), open_sets, whole=request.replica_sets is not None
+        )
 
     def _open_sets(self, cube: str, request: wire.ReassignRequest) -> list[str]:
         """Return the replica sets that a level plan may use. Raises Refused where there is none."""
-        live = self._live()
+        live, drained = self._live(), self._metadata.drained()
         unknown = sorted(set(request.replica_sets or ()) - set(live))
         if unknown:
             raise Refused("no such replica set", expected=sorted(live), found=unknown)
-        names = [n for n in request.replica_sets or sorted(live) if live[n]]
+        names = [n for n in request.replica_sets or sorted(live) if live[n] and n not in drained]
         if not names:
             raise Refused(
                 f"cube {cube} cannot be reassigned",
-                expected="a replica set with a live receiver",
+                expected="a replica set with a live receiver that is not drained",
                 action="start a receiver first",
             )
         return names
@@ -224,7 +228,9 @@ class Reassignments:
                 )
             return msgspec.structs.replace(control, assignment=after, assignment_epoch=epoch)
 
-        return self._metadata.update_control(cube, change).assignment_epoch
+        return self._metadata.update_control(
+            cube, change, requires=self._may_take(seen, after)
+        ).assignment_epoch
 
     def _plan_next(self, cube: str, seen: CubeControl, after: Plan) -> int:
         epoch = seen.epoch_after
@@ -242,5 +248,9 @@ class Reassignments:
                 )
             return msgspec.structs.replace(control, next=planned, planned_epoch=epoch)
 
-        self._metadata.update_control(cube, change)
+        self._metadata.update_control(cube, change, requires=self._may_take(seen, after))
         return epoch
+
+    def _may_take(self, seen: CubeControl, after: Plan) -> Callable[[], Sequence[Operation]]:
+        gain = gaining(seen.assignment, after)
+        return lambda: self._metadata.may_take_partitions(gain)

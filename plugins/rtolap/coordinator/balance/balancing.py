@@ -72,6 +72,15 @@ def balanced(current: Plan, points: Mapping[int, int], base: Mapping[str, int]) 
     return Balance(sets.plan(), tuple(steps))
 
 
+def emptied(current: Plan, points: Mapping[int, int], base: Mapping[str, int]) -> Balance:
+    """Move only what stands in replica sets outside `base`, as step 1 of `balanced` does."""
+    if not base:
+        return Balance(current, ())
+    sets = _Sets(current, points, base)
+    steps = tuple(sets.given_up())
+    return Balance(sets.plan(), steps)
+
+
 class _Sets:
     """Replica sets while partitions change hands."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
 from rtolap.base.errors import NotYet
 from rtolap.coordinator.assigners import Plan
-from rtolap.coordinator.balance.balancing import balanced, pays_from
+from rtolap.coordinator.balance.balancing import Balance, balanced, emptied, pays_from
 from rtolap.coordinator.balance.loads import (
     POINTS,
     Owned,
@@ -41,25 +41,49 @@ class Recommendations:
         cube: str,
         control: CubeControl,
         living: Mapping[str, Collection[str]],
-        over: Sequence[str] | None,
+        open_sets: Sequence[str],
+        *,
+        whole: bool,
     ) -> Recommendation:
-        """Return the plan by load, over `over`, or over the replica sets that own the cube and as many more
-        as `consumer_tasks_max` permits.
+        """Return the plan by load over `open_sets`: over all of them with `whole`, else over those that own
+        the cube and as many more as `consumer_tasks_max` permits.
 
-        `living`: replica set → its living receivers. Partitions of replica sets without any move away.
+        `living`: replica set → its living receivers. Partitions of replica sets that are not open move away.
         Raises NotYet while living owners have not measured their loads.
         """
+        return self._recommended(cube, control, living, open_sets, balanced, whole=whole)
+
+    def relieve(
+        self,
+        cube: str,
+        control: CubeControl,
+        living: Mapping[str, Collection[str]],
+        open_sets: Sequence[str],
+    ) -> Recommendation:
+        """Return the plan that moves what stands in replica sets that are not open, and nothing else."""
+        return self._recommended(cube, control, living, open_sets, emptied, whole=False)
+
+    def _recommended(
+        self,
+        cube: str,
+        control: CubeControl,
+        living: Mapping[str, Collection[str]],
+        open_sets: Sequence[str],
+        planner: Callable[[Plan, Mapping[int, int], Mapping[str, int]], Balance],
+        *,
+        whole: bool,
+    ) -> Recommendation:
         controls = self._running(cube, control)
         reported = reported_loads(controls, self._heartbeats.heard().values(), self._metadata.clock.now_ms())
         self._check_measured(cube, control, living, reported)
         loads = completed(reported)
         points = points_of(loads)
         base = _base(cube, controls, points)
-        open_sets = self._open_sets(cube, control, living, over, base)
+        chosen = list(dict.fromkeys(open_sets)) if whole else self._chosen(cube, control, open_sets, base)
         of_cube = {partition: points[name, partition] for name, partition in points if name == cube}
-        open_base = {name: base.get(name, 0) for name in open_sets}
-        balance = balanced(control.assignment, of_cube, open_base)
-        names = sorted({*control.assignment, *open_sets})
+        chosen_base = {name: base.get(name, 0) for name in chosen}
+        balance = planner(control.assignment, of_cube, chosen_base)
+        names = sorted({*control.assignment, *chosen})
 
         def shown(plan: Plan) -> tuple[wire.SetLoad, ...]:
             planned = {**controls, cube: msgspec.structs.replace(control, assignment=plan)}
@@ -70,7 +94,7 @@ class Recommendations:
             wire.LoadPlan(
                 before=shown(control.assignment),
                 after=shown(balance.plan),
-                pays_percent=_percent(pays_from(of_cube, open_base)),
+                pays_percent=_percent(pays_from(of_cube, chosen_base)),
                 unreported=tuple(sorted(p for p in of_cube if not reported[cube, p].is_whole)),
             ),
             {partition: _percent(its) for partition, its in of_cube.items()},
@@ -109,22 +133,14 @@ class Recommendations:
                 action="ask again; if it stays so, the receivers' logs say why Kafka names no ends",
             )
 
-    def _open_sets(
-        self,
-        cube: str,
-        control: CubeControl,
-        living: Mapping[str, Collection[str]],
-        over: Sequence[str] | None,
-        base: Mapping[str, int],
+    def _chosen(
+        self, cube: str, control: CubeControl, open_sets: Sequence[str], base: Mapping[str, int]
     ) -> list[str]:
-        if over:
-            return [name for name in dict.fromkeys(over) if living.get(name)]
-        owners = [
-            name for name in sorted(control.assignment) if control.assignment[name] and living.get(name)
-        ]
-        others = sorted(set(living) - set(owners), key=lambda name: (base.get(name, 0), name))
+        """Return the open owners, and as many others as the cube may have, the least loaded first."""
+        owners = sorted(name for name in set(open_sets) if control.assignment.get(name))
+        others = sorted(set(open_sets) - set(owners), key=lambda name: (base.get(name, 0), name))
         room = max(0, max(1, self._metadata.cube(cube).consumer_tasks_max) - len(owners))
-        return [*owners, *[name for name in others if living[name]][:room]]
+        return [*owners, *others[:room]]
 
 
 def _base(cube: str, controls: Mapping[str, CubeControl], points: Mapping[Owned, int]) -> dict[str, int]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.coordinator.messages import BatchProgress, LevelledBy, Reassignment, ReassignRequest
+from rtolap.protocols.coordinator.messages import (
+    BatchProgress,
+    Drain,
+    DrainedCube,
+    DrainRequest,
+    LevelledBy,
+    Reassignment,
+    ReassignRequest,
+)
 
 READY = "READY"
 REMOTE_PERSISTED = "REMOTE_PERSISTED"
@@ -95,6 +103,47 @@ def wait_for_move(client: CoordinatorClient, planned: Reassignment, *, wait_s: f
             )
         time.sleep(_LOOK_S)
     return planned
+
+
+def drained_replica_set(
+    client: CoordinatorClient,
+    name: str,
+    *,
+    cubes_max: int,
+    wait_s: float,
+    progress: Callable[[Drain], None] = lambda drain: None,
+) -> Drain:
+    """Drain a replica set, cube after cube, and wait until it has no partitions.
+
+    `progress` is called with every answer that differs from the one before. Raises what the coordinator
+    refuses; Refused where nothing moves and each cube that is left needs somebody to act; NotYet after
+    `wait_s`: what moves goes on, and a repetition with the rest. With a wait of 0, it plans the first moves.
+    """
+    wanted = DrainRequest(cubes_max=cubes_max)
+    deadline_s = time.monotonic() + wait_s
+    before = None
+    while (drain := client.drain_replica_set(name, wanted)).cubes and wait_s > 0:
+        if drain != before:
+            progress(drain)
+        before = drain
+        if all(cube.refused for cube in drain.cubes):
+            raise Refused(
+                f"replica set {name} still has partitions",
+                found="; ".join(f"{cube.cube}: {cube.refused}" for cube in drain.cubes),
+                action="do what it says, then repeat the drain",
+            )
+        if time.monotonic() > deadline_s:
+            raise NotYet(
+                f"replica set {name} still has partitions after {wait_s:g} s",
+                found="; ".join(f"{cube.cube}: {_left(cube)}" for cube in drain.cubes),
+                action="moves that run go on; repeat the drain",
+            )
+        time.sleep(_LOOK_S)
+    return drain
+
+
+def _left(cube: DrainedCube) -> str:
+    return cube.refused or ", ".join(cube.waits) or f"partitions {list(cube.partitions)} move"
 
 
 def _with_moves(assignment: dict[str, tuple[int, ...]], moves: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -198,6 +198,47 @@ class Reassignment(Message):
     load: LoadPlan | None = None
 
 
+class DrainRequest(Message):
+    """Move all partitions off a replica set, with warm-up.
+
+    Attributes:
+        undo: let it be given partitions again instead; moves that run go on.
+        dry_run: answer the moves of all cubes, change nothing.
+        cubes_max: at most so many cubes move at the same time.
+    """
+
+    undo: bool = False
+    dry_run: bool = False
+    cubes_max: int = Field(default=1, ge=1)
+
+
+class DrainedCube(Message):
+    """A cube that has partitions in a replica set that is drained, or gets some by a move that runs.
+
+    Attributes:
+        partitions: those that it has there now.
+        moves: those that this call has planned.
+        planned_epoch: of the move that runs; None where none does.
+        waits: what the move waits for, or why it has not begun yet.
+        refused: what keeps it from being moved until somebody does something about it; "" for nothing.
+    """
+
+    cube: str
+    partitions: tuple[int, ...] = ()
+    moves: tuple[Move, ...] = ()
+    planned_epoch: int | None = None
+    waits: tuple[str, ...] = ()
+    refused: str = ""
+
+
+class Drain(Message):
+    """Progress of a drain: it is over when it is `draining` and has no `cubes`."""
+
+    replica_set: str
+    draining: bool
+    cubes: tuple[DrainedCube, ...] = ()
+
+
 class PurgeRequest(Message):
     """Segments that end at or below `before_ms` are dropped for ever."""
 

@@ -119,9 +119,12 @@ class ReceiverInfo(Message):
 
 
 class ReplicaSetInfo(Message):
+    """`draining`: it is given no partitions any more."""
+
     name: str
     receivers: tuple[str, ...]
     leader: str | None = None
+    draining: bool = False
 
 
 class ReplicaSetRequest(Message):
