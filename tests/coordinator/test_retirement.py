@@ -164,6 +164,25 @@ def test_a_drained_replica_set_is_given_nothing(running: Cluster) -> None:
     assert running.metadata.replica_sets()["rs2"] == ReplicaSetRecord("rs2", ("r2", "r4"), draining=True)
 
 
+@pytest.mark.parametrize("warm_up", [True, False])
+def test_a_drain_that_begins_while_a_move_is_planned_refuses_it(
+    running: Cluster, monkeypatch: pytest.MonkeyPatch, warm_up: bool
+) -> None:
+    """The move has looked at the replica sets, and asks Kafka; meanwhile the drain is noted."""
+    offsets = running.topics.offsets
+
+    def meanwhile(topic: str, which: str) -> dict[int, int]:
+        if which == "earliest":
+            running.metadata.drain_replica_set("rs2", draining=True)
+        return offsets(topic, which)
+
+    monkeypatch.setattr(running.topics, "offsets", meanwhile)
+    with pytest.raises(Refused, match=r"replica set rs2 takes no partitions.*it is drained"):
+        running.client.reassign(NAME, ReassignRequest(assignment={"rs2": ALL}, warm_up=warm_up))
+    control = running.metadata.control(NAME)
+    assert (control.assignment, control.next) == ({"rs1": ALL}, None)
+
+
 def test_new_partitions_of_a_topic_go_elsewhere(running: Cluster) -> None:
     running.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0,), "rs2": (1, 2, 3)}))
     running.metadata.drain_replica_set("rs1", draining=True)
@@ -399,6 +418,11 @@ def test_the_commands_drain_and_remove(running: Cluster, command: Callable[..., 
     running.receiver("r3", "rs2")
     leave(running, "r3")
     assert "receiver r3 is removed" in command("remove", "r3")
+    running.receiver("r4", "rs4")
+    leave(running, "r4")
+    command("drain", "rs4", "--yes")
+    removed = json.loads(command("remove-set", "rs4", "--json"))
+    assert removed == {"removed": "rs4", "kind": "replica set"}
 
 
 def test_the_command_undoes_a_drain(running: Cluster, command: Callable[..., str]) -> None:

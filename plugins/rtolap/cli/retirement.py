@@ -68,24 +68,33 @@ def drain(
         )
 
 
-def remove_set(replica_set: ReplicaSet) -> None:
+def remove_set(replica_set: ReplicaSet, as_json: JsonOption = False) -> None:
     """Remove a replica set that is drained, and the records of its receivers.
 
     Refused while it has partitions, staged segments that are not in history, or a living receiver.
     """
     with coordinator_client() as client:
         client.remove_replica_set(replica_set)
-    success(f"replica set {replica_set} is removed")
+    _removed("replica set", replica_set, as_json=as_json)
 
 
-def remove(receiver: Annotated[str, typer.Argument(help="Id of the receiver.")]) -> None:
+def remove(
+    receiver: Annotated[str, typer.Argument(help="Id of the receiver.")], as_json: JsonOption = False
+) -> None:
     """Remove a receiver that has stopped from the cluster's records.
 
     Refused where its replica set has partitions and no other living receiver.
     """
     with coordinator_client() as client:
         client.remove_receiver(receiver)
-    success(f"receiver {receiver} is removed")
+    _removed("receiver", receiver, as_json=as_json)
+
+
+def _removed(kind: str, name: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"removed": name, "kind": kind})
+    else:
+        success(f"{kind} {name} is removed")
 
 
 def _show(drained: Drain) -> None:
