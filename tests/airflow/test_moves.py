@@ -87,6 +87,7 @@ def serve(cluster: Cluster) -> None:
 def let_move_end(cluster: Cluster) -> None:
     for _ in range(2):
         serve(cluster)
+        cluster.ensemble.settle()  # the leader's ticks look at what its watches have brought
         cluster.coordinator.tick()
     serve(cluster)
 

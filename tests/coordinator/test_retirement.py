@@ -75,6 +75,7 @@ def all_serve(cluster: Cluster) -> None:
 def let_moves_end(cluster: Cluster) -> None:
     for _ in range(2):
         all_serve(cluster)
+        cluster.ensemble.settle()  # the leader's ticks look at what its watches have brought
         cluster.coordinator.tick()
     all_serve(cluster)
 
@@ -248,6 +249,7 @@ def test_partitions_of_a_replica_set_that_is_lost_move_too(running: Cluster) -> 
     running.coordinator.heartbeats.clear()
     assert drain(running).cubes[0].planned_epoch == 2
     serve(running, "r2", "rs2")
+    running.ensemble.settle()
     running.coordinator.tick()
     running.coordinator.tick()
     assert running.client.cube(NAME).assignment == {"rs2": ALL}
