@@ -12,9 +12,9 @@ import pytest
 from rtolap.base.errors import Refused
 from rtolap.protocols.coordinator.messages import ReassignRequest
 
-from tests.support.cubes.asked_stream import Asking, Stream
 from tests.support.cubes.service_world import PARTITIONS, World
 from tests.support.cubes.services import Services, wait_for
+from tests.support.moves.asked_stream import Asking, Stream
 
 pytestmark = [pytest.mark.integration]
 

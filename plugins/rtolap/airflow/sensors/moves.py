@@ -19,7 +19,7 @@ class MoveStandsSensor(CoordinatorSensor):
 
     template_fields: Sequence[str] = ("cube", "epoch")
 
-    def __init__(self, *, cube: str, epoch: int | str, **kwargs: Any) -> None:
+    def __init__(self, *, cube: str, epoch: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.cube = cube
         self.epoch = epoch
