@@ -29,6 +29,7 @@ from rtolap.airflow.triggers.base import addressed
 from rtolap.airflow.triggers.cubes import QueueTrigger, WatermarkTrigger, WindowTrigger
 from rtolap.airflow.triggers.health import HealthLog
 from rtolap.airflow.triggers.loaded import LoadedTrigger, PartitionsTrigger
+from rtolap.airflow.triggers.moves import MoveTrigger
 from rtolap.airflow.triggers.orphans import settled
 from rtolap.airflow.triggers.process import ProcessTrigger
 from rtolap.base.errors import Unavailable
@@ -62,6 +63,7 @@ NON_DEFAULT: list[BaseTrigger] = [
         application="a", window_end_ms=5, lateness_ms=2, poll_s=0.5, silence_s=9.0, rtolap_conn_id="other"
     ),
     LoadedTrigger(loader="l", port=7051, until_ms=5, offsets={"0": 7}, poll_s=0.5, rtolap_conn_id="other"),
+    MoveTrigger(cube="c", epoch=5, poll_s=0.5, rtolap_conn_id="other"),
     PartitionsTrigger(poll_s=0.5, rtolap_conn_id="other"),
     AnswerTrigger(
         ti_id="00000000-0000-0000-0000-000000000007",

@@ -61,6 +61,7 @@ def all_warm(cluster: Cluster, epoch: int) -> None:
     old = report(epoch - 1, dict.fromkeys(range(4), 1000))
     beat(cluster, "r1", "rs1", old, report(epoch, {0: 1000, 1: 1000}))
     beat(cluster, "r2", "rs2", report(epoch - 1, {}), report(epoch, {2: 1000, 3: 1000}))
+    cluster.ensemble.settle()  # the leader's ticks look at what its watches have brought
 
 
 def test_the_assignment_changes_when_all_have_what_was_answered(running: Cluster) -> None:

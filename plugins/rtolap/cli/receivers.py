@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from rtolap.base.errors import DefinitionError
+from rtolap.cli import retirement
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, print_json, print_table, report, success
-from rtolap.protocols.coordinator.messages import CubeReport, Reassignment
+from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
+from rtolap.protocols.coordinator.messages import CubeReport, LevelledBy, Reassignment
 from rtolap.protocols.coordinator.operations import (
     apply_move,
     apply_reassignment,
@@ -19,7 +20,13 @@ from rtolap.protocols.coordinator.operations import (
 )
 from rtolap.protocols.query.messages import refused_text
 
+MOVE_COLUMNS = ("partition", "from", "to", "reads again from", "log end", "records")
+MOVE_BY_LOAD_COLUMNS = (*MOVE_COLUMNS, "load %")
+
 app = typer.Typer(no_args_is_help=True, help="Receivers and replica sets.")
+app.command("drain")(retirement.drain)
+app.command("remove-set")(retirement.remove_set)
+app.command("remove")(retirement.remove)
 
 
 @app.command("list")
@@ -68,8 +75,11 @@ def list_replica_sets(as_json: JsonOption = False) -> None:
         print_json(replica_sets)
         return
     print_table(
-        ("replica set", "receivers", "leader"),
-        [(found_set.name, ", ".join(found_set.receivers), found_set.leader) for found_set in replica_sets],
+        ("replica set", "receivers", "leader", "drained"),
+        [
+            (found.name, ", ".join(found.receivers), found.leader, "yes" if found.draining else "")
+            for found in replica_sets
+        ],
     )
 
 
@@ -98,6 +108,10 @@ def rebalance(
         list[str] | None,
         typer.Option("--move", help="PARTITION=REPLICA_SET: move only this partition. Repeatable."),
     ] = None,
+    by: Annotated[
+        LevelledBy,
+        typer.Option("--by", help="What is levelled: the number of partitions, or the reported load."),
+    ] = "count",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     wait_s: Annotated[
@@ -119,8 +133,12 @@ def rebalance(
     """
     if move and over:
         raise DefinitionError("--move and --over exclude each other")
+    if move and by == "load":
+        raise DefinitionError(
+            "--move and --by load exclude each other", action="leave one out: a plan by load says what moves"
+        )
     with coordinator_client() as client:
-        plan = reassignment_plan(client, cube, over=over, moves=move)
+        plan = reassignment_plan(client, cube, over=over, moves=move, by=by)
         if plan.moves and not dry_run:
             if not as_json:
                 _show_plan(plan)
@@ -137,6 +155,7 @@ def rebalance(
     elif plan.moves:
         _show_plan(plan)
     else:
+        _show_loads(plan)
         success(f"nothing of {cube} has to move")
 
 
@@ -176,11 +195,41 @@ def _show_warming(plan: Reassignment) -> None:
 
 
 def _show_plan(plan: Reassignment) -> None:
+    _show_loads(plan)
     print_table(
-        ("partition", "from", "to", "reads again from", "log end", "records"),
+        MOVE_COLUMNS if plan.load is None else MOVE_BY_LOAD_COLUMNS,
         [
             (m.partition, m.source, m.target, m.read_from, m.log_end, m.log_end - m.read_from)
+            + (() if plan.load is None else (m.load_percent,))
             for m in plan.moves
         ],
         title=f"assignment {plan.epoch} of {plan.cube}",
     )
+
+
+def _show_loads(plan: Reassignment) -> None:
+    """Show what each replica set carries before and after a plan by load; nothing for other plans."""
+    if plan.load is None:
+        return
+    print_table(
+        ("replica set", "when", "load %", "partitions", "records/s", "lag", "held_bytes"),
+        [
+            (
+                one.replica_set,
+                when,
+                one.load_percent,
+                one.partitions,
+                one.records_per_s,
+                one.lag_records,
+                one.held_bytes,
+            )
+            for pair in zip(plan.load.before, plan.load.after, strict=True)
+            for when, one in zip(("before", "after"), pair, strict=True)
+        ],
+        title=f"loads: all cubes; partitions of {plan.cube}; a move pays from {plan.load.pays_percent} % on",
+    )
+    if plan.load.unreported:
+        warn(
+            f"no loads are reported of partitions {list(plan.load.unreported)}: each counts as the mean of "
+            "the others"
+        )

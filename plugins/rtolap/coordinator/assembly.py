@@ -27,6 +27,8 @@ from rtolap.coordinator.moves import Moves
 from rtolap.coordinator.other_owners import OpenClient, OtherOwners
 from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
+from rtolap.coordinator.retirement.drains import Drains
+from rtolap.coordinator.retirement.removals import Removals
 from rtolap.coordinator.settling import Settling
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
@@ -90,8 +92,10 @@ class Coordinator:
             metadata, self.leadership, self.heartbeats, self.watermarks, self._views, self.applications.own
         )
         self.assignments = Assignments(metadata, topics)
-        self.reassignments = Reassignments(metadata, topics)
+        self.reassignments = Reassignments(metadata, topics, self.heartbeats)
         self.moves = Moves(metadata, self.heartbeats)
+        self.drains = Drains(metadata, self.heartbeats, self.reassignments, self.moves)
+        self.removals = Removals(metadata, self._views)
         self.checks = Checks(metadata, topics, self.assignments)
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
         self._settling = Settling(metadata, self._views)

@@ -29,6 +29,11 @@ Assigner = Callable[[Sequence[int], int, Sequence[ReplicaSetLoad]], Plan]
 """(partitions of the cube, at most so many replica sets, replica sets) → plan. Pure."""
 
 
+def gaining(before: Plan, after: Plan) -> list[str]:
+    """Return the replica sets that `after` gives partitions which they do not have by `before`."""
+    return sorted(name for name, owned in after.items() if set(owned) - set(before.get(name, ())))
+
+
 def validate_plan(plan: Plan, partitions: Iterable[int], replica_sets: Mapping[str, Sequence[str]]) -> None:
     """Check that each partition is in exactly one replica set, which exists and has receivers.
 

@@ -8,7 +8,14 @@ from typing import Protocol
 import msgspec
 
 from rtolap.base.errors import CommitConflict, NotFound, Refused
-from rtolap.coordinator.assigners import ASSIGNERS, DEFAULT_ASSIGNER, Plan, ReplicaSetLoad, validate_plan
+from rtolap.coordinator.assigners import (
+    ASSIGNERS,
+    DEFAULT_ASSIGNER,
+    Plan,
+    ReplicaSetLoad,
+    gaining,
+    validate_plan,
+)
 from rtolap.kafka.interfaces import TopicRecreated
 from rtolap.kafka.topic_identity import CUBE_ACTION
 from rtolap.metadata.cubes import ClusterMetadata
@@ -122,12 +129,16 @@ class Assignments:
             return control
         replica_sets = self._metadata.replica_sets()
         plan = {name: list(assigned) for name, assigned in control.assignment.items()}
-        open_sets = [name for name in plan if name in replica_sets and replica_sets[name].receivers]
+        open_sets = [
+            name
+            for name in plan
+            if name in replica_sets and replica_sets[name].receivers and not replica_sets[name].draining
+        ]
         if not open_sets:
             raise Refused(
                 f"partitions {fresh} cannot be assigned",
-                expected="a replica set of the cube that has receivers",
-                action="start a receiver in one of them",
+                expected="a replica set of the cube that has receivers and is not drained",
+                action="start a receiver in one of them, or move partitions of the cube to another one",
             )
         for partition in fresh:
             smallest = min(open_sets, key=lambda name: (len(plan[name]), name))
@@ -152,20 +163,24 @@ class Assignments:
                 raise CommitConflict(f"the control of cube {cube} has changed")
             return wanted
 
-        return self._metadata.update_control(cube, change)
+        gain = gaining(seen.assignment, wanted.assignment)
+        return self._metadata.update_control(
+            cube, change, requires=lambda: self._metadata.may_take_partitions(gain)
+        )
 
     def _loads(self, cube: str) -> list[ReplicaSetLoad]:
-        """Return the replica sets that have receivers, by name, with their load of other cubes."""
+        """Return the replica sets that have receivers and are not drained, by name, with their load of other
+        cubes."""
         others = [self._metadata.control(name) for name in self._metadata.cubes() if name != cube]
         loads = []
         for name, replica_set in sorted(self._metadata.replica_sets().items()):
             owned = [control.assignment[name] for control in others if control.assignment.get(name)]
-            if replica_set.receivers:
+            if replica_set.receivers and not replica_set.draining:
                 loads.append(ReplicaSetLoad(name, len(owned), sum(map(len, owned))))
         if not loads:
             raise Refused(
                 f"cube {cube} cannot be assigned",
-                expected="a replica set with at least one receiver",
+                expected="a replica set with at least one receiver that is not drained",
                 found="none",
                 action="start a receiver first",
             )

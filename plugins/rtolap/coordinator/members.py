@@ -75,18 +75,32 @@ class Members:
         if record is None:
             raise NotFound(f"replica set {name} does not exist")
         return wire.ReplicaSetInfo(
-            name=name, receivers=record.receivers, leader=self._metadata.replica_set_leader(name)
+            name=name,
+            receivers=record.receivers,
+            leader=self._metadata.replica_set_leader(name),
+            draining=record.draining,
         )
 
     def put_replica_set(self, name: str, receivers: Sequence[str]) -> wire.ReplicaSetInfo:
-        """Set the receivers that form the set. A set that still has partitions must keep a receiver."""
+        """Set the receivers that form the set. A set that still has partitions must keep a receiver, and a
+        living one if it has one."""
         members = tuple(sorted(set(receivers)))
         holding = [
-            cube for cube in self._metadata.cubes() if self._metadata.control(cube).assignment.get(name)
+            cube for cube in self._metadata.cubes() if self._metadata.control(cube).has_partitions_in(name)
         ]
         if not members and holding:
             raise Refused(
                 f"replica set {name} cannot be emptied", found=f"partitions of {', '.join(holding)}"
+            )
+        before = self._metadata.replica_sets().get(name)
+        live = set(self._metadata.live_receivers())
+        living = live & set(before.receivers if before is not None else ())
+        if holding and living and not live & set(members):
+            raise Refused(
+                f"replica set {name} would be without a living receiver",
+                expected=f"one of {', '.join(sorted(living))} among its receivers, or another living one",
+                found=f"{', '.join(members)}, and partitions of {', '.join(holding)}",
+                action=f"start another one first, or `rtolap receivers drain {name}`",
             )
         elsewhere = {
             receiver: other.name

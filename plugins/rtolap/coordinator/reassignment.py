@@ -1,6 +1,7 @@
 """Moving partitions of a running cube between replica sets. Why it is done so: docs/decisions/0006.
 
-  1. plan        pure (`assigners.rebalance`), or as the caller says; validated as every plan is
+  1. plan        pure (`assigners.rebalance`, or `balance.balancing` by load), or as the caller says;
+                 validated as every plan is
   2. look        who is given partitions lives, and Kafka still has what will be read again
   3. commit      the new assignment, and the next epoch, in one version-checked write
 
@@ -14,24 +15,28 @@ answers of two epochs are never put together (`protocols.receiver.messages.Histo
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from rtolap.base.errors import NotYet, Refused
-from rtolap.coordinator.assigners import Plan, ReplicaSetLoad, rebalance, validate_plan
+from rtolap.coordinator.assigners import Plan, ReplicaSetLoad, gaining, rebalance, validate_plan
 from rtolap.coordinator.assignment import TopicsOf
+from rtolap.coordinator.balance.recommendation import Recommendation, Recommendations
+from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, NextAssignment
+from rtolap.metadata.store import Operation
 from rtolap.protocols.coordinator import messages as wire
 
 log = logging.getLogger(__name__)
 
 
 class Reassignments:
-    def __init__(self, metadata: ClusterMetadata, topics: TopicsOf) -> None:
+    def __init__(self, metadata: ClusterMetadata, topics: TopicsOf, heartbeats: Heartbeats) -> None:
         self._metadata = metadata
         self._topics = topics
+        self._recommendations = Recommendations(metadata, heartbeats)
 
     def reassign(self, cube: str, request: wire.ReassignRequest) -> wire.Reassignment:
         """Reassign a cube's partitions. Raises Refused naming what stands in the way; then, and for a dry
@@ -41,9 +46,11 @@ class Reassignments:
         if not before:
             raise Refused(f"cube {cube} has no assignment yet", action="enable it first")
         partitions = sorted({p for assigned in before.values() for p in assigned})
-        after = self._plan(cube, control, partitions, request)
+        by_load = self._by_load(cube, control, request)
+        after = by_load.plan if by_load else self._plan(cube, control, partitions, request)
         validate_plan(after, partitions, self._live())
-        moves = self._moves(cube, before, after)
+        self._metadata.may_take_partitions(gaining(before, after))
+        moves = self._moves(cube, before, after, by_load.partition_percent if by_load else {})
         answer = wire.Reassignment(
             cube=cube,
             epoch=control.assignment_epoch,
@@ -51,6 +58,7 @@ class Reassignments:
             after=after,
             moves=moves,
             applied=False,
+            load=by_load.load if by_load else None,
         )
         if request.dry_run or not moves:
             return answer
@@ -89,22 +97,38 @@ class Reassignments:
     ) -> Plan:
         if request.assignment is not None:
             return {name: tuple(sorted(owned)) for name, owned in request.assignment.items() if owned}
-        live = self._live()
-        unknown = sorted(set(request.replica_sets or ()) - set(live))
-        if unknown:
-            raise Refused("no such replica set", expected=sorted(live), found=unknown)
-        names = [n for n in request.replica_sets or sorted(live) if live[n]]
-        if not names:
-            raise Refused(
-                f"cube {cube} cannot be reassigned",
-                expected="a replica set with a live receiver",
-                action="start a receiver first",
-            )
+        names = self._open_sets(cube, request)
         tasks_max = self._metadata.cube(cube).consumer_tasks_max
         loads = self._loads(cube, names)
         return rebalance(
             control.assignment, partitions, max(tasks_max, len(request.replica_sets or ())), loads
         )
+
+    def _by_load(
+        self, cube: str, control: CubeControl, request: wire.ReassignRequest
+    ) -> Recommendation | None:
+        """Return the plan by load; None where another one is wanted."""
+        if request.assignment is not None or request.by != "load":
+            return None
+        open_sets = self._open_sets(cube, request)
+        return self._recommendations.recommend(
+            cube, control, self._live(), open_sets, whole=request.replica_sets is not None
+        )
+
+    def _open_sets(self, cube: str, request: wire.ReassignRequest) -> list[str]:
+        """Return the replica sets that a level plan may use. Raises Refused where there is none."""
+        live, drained = self._live(), self._metadata.drained()
+        unknown = sorted(set(request.replica_sets or ()) - set(live))
+        if unknown:
+            raise Refused("no such replica set", expected=sorted(live), found=unknown)
+        names = [n for n in request.replica_sets or sorted(live) if live[n] and n not in drained]
+        if not names:
+            raise Refused(
+                f"cube {cube} cannot be reassigned",
+                expected="a replica set with a live receiver that is not drained",
+                action="start a receiver first",
+            )
+        return names
 
     def _live(self) -> dict[str, tuple[str, ...]]:
         """Return the living receivers of each replica set."""
@@ -125,7 +149,9 @@ class Reassignments:
             for name in dict.fromkeys(names)
         ]
 
-    def _moves(self, cube: str, before: Plan, after: Plan) -> tuple[wire.Move, ...]:
+    def _moves(
+        self, cube: str, before: Plan, after: Plan, percent: Mapping[int, float]
+    ) -> tuple[wire.Move, ...]:
         owner = {p: name for name, owned in before.items() for p in owned}
         target = {p: name for name, owned in after.items() for p in owned}
         moving = [p for p in sorted(target) if target[p] != owner[p]]
@@ -141,6 +167,7 @@ class Reassignments:
                 target=target[p],
                 read_from=replay_from[p],
                 log_end=ends.get(p, replay_from[p]),
+                load_percent=percent.get(p),
             )
             for p in moving
         )
@@ -201,7 +228,9 @@ class Reassignments:
                 )
             return msgspec.structs.replace(control, assignment=after, assignment_epoch=epoch)
 
-        return self._metadata.update_control(cube, change).assignment_epoch
+        return self._metadata.update_control(
+            cube, change, requires=self._may_take(seen, after)
+        ).assignment_epoch
 
     def _plan_next(self, cube: str, seen: CubeControl, after: Plan) -> int:
         epoch = seen.epoch_after
@@ -219,5 +248,9 @@ class Reassignments:
                 )
             return msgspec.structs.replace(control, next=planned, planned_epoch=epoch)
 
-        self._metadata.update_control(cube, change)
+        self._metadata.update_control(cube, change, requires=self._may_take(seen, after))
         return epoch
+
+    def _may_take(self, seen: CubeControl, after: Plan) -> Callable[[], Sequence[Operation]]:
+        gain = gaining(seen.assignment, after)
+        return lambda: self._metadata.may_take_partitions(gain)

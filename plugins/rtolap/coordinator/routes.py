@@ -60,6 +60,24 @@ def _cluster_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def put_replica_set(name: str, body: wire.ReplicaSetRequest) -> wire.ReplicaSetInfo:
         return coordinator.members.put_replica_set(name, body.receivers)
 
+    @api.post("/replica-sets/{name}/drain")
+    def drain_replica_set(name: str, body: wire.DrainRequest) -> wire.Drain:
+        return coordinator.drains.drain(name, body)
+
+    @api.delete("/replica-sets/{name}")
+    def remove_replica_set(name: str, request_id: RequestId) -> None:
+        coordinator.requests.once(
+            request_id, ("replica set", name), lambda note: coordinator.removals.remove_set(name, note)
+        )
+
+    @api.delete("/receivers/{receiver_id}")
+    def remove_receiver(receiver_id: str, request_id: RequestId) -> None:
+        coordinator.requests.once(
+            request_id,
+            ("receiver", receiver_id),
+            lambda note: coordinator.removals.remove_receiver(receiver_id, note),
+        )
+
 
 def _definition_routes(api: APIRouter, coordinator: Coordinator) -> None:
     @api.get("/tables")

@@ -16,86 +16,20 @@ from rtolap.base.errors import NotFound, Refused
 from rtolap.metadata import codec, paths
 from rtolap.metadata.change_log import change_log
 from rtolap.metadata.definitions import Definitions
-from rtolap.metadata.election import identities
+from rtolap.metadata.members.membership import Members
 from rtolap.metadata.records import (
     ChangeLog,
     CubeControl,
-    ReceiverRecord,
     ReplayFrom,
-    ReplicaSetRecord,
     SegmentRecord,
     WatermarkRecord,
 )
 from rtolap.metadata.segment_format.vectors import VectorFiles, VersionFiles
 from rtolap.metadata.segment_nodes import SegmentNodes
-from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
-from rtolap.metadata.updates import genuine, read, replace, retrying, update
+from rtolap.metadata.store import Check, MetadataStore, Operation
+from rtolap.metadata.updates import read, update
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentRange
-
-
-class Members:
-    def __init__(self, store: MetadataStore) -> None:
-        self.store = store
-
-    def receivers(self) -> dict[str, ReceiverRecord]:
-        """Return the receivers' records by name, without forged ones."""
-        names = self.store.children(paths.RECEIVERS)
-        records = genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
-        return {name: record for name, record in records.items() if record is not None}
-
-    def register_receiver(self, record: ReceiverRecord) -> None:
-        """Write the receiver's address and enter it into its replica set, leaving the one it was in."""
-        for name, other in self.replica_sets().items():
-            if name != record.replica_set and record.receiver_id in other.receivers:
-                self.put_replica_set(name, tuple(r for r in other.receivers if r != record.receiver_id))
-        replace(self.store, paths.receiver(record.receiver_id), record)
-
-        def joined(before: ReplicaSetRecord | None) -> ReplicaSetRecord:
-            members = () if before is None else before.receivers
-            if before is not None and record.receiver_id in members:
-                return before
-            return ReplicaSetRecord(record.replica_set, tuple(sorted({*members, record.receiver_id})))
-
-        update(self.store, paths.replica_set(record.replica_set), ReplicaSetRecord, joined)
-
-    def live_receivers(self) -> tuple[str, ...]:
-        return self.store.children(paths.RECEIVERS_LIVE)
-
-    def announce_live(self, receiver_id: str, instance: str) -> None:
-        """Announce the receiver while this session lives. Call again after a lost session.
-
-        `instance` is new with every start of the process: a node that an earlier process left behind
-        (its session has yet to expire) is replaced, one's own stays.
-        """
-        path = paths.receiver_live(receiver_id)
-
-        def attempt() -> None:
-            node = self.store.get(path)
-            if node is not None and node.data == instance.encode():
-                return
-            operations: list[Operation] = [] if node is None else [Delete(path, node.version)]
-            self.store.commit([*operations, Create(path, instance.encode(), ephemeral=True)])
-
-        retrying(attempt)
-
-    def replica_sets(self) -> dict[str, ReplicaSetRecord]:
-        names = self.store.children(paths.REPLICA_SETS)
-        records = {name: read(self.store, paths.replica_set(name), ReplicaSetRecord) for name in names}
-        return {name: record for name, record in records.items() if record is not None}
-
-    def put_replica_set(self, name: str, receivers: tuple[str, ...]) -> ReplicaSetRecord:
-        record = ReplicaSetRecord(name, receivers)
-        update(self.store, paths.replica_set(name), ReplicaSetRecord, lambda _: record)
-        return record
-
-    def replica_set_leader(self, name: str) -> str | None:
-        standing = identities(self.store, paths.replica_set_election(name))
-        return standing[0] if standing else None
-
-    def coordinators(self) -> tuple[str, ...]:
-        """Return base URLs of the running coordinators, leader first."""
-        return identities(self.store, paths.ELECTION)
 
 
 class ClusterMetadata(Definitions, Members):
@@ -127,10 +61,15 @@ class ClusterMetadata(Definitions, Members):
         return log.cube_id
 
     def update_control(
-        self, cube: str, change: Callable[[CubeControl], CubeControl], *, cube_id: str | None = None
+        self,
+        cube: str,
+        change: Callable[[CubeControl], CubeControl],
+        *,
+        cube_id: str | None = None,
+        requires: Callable[[], Sequence[Operation]] = tuple,
     ) -> CubeControl:
-        """Change the control record. `cube_id` is the creation that is meant, None any. Raises NotFound where
-        it is gone."""
+        """Change the control record. `cube_id` is the creation that is meant, None any; `requires` is called
+        in each round, after `change`. Raises NotFound where the cube is gone."""
 
         def changed(record: CubeControl | None) -> CubeControl:
             if record is None:
@@ -138,7 +77,11 @@ class ClusterMetadata(Definitions, Members):
             return change(record)
 
         after = update(
-            self.store, paths.cube_control(cube), CubeControl, changed, lambda: self._of(cube, cube_id)
+            self.store,
+            paths.cube_control(cube),
+            CubeControl,
+            changed,
+            lambda: (*self._of(cube, cube_id), *requires()),
         )
         assert after is not None, "`changed` never removes the record"
         return after

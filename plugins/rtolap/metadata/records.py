@@ -27,8 +27,15 @@ class ReceiverRecord(msgspec.Struct, frozen=True):
 
 
 class ReplicaSetRecord(msgspec.Struct, frozen=True):
+    """Receivers that hold the same partitions.
+
+    Attributes:
+        draining: it keeps what it has until that has moved away, and is given no partitions.
+    """
+
     name: str
     receivers: tuple[str, ...]
+    draining: bool = False
 
 
 class NextAssignment(msgspec.Struct, frozen=True):
@@ -95,6 +102,11 @@ class CubeControl(msgspec.Struct, frozen=True):
     def epoch_after(self) -> int:
         """Return the epoch of the next assignment or plan, which nothing else has or had."""
         return max(self.assignment_epoch, self.planned_epoch) + 1
+
+    def has_partitions_in(self, replica_set: str) -> bool:
+        """Return True if the replica set has partitions of the cube, or gets some by a move that runs."""
+        planned = self.next.assignment if self.next is not None else {}
+        return bool(self.assignment.get(replica_set) or planned.get(replica_set))
 
     def warms(self, replica_set: str) -> NextAssignment | None:
         """Return the prepared assignment if this replica set has to warm up for it: it has partitions then,

@@ -64,8 +64,8 @@ class MortalCoordinator:
         self.alterations = Alterations(metadata, self._views, Heartbeats(clock))
         self._settling = Settling(metadata, self._views)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)
-        self.reassignments = Reassignments(metadata, lambda cluster: admin)
         self.heartbeats = Heartbeats(clock)
+        self.reassignments = Reassignments(metadata, lambda cluster: admin, self.heartbeats)
         self.moves = Moves(metadata, self.heartbeats)
         self._metadata = metadata
 

@@ -10,6 +10,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.decoding import convert
 from rtolap.base.errors import RtolapError
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
+from rtolap.cubes.receiver.loads import Loads, PartitionLoads
 from rtolap.cubes.receiver.local.checkpoint import PartitionCounters
 from rtolap.cubes.receiver.local.tables import LocalSegment
 from rtolap.cubes.receiver.runner import CubeRunner
@@ -98,7 +99,8 @@ def _segment_stats(core: CubeReceiver, segment: LocalSegment) -> list[LocalSegme
     return stats
 
 
-def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
+def cube_report(core: CubeReceiver, clock: Clock, loads: PartitionLoads | None = None) -> CubeReport:
+    """Return the cube's part of a heartbeat. Without `loads`, it says nothing of them."""
     now_s = clock.monotonic_s()
     state, progress = core.state, core.progress
     return CubeReport(
@@ -114,6 +116,8 @@ def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
                 hostless_events=counters.hostless,
                 filtered_records=counters.filtered,
                 refused=dict(counters.rejected),
+                records_per_s=None if loads is None else loads.records_per_s(part),
+                held_bytes=None if loads is None else loads.held_bytes.get(part, 0),
             )
             for part, position in state.positions.items()
             for counters in (progress.counters.get(part, _NONE),)
@@ -166,6 +170,7 @@ class Heartbeats:
         self._ahead = ahead
         self._coordinators: tuple[str, ...] = ()
         self._client: CoordinatorClient | None = None
+        self._loads = Loads()
 
     def run(self, stopping: threading.Event) -> None:
         while not stopping.wait(HEARTBEAT_EVERY_S):
@@ -194,14 +199,12 @@ class Heartbeats:
                         for name, reason in self._not_started().items()
                     },
                     **{
-                        name: cube_report(runner.core, self._clock)
+                        name: self._report(runner.core)
                         for name, runner in runners.items()
                         if runner.core.assignment_epoch  # 0: another cube may have the name by now
                     },
                 },
-                warming={
-                    name: cube_report(runner.core, self._clock) for name, runner in self._ahead().items()
-                },
+                warming={name: self._report(runner.core) for name, runner in self._ahead().items()},
             )
         )
         for name, low_watermark_ms in response.low_watermark_ms.items():
@@ -212,6 +215,9 @@ class Heartbeats:
                 runners[name].offer_windows(
                     tuple(convert(window.model_dump(), Completeness) for window in windows)
                 )
+
+    def _report(self, core: CubeReceiver) -> CubeReport:
+        return cube_report(core, self._clock, self._loads.look(core, self._clock.monotonic_s()))
 
     def _coordinator(self) -> CoordinatorClient | None:
         """Return a client of the coordinator. Coordinators are found where they stand for election; without

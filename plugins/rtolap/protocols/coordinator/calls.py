@@ -31,6 +31,7 @@ _SEGMENT, _SEGMENTS = TypeAdapter(wire.SegmentInfo), TypeAdapter(list[wire.Segme
 _RECEIVERS = TypeAdapter(list[wire.ReceiverInfo])
 _METRICS_TARGETS = TypeAdapter(list[wire.MetricsTargets])
 _REPLICA_SET, _REPLICA_SETS = TypeAdapter(wire.ReplicaSetInfo), TypeAdapter(list[wire.ReplicaSetInfo])
+_DRAIN = TypeAdapter(wire.Drain)
 _CLUSTER, _HEALTH = TypeAdapter(wire.ClusterInfo), TypeAdapter(wire.Health)
 _HEARTBEAT, _WATERMARK = TypeAdapter(wire.HeartbeatResponse), TypeAdapter(wire.WatermarkInfo)
 _PURGED, _CLEANED = TypeAdapter(wire.PurgeResult), TypeAdapter(wire.CleanupResult)
@@ -71,6 +72,18 @@ def replica_sets() -> Call[list[wire.ReplicaSetInfo]]:
 
 def put_replica_set(name: str, receivers: Sequence[str]) -> Call[wire.ReplicaSetInfo]:
     return Call("PUT", path("replica-sets", name), _REPLICA_SET, {"receivers": list(receivers)})
+
+
+def drain_replica_set(name: str, request: wire.DrainRequest) -> Call[wire.Drain]:
+    return post(_DRAIN, "replica-sets", name, "drain", body=request.model_dump(mode="json"))
+
+
+def remove_replica_set(name: str) -> Call[None]:
+    return delete(_NOTHING, "replica-sets", name)
+
+
+def remove_receiver(receiver_id: str) -> Call[None]:
+    return delete(_NOTHING, "receivers", receiver_id)
 
 
 def heartbeat(request: wire.HeartbeatRequest) -> Call[wire.HeartbeatResponse]:

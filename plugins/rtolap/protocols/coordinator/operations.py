@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.coordinator.messages import BatchProgress, Reassignment, ReassignRequest
+from rtolap.protocols.coordinator.messages import (
+    BatchProgress,
+    Drain,
+    DrainedCube,
+    DrainRequest,
+    LevelledBy,
+    Reassignment,
+    ReassignRequest,
+)
 
 READY = "READY"
 REMOTE_PERSISTED = "REMOTE_PERSISTED"
@@ -16,16 +24,31 @@ _LOOK_S = 0.2
 
 
 def reassignment_plan(
-    client: CoordinatorClient, cube: str, *, over: Sequence[str] | None, moves: Sequence[str] | None
+    client: CoordinatorClient,
+    cube: str,
+    *,
+    over: Sequence[str] | None,
+    moves: Sequence[str] | None,
+    by: LevelledBy = "count",
 ) -> Reassignment:
     """Return what would move, and change nothing.
 
     `over`: replica sets to spread the partitions over; `moves`: single ones, as PARTITION=REPLICA_SET; with
-    neither, partitions are levelled. Raises DefinitionError for a move that is none of this cube.
+    neither, partitions are levelled, by their number or by their load. Raises DefinitionError for a move that
+    is none of this cube, and Refused where the coordinator does not know of loads.
     """
     assignment = _with_moves(client.cube(cube).assignment, moves) if moves else None
-    wanted = ReassignRequest(assignment=assignment, replica_sets=tuple(over) if over else None, dry_run=True)
-    return client.reassign(cube, wanted)
+    replica_sets = tuple(over) if over else None
+    wanted = ReassignRequest(assignment=assignment, replica_sets=replica_sets, by=by, dry_run=True)
+    plan = client.reassign(cube, wanted)
+    if by == "load" and assignment is None and plan.load is None:
+        raise Refused(
+            f"there is no plan by load for cube {cube}",
+            expected="a coordinator that plans by load",
+            found="a plan by the number of partitions: the coordinator is of an older version",
+            action="update the coordinators, or plan without `--by load`",
+        )
+    return plan
 
 
 def apply_reassignment(client: CoordinatorClient, plan: Reassignment, *, wait_s: float) -> Reassignment:
@@ -35,6 +58,7 @@ def apply_reassignment(client: CoordinatorClient, plan: Reassignment, *, wait_s:
     owners need longer: the reassignment stands all the same.
     """
     applied = client.reassign(plan.cube, ReassignRequest(assignment=plan.after, epoch=plan.epoch))
+    applied = applied.model_copy(update={"load": plan.load})
     deadline_s = time.monotonic() + wait_s
     while wait_s > 0 and (behind := client.cube(plan.cube).catching_up):
         if time.monotonic() > deadline_s:
@@ -53,7 +77,7 @@ def apply_move(client: CoordinatorClient, plan: Reassignment, *, wait_s: float) 
     same.
     """
     wanted = ReassignRequest(assignment=plan.after, epoch=plan.epoch, warm_up=True)
-    planned = client.reassign(plan.cube, wanted)
+    planned = client.reassign(plan.cube, wanted).model_copy(update={"load": plan.load})
     return wait_for_move(client, planned, wait_s=wait_s)
 
 
@@ -79,6 +103,47 @@ def wait_for_move(client: CoordinatorClient, planned: Reassignment, *, wait_s: f
             )
         time.sleep(_LOOK_S)
     return planned
+
+
+def drained_replica_set(
+    client: CoordinatorClient,
+    name: str,
+    *,
+    cubes_max: int,
+    wait_s: float,
+    progress: Callable[[Drain], None] = lambda drain: None,
+) -> Drain:
+    """Drain a replica set, cube after cube, and wait until it has no partitions.
+
+    `progress` is called with every answer that differs from the one before. Raises what the coordinator
+    refuses; Refused where nothing moves and each cube that is left needs somebody to act; NotYet after
+    `wait_s`: what moves goes on, and a repetition with the rest. With a wait of 0, it plans the first moves.
+    """
+    wanted = DrainRequest(cubes_max=cubes_max)
+    deadline_s = time.monotonic() + wait_s
+    before = None
+    while (drain := client.drain_replica_set(name, wanted)).cubes and wait_s > 0:
+        if drain != before:
+            progress(drain)
+        before = drain
+        if all(cube.refused for cube in drain.cubes):
+            raise Refused(
+                f"replica set {name} still has partitions",
+                found="; ".join(f"{cube.cube}: {cube.refused}" for cube in drain.cubes),
+                action="do what it says, then repeat the drain",
+            )
+        if time.monotonic() > deadline_s:
+            raise NotYet(
+                f"replica set {name} still has partitions after {wait_s:g} s",
+                found="; ".join(f"{cube.cube}: {_left(cube)}" for cube in drain.cubes),
+                action="moves that run go on; repeat the drain",
+            )
+        time.sleep(_LOOK_S)
+    return drain
+
+
+def _left(cube: DrainedCube) -> str:
+    return cube.refused or ", ".join(cube.waits) or f"partitions {list(cube.partitions)} move"
 
 
 def _with_moves(assignment: dict[str, tuple[int, ...]], moves: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -10,6 +10,8 @@ from rtolap.protocols.coordinator.messages.members import ReceiverInfo, ReplicaS
 from rtolap.protocols.rest.messages import Definition, Message
 from rtolap.protocols.watermark.messages import ApplicationOwner
 
+LevelledBy = Literal["count", "load"]
+
 
 class CubeStatus(Message):
     """A cube, its definition and where it stands.
@@ -75,6 +77,7 @@ class ReassignRequest(Message):
         assignment: the whole assignment that is wanted; None requests a level one.
         replica_sets: those that a level assignment uses; None: as many live ones as the cube's
             `consumer_tasks_max` allows, those that hold partitions now first.
+        by: what a level assignment levels: the number of partitions, or the load that receivers report.
         epoch: refuse if the assignment is not of this epoch any more.
         dry_run: answer the plan, change nothing.
         warm_up: the new owners read beside the old ones, which answer until the new ones can; the assignment
@@ -83,6 +86,7 @@ class ReassignRequest(Message):
 
     assignment: dict[str, tuple[int, ...]] | None = None
     replica_sets: tuple[str, ...] | None = Field(default=None, min_length=1)
+    by: LevelledBy = "count"
     epoch: int | None = None
     dry_run: bool = False
     warm_up: bool = False
@@ -151,13 +155,51 @@ class Alteration(Message):
 
 
 class Move(Message):
-    """The new owner reads the partition again from `read_from`; `log_end` is where it ends now."""
+    """The new owner reads the partition again from `read_from`; `log_end` is where it ends now.
+
+    Attributes:
+        load_percent: the partition's part of the load of all cubes; None in a plan that is not by load.
+    """
 
     partition: int
     source: str
     target: str
     read_from: int
     log_end: int
+    load_percent: float | None = None
+
+
+class SetLoad(Message):
+    """The load of a replica set.
+
+    Attributes:
+        partitions: number of partitions of the cube that moves.
+        load_percent: part of the load of all cubes.
+        records_per_s: records that arrive, of all cubes. None where no receiver says so.
+        lag_records: records that arrived and are not read, of all cubes.
+        held_bytes: local data of one of its receivers, of all cubes. None where no receiver says so.
+    """
+
+    replica_set: str
+    partitions: int
+    load_percent: float
+    records_per_s: float | None = None
+    lag_records: int = 0
+    held_bytes: int | None = None
+
+
+class LoadPlan(Message):
+    """The loads before and after a plan by load, by replica set.
+
+    Attributes:
+        pays_percent: what a move has to bring at least, as part of the load of all cubes.
+        unreported: partitions of the cube whose load is not reported; they count as the mean of the others.
+    """
+
+    before: tuple[SetLoad, ...]
+    after: tuple[SetLoad, ...]
+    pays_percent: float
+    unreported: tuple[int, ...] = ()
 
 
 class Reassignment(Message):
@@ -165,6 +207,7 @@ class Reassignment(Message):
 
     Attributes:
         planned_epoch: of the assignment for which the new owners warm up now; None where none do.
+        load: the loads before and after; None for a plan that is not by load.
     """
 
     cube: str
@@ -174,6 +217,48 @@ class Reassignment(Message):
     moves: tuple[Move, ...] = ()
     applied: bool = False
     planned_epoch: int | None = None
+    load: LoadPlan | None = None
+
+
+class DrainRequest(Message):
+    """Move all partitions off a replica set, with warm-up.
+
+    Attributes:
+        undo: let it be given partitions again instead; moves that run go on.
+        dry_run: answer the moves of all cubes, change nothing.
+        cubes_max: at most so many cubes move at the same time.
+    """
+
+    undo: bool = False
+    dry_run: bool = False
+    cubes_max: int = Field(default=1, ge=1)
+
+
+class DrainedCube(Message):
+    """A cube that has partitions in a replica set that is drained, or gets some by a move that runs.
+
+    Attributes:
+        partitions: those that it has there now.
+        moves: those that this call has planned.
+        planned_epoch: of the move that runs; None where none does.
+        waits: what the move waits for, or why it has not begun yet.
+        refused: what keeps it from being moved until somebody does something about it; "" for nothing.
+    """
+
+    cube: str
+    partitions: tuple[int, ...] = ()
+    moves: tuple[Move, ...] = ()
+    planned_epoch: int | None = None
+    waits: tuple[str, ...] = ()
+    refused: str = ""
+
+
+class Drain(Message):
+    """Progress of a drain: it is over when it is `draining` and has no `cubes`."""
+
+    replica_set: str
+    draining: bool
+    cubes: tuple[DrainedCube, ...] = ()
 
 
 class PurgeRequest(Message):

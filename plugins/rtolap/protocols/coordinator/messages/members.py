@@ -31,6 +31,10 @@ class PartitionReport(Message):
         filtered_records: left out by the table's condition since the receiver reads the partition.
         refused: reason → records that the receiver has refused since it reads the partition, and that are in
             no count.
+        records_per_s: records that arrive in the partition's log, by its end over the last minute at most.
+            None: not measured for ten seconds yet, or the receiver is of an older version.
+        held_bytes: of the receiver's data, in memory and on disk, the share that is the partition's. None:
+            the receiver is of an older version.
     """
 
     position: int
@@ -40,6 +44,8 @@ class PartitionReport(Message):
     hostless_events: int = 0
     filtered_records: int = 0
     refused: dict[str, int] = Field(default_factory=dict)
+    records_per_s: float | None = None
+    held_bytes: int | None = None
 
 
 class CubeReport(Message):
@@ -113,9 +119,12 @@ class ReceiverInfo(Message):
 
 
 class ReplicaSetInfo(Message):
+    """`draining`: it is given no partitions any more."""
+
     name: str
     receivers: tuple[str, ...]
     leader: str | None = None
+    draining: bool = False
 
 
 class ReplicaSetRequest(Message):

@@ -1,0 +1,119 @@
+"""A cube's partitions move by the shipped DAG, as a person approves in Airflow's form, and move back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from rtolap.base.errors import Refused
+from rtolap.protocols.coordinator.messages import DrainRequest
+
+from tests.support.cubes.day_stream import PARTITIONS, DayStream
+from tests.support.waiting import patience_s
+
+pytestmark = [pytest.mark.integration]
+
+DAG_ID = "rtolap_move_partitions"
+SECOND, RECEIVER = "rs-moved", "moved0"
+QUESTION_S = 300.0
+
+
+@pytest.fixture
+def second_set(airflow: Any, receiver: None, tmp_path: Path) -> Iterator[str]:
+    """Another replica set of one receiver, which is gone afterwards."""
+    command = ["receiver", "serve", "--id", RECEIVER, "--replica-set", SECOND, "--port", "0"]
+    with (tmp_path / "receiver.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rtolap.cli.main", *command, "--data-dir", str(tmp_path / RECEIVER)],
+            env={**os.environ, **airflow.environment},
+            stdout=log,
+            stderr=log,
+        )
+    health = {RECEIVER: "DOWN"}
+
+    def lives() -> bool | None:
+        health.update({found.receiver_id: found.health for found in airflow.coordinator.receivers()})
+        return True if health[RECEIVER] == "HEALTHY" else None
+
+    try:
+        airflow.until("second receiver", lives)
+        yield SECOND
+        airflow.coordinator.drain_replica_set(SECOND, DrainRequest())
+    finally:
+        process.terminate()
+        process.wait(patience_s(60))
+
+    def removed() -> bool | None:
+        try:
+            airflow.coordinator.remove_replica_set(SECOND)
+        except Refused:  # its session has yet to expire
+            return None
+        return True
+
+    airflow.until("removal of the second replica set", removed)
+
+
+def question(airflow: Any, run_id: str, task_id: str) -> dict[str, Any]:
+    """Return what the task asks, once it does."""
+    url = f"/api/v2/dags/{DAG_ID}/dagRuns/{run_id}/hitlDetails"
+
+    def look() -> dict[str, Any] | None:
+        failed = [task for task in airflow.tasks(DAG_ID, run_id) if task["state"] == "failed"]
+        assert not failed, airflow.log(failed[0])[-3000:]
+        answer = airflow.api.get(url, params={"response_received": False}).raise_for_status().json()
+        asked = [one for one in answer["hitl_details"] if one["task_instance"]["task_id"] == task_id]
+        return asked[0] if asked else None
+
+    found: dict[str, Any] = airflow.until(f"question of {task_id}", look, QUESTION_S)
+    return found
+
+
+def approve(airflow: Any, run_id: str, task_id: str, option: str = "Approve") -> None:
+    """Do what Airflow's form does when ada presses a button."""
+    url = f"/api/v2/dags/{DAG_ID}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
+    with airflow.signed_in("ada") as client:
+        answer: httpx.Response = client.patch(url, json={"chosen_options": [option], "params_input": {}})
+    answer.raise_for_status()
+
+
+def test_partitions_move_and_move_back_as_a_person_has_approved(
+    airflow: Any, stream: DayStream, second_set: str
+) -> None:
+    cube, client = stream.name, airflow.coordinator
+    stream.send(1)
+    whole = tuple(range(PARTITIONS))
+    first_set = next(iter(client.cube(cube).assignment))
+    before = client.cube(cube)
+    assert before.assignment == {first_set: whole}
+    run_id = airflow.trigger(DAG_ID, cube=cube, by="count", over=[second_set])
+    asked = question(airflow, run_id, "approve")
+    assert asked["subject"] == "Move partitions of a cube?"
+    assert f"partition 0: {first_set} → {second_set}" in asked["body"]
+    assert client.cube(cube).next_epoch is None, "nothing moves before the answer"
+    approve(airflow, run_id, "approve")
+    assert question(airflow, run_id, "approve_back")["subject"] == "Move the partitions back?"
+    moved = client.cube(cube)
+    assert (moved.assignment, moved.assignment_epoch) == ({second_set: whole}, before.assignment_epoch + 1)
+    stream.send(1)  # of the same day: no segment closes, and nothing is staged
+    approve(airflow, run_id, "approve_back")
+    airflow.until_run(DAG_ID, run_id)
+    assert client.cube(cube).assignment == {first_set: whole}
+    assert airflow.until("an answer about all that was sent", stream.answer) == stream.recount()
+
+
+def test_a_plan_that_is_rejected_moves_nothing(airflow: Any, stream: DayStream, second_set: str) -> None:
+    before = airflow.coordinator.cube(stream.name)
+    run_id = airflow.trigger(DAG_ID, cube=stream.name, by="count", over=[second_set])
+    question(airflow, run_id, "approve")
+    approve(airflow, run_id, "approve", "Reject")
+    airflow.until_run(DAG_ID, run_id)
+    states = dict(airflow.states(DAG_ID, run_id))
+    assert [states[task] for task in ("move", "stands", "back")] == ["skipped"] * 3
+    after = airflow.coordinator.cube(stream.name)
+    assert (after.assignment, after.assignment_epoch) == (before.assignment, before.assignment_epoch)

@@ -1,0 +1,1 @@
+"""What tests of moves on real servers share."""
