@@ -39,6 +39,14 @@ OPTIONS: Mapping[SourceFormat, frozenset[str]] = {
     "iceberg": frozenset(("snapshot-id", "as-of-timestamp", "branch", "tag")),
 }
 SECRETS: Mapping[SourceFormat, frozenset[str]] = {"jdbc": frozenset(("user", "password"))}
+_SNAPSHOTS = OPTIONS["iceberg"]
+_BOUNDS = frozenset(("partitionColumn", "lowerBound", "upperBound"))
+_COUNTS = frozenset(("numPartitions", "fetchsize", "as-of-timestamp", "snapshot-id"))
+_COUNT = re.compile(r"[0-9]{1,19}")
+# As URLs of databases carry them: `?password=`, `;pwd=`, `//user:password@`, `thin:user/password@`
+_CREDENTIALS = re.compile(
+    r"(?i)[?&;](password\d?|passwd|pwd|passphrase)=|//[^/@]*:[^/@]*@|thin:[^@/]+/[^@]+@"
+)
 _TABLE = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+){0,2}")
 
 
@@ -165,6 +173,8 @@ def _check_options(source: BatchSource) -> None:
                 expected=f"a variable's name for {', '.join(sorted(secrets)) or 'none: it takes no secret'}",
                 found=f"{option}: {variable!r}",
             )
+    _check_credentials(source)
+    _check_reading(source)
     table, url = source.options.get("dbtable", ""), source.options.get("url", "")
     if source.format == "jdbc" and not (_TABLE.fullmatch(table) and url.startswith("jdbc:")):
         raise DefinitionError(
@@ -172,6 +182,42 @@ def _check_options(source: BatchSource) -> None:
             expected="url: jdbc:…, and dbtable: the name of a table or view",
             found=f"url {url!r}, dbtable {table!r}",
         )
+
+
+def _check_credentials(source: BatchSource) -> None:
+    if _CREDENTIALS.search(
+        source.options.get("url", "")
+    ):  # which is not repeated: plans and messages are read
+        raise DefinitionError(
+            "the URL of a batch source holds a password",
+            expected="a URL without one, since plans and messages show it",
+            action="name a variable of the driver's environment: `secrets: {password: VARIABLE}`",
+        )
+
+
+def _check_reading(source: BatchSource) -> None:
+    """Check what the options of a database and of an Iceberg table say together."""
+    options = source.options
+    bounds = _BOUNDS & options.keys()
+    if bounds and not (bounds == _BOUNDS and "numPartitions" in options):
+        raise DefinitionError(
+            "a batch source that is read in parts",
+            expected=f"all of {', '.join(sorted(_BOUNDS | {'numPartitions'}))}",
+            found=", ".join(sorted(bounds)),
+        )
+    if source.format == "iceberg" and len(options) > 1:
+        raise DefinitionError(
+            "snapshot of an Iceberg table",
+            expected=f"at most one of {', '.join(sorted(_SNAPSHOTS))}",
+            found=", ".join(sorted(options)),
+        )
+    for name in sorted(_COUNTS & options.keys()):
+        if not _COUNT.fullmatch(options[name]):
+            raise DefinitionError(
+                f"option {name} of a batch source",
+                expected="milliseconds since 1970" if name == "as-of-timestamp" else "a number of digits",
+                found=repr(options[name]),
+            )
 
 
 def windows_of(start_ms: int, end_ms: int, window_ms: int) -> list[SegmentRange]:

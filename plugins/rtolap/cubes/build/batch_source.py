@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rtolap.base.errors import DefinitionError
+from rtolap.cubes.build.batch_readers import keep_jvms_in_utc, reader_options
 from rtolap.model.batch import BatchSource
 from rtolap.model.cube import Schema
 from rtolap.model.table import VALUE
@@ -23,6 +24,8 @@ RECORD = "record"
 _UNIX = {"epoch_s": F.unix_seconds, "epoch_ms": F.unix_millis, "epoch_us": F.unix_micros}
 _OF_TEXT = {"int": "bigint", "bigint": "bigint", "double": "double", "boolean": "boolean"}
 _INSTANTS = (T.TimestampType, T.TimestampNTZType, T.DateType)
+_TEXTS = (T.StringType, T.CharType, T.VarcharType, T.NullType)  # a column of nulls only has no type
+_NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType, T.CalendarIntervalType)
 
 
 def read_source(spark: SparkSession, source: BatchSource, environment: Mapping[str, str]) -> DataFrame:
@@ -33,7 +36,10 @@ def read_source(spark: SparkSession, source: BatchSource, environment: Mapping[s
             "the batch source has secrets that the driver does not know",
             expected=f"variables {', '.join(missing)} in its environment",
         )
-    options = source.options | {name: environment[variable] for name, variable in source.secrets.items()}
+    if source.format == "jdbc":
+        keep_jvms_in_utc(spark)
+    secrets = {name: environment[variable] for name, variable in source.secrets.items()}
+    options = reader_options(source) | secrets
     reader = spark.read.format(source.format).options(**options)
     return reader.load() if source.path is None else reader.load(source.path)
 
@@ -42,7 +48,8 @@ def schema_of_batch(rows: DataFrame, schema: Schema, source: BatchSource) -> Sch
     """Return the schema as a batch has it: flat JSON, without what only a stream states. Instants that the
     source has as such are written as ISO 8601, whatever the stream has.
 
-    Raises DefinitionError for a column that the source has not.
+    Raises DefinitionError for a column that the source has not, and for one whose type no value of the cube's
+    column can have.
     """
     table = msgspec.structs.replace(
         schema.table,
@@ -52,6 +59,7 @@ def schema_of_batch(rows: DataFrame, schema: Schema, source: BatchSource) -> Sch
         unknown_columns="ignore",
     )
     kinds = _kinds(rows, Schema(table, schema.cube), source)
+    _check_types(kinds, schema, source)
     columns = []
     for column in table.columns:
         is_instant = isinstance(kinds.get(column.name), _INSTANTS)
@@ -82,6 +90,37 @@ def _kinds(rows: DataFrame, schema: Schema, source: BatchSource) -> dict[str, T.
     return {field.name: field.dataType for field in found}
 
 
+def _check_types(kinds: Mapping[str, T.DataType], schema: Schema, source: BatchSource) -> None:
+    misfits = {}
+    for name, kind in kinds.items():
+        declared = schema.table.column(name).type
+        if not _fits(kind, schema.table.column(name).column_type.kind, name == schema.table.time.column):
+            misfits[f"{name} {declared}"] = f"{source.column_path(name)} {kind.simpleString()}"
+    if misfits:
+        raise DefinitionError(
+            f"columns of the batch source have types that cube {schema.cube.name} cannot take",
+            expected=", ".join(misfits),
+            found=", ".join(misfits.values()),
+            action="name other columns by `columns:`, or convert them in a view of the source; tinyint(1) of "
+            "MySQL and MariaDB is a boolean unless the URL says tinyInt1isBit=false",
+        )
+
+
+def _fits(kind: T.DataType, declared: str, is_time: bool) -> bool:
+    """Return True where values of the type may be ones of the declared kind; the decoder looks at each."""
+    if isinstance(kind, _TEXTS):
+        return True
+    if isinstance(kind, _NESTED):
+        return False
+    if declared == "string" or (is_time and isinstance(kind, _INSTANTS)):
+        return True
+    if declared == "boolean":
+        return isinstance(kind, T.BooleanType)
+    if declared in ("date", "timestamp"):
+        return isinstance(kind, (*_INSTANTS, T.NumericType))
+    return isinstance(kind, T.NumericType)
+
+
 def _column(source: BatchSource, name: str) -> Column:
     path = "`.`".join(source.column_path(name).split("."))
     return F.col(f"`{path}`")
@@ -106,11 +145,20 @@ def _value(schema: Schema, name: str, column: Column, kind: T.DataType) -> Colum
     if name == time.column and time.format in _UNIX and isinstance(kind, _INSTANTS):
         return F.coalesce(_UNIX[time.format](column.cast("timestamp")).cast("string"), F.lit("null"))
     declared = schema.table.column(name).column_type.kind
+    if isinstance(kind, T.BinaryType):
+        return _text_of_bytes(column)
     if declared == "string" and not isinstance(kind, T.StringType):
         return _json(column.cast("string"))
     if isinstance(kind, T.StringType) and declared in _OF_TEXT:
         return F.coalesce(F.trim(column).try_cast(_OF_TEXT[declared]).cast("string"), _json(column))
     return _json(column)
+
+
+def _text_of_bytes(column: Column) -> Column:
+    """Return the JSON text of bytes that are UTF-8, and of others an object, which no decoder takes."""
+    text = column.cast("string")
+    others = F.concat(F.lit('{"not UTF-8":"'), F.hex(column), F.lit('"}'))
+    return F.when(F.is_valid_utf8(text) | column.isNull(), _json(text)).otherwise(others)
 
 
 def _json(column: Column) -> Column:

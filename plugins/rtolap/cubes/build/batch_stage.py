@@ -12,6 +12,7 @@ would send to dead letters ends the batch, named, and nothing is changed.
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,10 +26,11 @@ from pyspark.sql import types as T
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused
 from rtolap.columnar.schema import EVENT_MS, physical_schema
+from rtolap.cubes.build.batch_errors import errors_of_source, failure_text, without_secrets
 from rtolap.cubes.build.batch_source import as_records, read_source, schema_of_batch
 from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.grouping import group, spark_schema
-from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report_batch
+from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, report_batch
 from rtolap.cubes.build.session import executors_run_python
 from rtolap.cubes.format.aggregate import aggregate_events, to_plain
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN, make_durable
@@ -65,14 +67,19 @@ class Staged(NamedTuple):
 def attempt(spark: SparkSession, spec: BatchSpec, environment: dict[str, str]) -> int:
     """Stage the batch and report how that ended. Returns 0, EXIT_REFUSED or EXIT_FAILED."""
     started = time.monotonic()
+    secrets = [environment.get(variable, "") for variable in spec.source.secrets.values()]
+
+    def failed(text: str, *, retry: bool) -> None:
+        report_batch("failed", spec.cube, spec.batch, error=without_secrets(text, secrets), retry=retry)
+
     try:
         staged = stage(spark, spec, environment)
     except (Refused, Corrupted, DefinitionError) as error:
-        report_batch("failed", spec.cube, spec.batch, error=str(error), retry=False)
+        failed(str(error), retry=False)
         return EXIT_REFUSED
     except Exception as error:  # noqa: BLE001 - whatever Spark raises; reported here and by the exit code
-        traceback.print_exc()
-        report_batch("failed", spec.cube, spec.batch, error=error_text(error), retry=True)
+        print(without_secrets(traceback.format_exc(), secrets), file=sys.stderr)
+        failed(failure_text(error), retry=True)
         return EXIT_FAILED
     took_ms = int((time.monotonic() - started) * 1000)
     report_batch("staged", spec.cube, spec.batch, **staged._asdict(), duration_ms=took_ms)
@@ -82,7 +89,9 @@ def attempt(spark: SparkSession, spec: BatchSpec, environment: dict[str, str]) -
 def stage(spark: SparkSession, spec: BatchSpec, environment: dict[str, str]) -> Staged:
     """Stage the batch, unless it is staged. `environment`: holds the secrets of the source's options.
 
-    Raises Refused for a row that no event of the cube could be, and for one outside the range.
+    Raises Refused for a row that no event of the cube could be, and for one outside the range;
+    DefinitionError for a source that cannot be read as it is named, Unavailable where its server does not
+    answer.
     """
     store = open_store(spec.object_store)
     path = f"{spec.folder}/{BATCH_NAME}"
@@ -116,19 +125,20 @@ def _staged(manifest: BatchManifest) -> Staged:
 def _write(
     spark: SparkSession, store: ObjectStore, spec: BatchSpec, folder: str, environment: dict[str, str]
 ) -> None:
-    rows = read_source(spark, spec.source, environment)
-    schema = schema_of_batch(rows, Schema(spec.table_definition, spec.cube_definition), spec.source)
+    with errors_of_source(spec.source, spark.version, opening=True):
+        rows = read_source(spark, spec.source, environment)
+        schema = schema_of_batch(rows, Schema(spec.table_definition, spec.cube_definition), spec.source)
+        records = as_records(rows, schema, spec.source)
     base = Cuboid(spec.cube_definition.all_dimensions)
     columns = spark_schema(schema, base).add(SEGMENT_COLUMN, T.IntegerType())
-    records = as_records(rows, schema, spec.source)
     refusals = spark.sparkContext.accumulator(Refusals(), _RefusalsParam())
     roll_up = RollUp(schema, spec.start_ms, spec.end_ms, spec.source.outside, refusals)
     rolled = records.mapInArrow(roll_up, columns)
     frame = group(rolled, schema, [base], [0]).drop(CUBOID_COLUMN)
     frame = frame.hint("rebalance", SEGMENT_COLUMN).sortWithinPartitions(SEGMENT_COLUMN, *base.dimensions)
-    frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").partitionBy(
-        SEGMENT_COLUMN
-    ).parquet(store.spark_uri(folder), compression="zstd")
+    writer = frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    with errors_of_source(spec.source, spark.version, opening=False):
+        writer.partitionBy(SEGMENT_COLUMN).parquet(store.spark_uri(folder), compression="zstd")
     refused = refusals.value
     if refused.rows:
         raise Refused(

@@ -1,0 +1,144 @@
+"""Spark stages a batch out of a real Iceberg table: as it is, and as an older snapshot was.
+
+Iceberg's runtime has to fit Spark, and lags behind it. The folder of a pyspark that it fits, and the runtime
+and SQLite's driver, are named by variables:
+
+    pip install --no-deps --target FOLDER pyspark==4.1.4
+    RTOLAP_TEST_ICEBERG_SPARK=FOLDER
+    RTOLAP_TEST_ICEBERG_JARS=iceberg-spark-runtime-4.1_2.13-1.12.0.jar,sqlite-jdbc-3.50.3.0.jar
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from rtolap.cubes.format.manifest import BATCH_NAME, BatchManifest, decode
+from rtolap.model.batch import BatchSource
+from rtolap.object_store.store import ObjectStore, open_store
+
+from tests.support.cubes.builders import Event
+from tests.support.cubes.recount import Answer, from_table, recount
+
+from .conftest import SLOWNESS, progress_lines, spark_submit
+from .test_batches import STAGE_JOB, drawn_events, spec_of, table_of
+
+SPARK = os.environ.get("RTOLAP_TEST_ICEBERG_SPARK", "")
+JARS = os.environ.get("RTOLAP_TEST_ICEBERG_JARS", "")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not (SPARK and JARS), reason="no Spark that Iceberg's runtime fits is named"),
+]
+COLUMNS = {"ts": "at"}
+
+
+class Lake(NamedTuple):
+    folder: Path
+    first: list[Event]
+    events: list[Event]
+    snapshot_id: int
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A table whose column `kind` became `sort` after its first snapshot."""
+    events = drawn_events(120)
+    first = events[:50]
+    warehouse = (tmp_path / "warehouse").as_uri()
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=warehouse)
+    catalog.create_namespace("db")
+    rows = table_of(events)
+    rows = rows.set_column(0, "at", rows["at"].cast(pa.timestamp("us", "UTC")))
+    table = catalog.create_table("db.sales", schema=rows.schema)
+    table.append(rows.slice(0, 50))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    with table.update_schema() as update:
+        update.rename_column("kind", "sort")
+    names = ["sort" if name == "kind" else name for name in rows.column_names]
+    table.append(rows.slice(50).rename_columns(names))
+    return Lake(tmp_path, first, events, snapshot.snapshot_id)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store((tmp_path / "store").as_uri())
+
+
+def staged(store: ObjectStore, lake: Lake, source: BatchSource) -> tuple[int, dict[str, Any], str]:
+    file = lake.folder / "batch-spec.json"
+    file.write_bytes(msgspec.json.encode(spec_of(store, source)))
+    command, environment = spark_submit(str(file), job=STAGE_JOB)
+    settings = {
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "jdbc",
+        "spark.sql.catalog.lake.uri": f"jdbc:sqlite:{lake.folder / 'catalog.db'}",
+        "spark.sql.catalog.lake.warehouse": (lake.folder / "warehouse").as_uri(),
+    }
+    given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    command[:1] = [f"{SPARK}/pyspark/bin/spark-submit", "--jars", JARS, *given]
+    path = f"{SPARK}{os.pathsep}{environment['PYTHONPATH']}"
+    # an archive of classes belongs to another Spark
+    ours = {"PYTHONPATH": path, "SPARK_HOME": f"{SPARK}/pyspark", "SPARK_SUBMIT_OPTS": ""}
+    done = subprocess.run(
+        command,
+        env={**environment, **ours},
+        cwd=lake.folder,
+        capture_output=True,
+        text=True,
+        timeout=240 * SLOWNESS,
+        check=False,
+    )
+    lines = progress_lines(done.stdout)
+    return done.returncode, lines[-1] if lines else {}, (done.stdout + done.stderr)[-5000:]
+
+
+def found_in(store: ObjectStore, source: BatchSource) -> Answer:
+    path = f"{spec_of(store, source).folder}/{BATCH_NAME}"
+    parts = decode(store.read(path), BatchManifest, path).parts
+    files = [
+        file.path for each in parts for file in store.list(each.part.path) if file.path.endswith(".parquet")
+    ]
+    return from_table(
+        pa.concat_tables([pq.read_table(store.absolute(file), partitioning=None) for file in files])
+    )
+
+
+def test_the_table_and_its_older_snapshot_equal_recounts(store: ObjectStore, lake: Lake) -> None:
+    now = BatchSource(format="iceberg", path="lake.db.sales", columns={**COLUMNS, "kind": "sort"})
+    code, _, output = staged(store, lake, now)
+    assert code == 0, output
+    assert found_in(store, now) == recount(lake.events)
+    store.delete_tree(spec_of(store, now).folder)
+    older = msgspec.structs.replace(now, columns=COLUMNS, options={"snapshot-id": str(lake.snapshot_id)})
+    code, _, output = staged(store, lake, older)
+    assert code == 0, output
+    assert found_in(store, older) == recount(lake.first)
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "said"),
+    [
+        ("lake.db.nothing", {}, ("does not exist", "table lake.db.nothing")),
+        ("pond.db.sales", {}, ("does not exist", "spark.sql.catalog")),
+        ("lake.db.sales", {"snapshot-id": "5"}, ("with these options", "snapshot-id '5'")),
+        ("lake.db.sales", {}, ("lacks columns", "kind")),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_by_name(
+    store: ObjectStore, lake: Lake, path: str, options: dict[str, str], said: tuple[str, ...]
+) -> None:
+    source = BatchSource(format="iceberg", path=path, columns=COLUMNS, options=options)
+    code, last, output = staged(store, lake, source)
+    assert (code, last["event"], last["retry"]) == (3, "failed", False), output
+    for each in said:
+        assert each in last["error"]
+    assert not store.exists(f"{spec_of(store, source).folder}/{BATCH_NAME}")
