@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 from rtolap.base.errors import DefinitionError
 from rtolap.column_types import BIGINT, DOUBLE, INT, STRING, ColumnType
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION
@@ -444,6 +445,7 @@ def test_a_member_of_a_oneof_that_another_took_the_place_of_begins_anew() -> Non
     assert (columns, problems) == ([[None, 1], [6, 5], [None, 6]], {})
 
 
+TAGS = 6  # the number of the field
 STRICTER = ("is a group, or of no type that there is", "a number of more than 64 bits")
 
 
@@ -459,7 +461,8 @@ def judgement(kind: Any, record: bytes) -> tuple[Any, str]:
 @pytest.mark.parametrize("seed", range(so_many(3)))
 def test_records_with_changed_bytes_are_read_as_the_makers_library_reads_them(seed: int) -> None:
     """That library has a schema of the fields that are read, so it looks at no others either. Texts are the
-    exception: it refuses broken ones in keys that nobody reads."""
+    exception: it refuses broken ones in keys that nobody reads. It also leaves out an entry of a map with a
+    field that it does not know, where this reader passes over that field."""
     source = random.Random(seed)
     file = trip_file()
     for name in ("prices", "times", "places"):
@@ -502,6 +505,9 @@ def test_records_with_changed_bytes_are_read_as_the_makers_library_reads_them(se
             first.s if first is not None and first.HasField("s") else None,
             second.hops[0] if second is not None and second.hops else None,
         ]
-        assert [column[at] for column in columns] == expected, record
+        found = [column[at] for column in columns]
+        if any(left.field_number == TAGS for left in UnknownFieldSet(judged)):
+            found[1] = expected[1] = None
+        assert found == expected, record
     assert refused > 20
     assert len(places) > 500

@@ -156,7 +156,7 @@ def _message(form: str, event: Event) -> bytes:
         made.places[name].SetInParent()
         if place["city"] is not None:
             made.places[name].city = place["city"]
-    octets: bytes = made.SerializeToString()
+    octets: bytes = made.SerializeToString(deterministic=True)
     return octets
 
 

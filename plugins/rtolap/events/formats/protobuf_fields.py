@@ -52,7 +52,7 @@ class Field:
         message = descriptor.message_type
         if depth > DEPTH_MAX:
             return made
-        if is_map(descriptor) and not is_item:
+        if message is not None and is_map(descriptor) and not is_item:
             made.entries = Entries.of(message, wanted, rows, depth) if wanted.fields else None
         elif descriptor.is_repeated and not is_item:
             made.items = None if wanted.items is None else Items.of(descriptor, wanted.items, rows, depth)
@@ -68,14 +68,14 @@ class Field:
 
     @property
     def is_timestamp(self) -> bool:
-        return self.wanted.is_value and self._message_name == TIMESTAMP
+        return self.wanted.is_value and self.message_name == TIMESTAMP
 
     @property
     def is_wrapper(self) -> bool:
-        return self._message_name in WRAPPERS
+        return self.message_name in WRAPPERS
 
     @property
-    def _message_name(self) -> str:
+    def message_name(self) -> str:
         message = self.descriptor.message_type
         return "" if message is None else str(message.full_name)
 

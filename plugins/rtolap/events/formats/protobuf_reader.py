@@ -220,7 +220,7 @@ class _Reading:
             self._timestamp(each, each.inside, seen)
         else:
             if not each.is_wrapper or not wanted.is_value:
-                self._refuse(each, seen, f"message {each.descriptor.message_type.full_name}", fields=True)
+                self._refuse(each, seen, f"message {each.message_name}", fields=True)
             self.put(each.inside, seen)
 
     def _scalar(self, each: Field, has: Flags) -> None:

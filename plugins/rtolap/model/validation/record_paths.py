@@ -102,8 +102,9 @@ def message_shape(message: Descriptor) -> Shape:
 
 
 def _field_shape(field: FieldDescriptor) -> Shape:
-    if is_map(field):
-        key, value = (field.message_type.fields_by_number[number] for number in (1, 2))
+    message = field.message_type
+    if message is not None and is_map(field):
+        key, value = (message.fields_by_number[number] for number in (1, 2))
         has_texts = key.type == FieldDescriptor.TYPE_STRING
         return Shape(
             f"map {field.name}",
