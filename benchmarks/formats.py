@@ -1,9 +1,10 @@
 """Measure how many records of each format a second of processor time decodes, on one core, beside JSON.
 
-    python -m benchmarks.formats [--events 100000] [--rounds 7] [--bad-share 0.0] [--json]
+    python -m benchmarks.formats [--events 100000] [--rounds 7] [--bad-share 0.0] [--nested] [--json]
 
 The same events are written in every format and decoded into the same columns, which is checked. Rounds go
 through all formats in turn; the best of each counts. `--bad-share` of the records are cut short, and refused.
+`--nested`: records with arrays and maps, of which ten columns read items and keys.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.cycle_collection import CycleCollection
 from rtolap.events.decode import Decoded, EventDecoder
 from rtolap.kafka.schema_registry import RegisteredSchema
-from rtolap.model.cube import Schema
+from rtolap.model.cube import Cube, Measure, Schema
 from rtolap.model.formats.record_format import RecordFormat
+from rtolap.model.table import Column, Table, TimeColumn
 
 from benchmarks import events
+from tests.support.formats import nested
 from tests.support.formats.avro import encode, framed
 from tests.support.formats.declared import KnownSchemas
 from tests.support.formats.protobuf import add_message, descriptor_set, message_class, proto_file
@@ -90,6 +93,27 @@ def written(count: int) -> dict[str, tuple[RecordFormat, list[bytes]]]:
     }
 
 
+def nested_written(count: int) -> dict[str, tuple[RecordFormat, list[bytes]]]:
+    """Return records with arrays and maps in the formats that have those. All of them fit their columns."""
+    source = random.Random(1)
+    drawn: list[nested.Event] = []
+    while len(drawn) < count:
+        event = nested.drawn(source)
+        if nested.recount(event) is not None:
+            drawn.append(event)
+    return {
+        name: (form, [nested.written(name, each) for each in drawn]) for name, form in nested.FORMS.items()
+    }
+
+
+def nested_decoder_of(form: RecordFormat) -> EventDecoder:
+    columns = [Column(name, kind, path=path) for name, (kind, path) in nested.PATHS.items()]
+    every = (Column("ts", "bigint"), *columns)
+    table = Table(name="bench", topic="bench", columns=every, time=TimeColumn("ts", "epoch_ms"), format=form)
+    measures = tuple(Measure("count", column.name) for column in columns)
+    return EventDecoder(Schema(table, Cube(name="bench", table="bench", dimensions=(), measures=measures)))
+
+
 def decoder_of(form: RecordFormat) -> EventDecoder:
     schema = events.schema("bench")
     table = msgspec.structs.replace(schema.table, format=form)
@@ -97,16 +121,18 @@ def decoder_of(form: RecordFormat) -> EventDecoder:
     return EventDecoder(Schema(table, schema.cube), {"default": source}.__getitem__)
 
 
-def measure(count: int, rounds: int, bad_share: float) -> dict[str, dict[str, float]]:
+def measure(
+    count: int, rounds: int, bad_share: float, *, is_nested: bool = False
+) -> dict[str, dict[str, float]]:
     partitions, offsets = np.zeros(count, np.int32), np.arange(count)
     created_ms = np.full(count, events.START_MS)
     chooser = random.Random(1)
     bad = set(chooser.sample(range(count), round(count * bad_share)))
     runs: dict[str, Callable[[], Decoded]] = {}
     sizes = {}
-    for name, (form, values) in written(count).items():
+    for name, (form, values) in (nested_written(count) if is_nested else written(count)).items():
         records = [value[:-1] if at in bad else value for at, value in enumerate(values)]
-        decoder = decoder_of(form)
+        decoder = nested_decoder_of(form) if is_nested else decoder_of(form)
         sizes[name] = sum(map(len, records)) / count
 
         def run(decoder: EventDecoder = decoder, records: list[bytes] = records) -> Decoded:
@@ -140,11 +166,12 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--bad-share", type=float, default=0.0)
+    parser.add_argument("--nested", action="store_true")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     CycleCollection(SystemClock()).begin()  # as the process of a receiver does
     pa.set_cpu_count(1)
-    figures = measure(arguments.events, arguments.rounds, arguments.bad_share)
+    figures = measure(arguments.events, arguments.rounds, arguments.bad_share, is_nested=arguments.nested)
     if arguments.json:
         print(json.dumps(figures))
         return

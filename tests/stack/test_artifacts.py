@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import threading
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ def test_of_two_that_fetch_at_once_one_waits_for_what_the_other_brings(
     fetched: list[str] = []
     both_have_begun = threading.Barrier(2, timeout=10)
 
-    def ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> None:
+    def ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path, poms: bool) -> None:
         fetched.append(what)
         (work / "out" / "kafka").mkdir(parents=True)
 
@@ -64,7 +65,7 @@ def test_different_jars_are_fetched_beside_each_other(
 ) -> None:
     both_are_fetching = threading.Barrier(2, timeout=10)
 
-    def ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> None:
+    def ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path, poms: bool) -> None:
         both_are_fetching.wait()
         (work / "out" / "kafka").mkdir(parents=True)
 
@@ -87,8 +88,19 @@ def test_the_agents_of_this_machine_are_those_of_the_list() -> None:
         assert measured(jar.parent.parent) == checksums(name)
 
 
+def test_an_archive_is_fetched_and_checked_as_jars_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(monkeypatch, {"server.tar.gz": b"an archive"})
+    digest = {"kafka/server.tar.gz": hashlib.sha256(b"an archive").hexdigest()}
+    folder = artifacts.fetch_jars("<ivy/>", ("kafka",), "Kafka", tmp_path, checksums=digest)
+    assert (folder / "kafka" / "server.tar.gz").read_bytes() == b"an archive"
+    with pytest.raises(Corrupted, match=r"server.tar.gz is not the one"):
+        artifacts.fetch_jars("<other/>", ("kafka",), "Kafka", tmp_path, checksums={})
+
+
 def serve(monkeypatch: pytest.MonkeyPatch, jars: dict[str, bytes]) -> None:
-    def ivy(confs: Sequence[str], what: str, cache: Path, work: Path) -> None:
+    def ivy(confs: Sequence[str], what: str, cache: Path, work: Path, poms: bool) -> None:
         (work / "out" / "kafka").mkdir(parents=True)
         for name, data in jars.items():
             (work / "out" / "kafka" / name).write_bytes(data)

@@ -124,13 +124,21 @@ def _tree(leaves: tuple[Leaf, ...]) -> dict[str, Any]:
     for leaf in leaves:
         node, steps = root, tuple(map(_key, leaf.path))
         for part in steps[:-1]:
-            node = node.setdefault(part, {})
+            node = _added(node, part, {}, leaf)
             if not isinstance(node, dict):
                 raise _conflict(leaf)
-        present: object = node.setdefault(steps[-1], leaf.type)
+        present: object = _added(node, steps[-1], leaf.type, leaf)
         if not isinstance(present, ColumnType) or present != leaf.type:
             raise _conflict(leaf)
     return root
+
+
+def _added(node: dict[str, Any], part: str, default: Any, leaf: Leaf) -> Any:
+    """Return what stands at a step, the default if there is nothing yet. A value is no array and object at
+    once."""
+    if node and part not in node and (part == ITEMS or ITEMS in node):
+        raise _conflict(leaf)
+    return node.setdefault(part, default)
 
 
 def _key(step: str) -> str:

@@ -168,11 +168,15 @@ def _holds_nul(record: bytes) -> bool:
 
 
 def at_path(rows: pa.StructArray, path: tuple[str, ...]) -> pa.Array:
-    """Return the leaf column; null below a null parent."""
+    """Return the leaf column; null below a null parent.
+
+    Rows that were read as JSON have arrays. In others (`formats.columns.nested`) an item that is read is a
+    field, named by its step.
+    """
     column: pa.Array = rows
     for part in path:
         index = index_of(part)
-        if index is not None:
+        if index is not None and pa.types.is_list(column.type):
             column = _item(column, index)
             continue
         place = column.type.get_field_index(part)

@@ -65,7 +65,8 @@ _HBASE_IVY = """<ivy-module version="2.0"><info organisation="local" module="hba
 # with this strategy a file is locked while it is fetched.
 _IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/>
 <caches lockStrategy="artifact-lock-nio"/><resolvers>
-<ibiblio name="central" m2compatible="true" useMavenMetadata="false"{root}/></resolvers></ivysettings>
+<ibiblio name="central" m2compatible="true" useMavenMetadata="false" usepoms="{poms}"{root}/>
+</resolvers></ivysettings>
 """
 _FETCH_TIMEOUT_S = 900
 # What ZooKeeper needs of pyspark's 300 jars; the whole folder works too but starts more slowly.
@@ -156,6 +157,7 @@ def fetch_jars(
     cache: Path | None = None,
     *,
     checksums: Mapping[str, str] | None = None,
+    poms: bool = True,
 ) -> Path:
     """Return the folder with a sub-folder of jars for each conf of an Ivy module, fetched unless the cache
     has it.
@@ -163,7 +165,8 @@ def fetch_jars(
     Ivy writes into a temporary folder that is renamed when it is whole: a crash leaves either nothing or a
     whole folder under the final name. Who fetches holds the folder's lock; other folders are fetched beside
     it. `what` names it in errors. `checksums` as in `jar_checksums`: other jars are Corrupted, and none is
-    kept.
+    kept. An archive is fetched as a jar is: its artifact has the type `jar` and an extension of its own.
+    `poms`: dependencies are read; False for artifacts that need none, and whose parents are not published.
     """
     cache = cache or cache_dir()
     digest = hashlib.sha256(ivy.encode()).hexdigest()[:12]
@@ -174,7 +177,7 @@ def fetch_jars(
     with (folder.parent / f"fetch-{digest}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").is_file():  # somebody else was quicker
-            _fetch(ivy, confs, what, cache, folder, checksums)
+            _fetch(ivy, confs, what, cache, folder, checksums, poms)
     return folder
 
 
@@ -185,11 +188,12 @@ def _fetch(
     cache: Path,
     folder: Path,
     checksums: Mapping[str, str] | None,
+    poms: bool,
 ) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as temporary:
         work = Path(temporary)
         (work / "ivy.xml").write_text(ivy)
-        _run_ivy(confs, what, cache / "ivy", work)
+        _run_ivy(confs, what, cache / "ivy", work, poms)
         if checksums is not None:
             verify(work / "out", checksums)
         (work / "out" / "complete").touch()
@@ -198,9 +202,10 @@ def _fetch(
         os.rename(work / "out", folder)
 
 
-def _run_ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> None:
+def _run_ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path, poms: bool) -> None:
     mirror = os.environ.get("RTOLAP_MAVEN_MIRROR") or os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")
-    (work / "ivysettings.xml").write_text(_IVY_SETTINGS.format(root=' root="${repo.root}"' if mirror else ""))
+    settings = _IVY_SETTINGS.format(root=' root="${repo.root}"' if mirror else "", poms=str(poms).lower())
+    (work / "ivysettings.xml").write_text(settings)
     jars = pyspark_jars()
     ivy = next(iter(sorted(jars.glob("ivy-*.jar"))), None)
     if ivy is None:
@@ -217,7 +222,7 @@ def _run_ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> No
     ]
     log_file = work / "ivy.log"
     code = _run_watched(command, what, log_file, ivy_cache)
-    if code != 0 or not all(list((work / "out" / conf).glob("*.jar")) for conf in confs):
+    if code != 0 or not all(list((work / "out" / conf).glob("*")) for conf in confs):
         tail = "\n".join(log_file.read_text(errors="replace").splitlines()[-15:])
         raise ProcessFailed(
             f"the jars of {what} could not be fetched from Maven Central",

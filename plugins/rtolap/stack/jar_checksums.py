@@ -37,7 +37,7 @@ def verify(folder: Path, expected: Mapping[str, str]) -> None:
 
 
 def measured(folder: Path) -> dict[str, str]:
-    return {jar.relative_to(folder).as_posix(): _sha256(jar) for jar in sorted(folder.glob("*/*.jar"))}
+    return {jar.relative_to(folder).as_posix(): _sha256(jar) for jar in sorted(folder.glob("*/*"))}
 
 
 def _sha256(jar: Path) -> str:

@@ -19,10 +19,11 @@ from rtolap.column_types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP,
 from rtolap.events.classify import Leaf
 from rtolap.events.event_time import EventTimeParser
 from rtolap.events.formats.protobuf_reader import ProtobufReader
-from rtolap.events.formats.protobuf_types import file_of_schema, message_at, message_of_set
+from rtolap.events.formats.protobuf_types import file_of_schema, message_at
 from rtolap.events.plan import JsonPlan
 from rtolap.events.rows import at_path
 from rtolap.kafka.schema_registry import Reference, RegisteredSchema
+from rtolap.model.formats.protobuf_set import message_of_set
 
 from tests.events.formats.conftest import decoded, decoder_of
 from tests.events.formats.test_contract import FULL, drawn

@@ -88,6 +88,35 @@ def test_rows_are_written_as_they_are_after_a_change_and_deleted_as_they_were_be
     assert found.events == 4, "a tombstone is neither a row nor refused"
 
 
+@pytest.mark.parametrize("form", ["json", "avro"])
+def test_items_and_keys_inside_of_a_row_are_columns(form: str) -> None:
+    kinds = [
+        {"name": "id", "type": "long"},
+        {"name": "names", "type": {"type": "array", "items": "string"}},
+        {"name": "days", "type": {"type": "map", "values": "int"}},
+    ]
+    images = {
+        name: ["null", {"type": "record", "name": name, "fields": kinds}] for name in ("before", "after")
+    }
+    fields = [{"name": name, "type": kind} for name, kind in (images | {"op": "string"}).items()]
+    envelope = {"type": "record", "name": "Envelope", "fields": fields}
+    declared = RecordFormat(type="avro", schema=json.dumps(envelope), envelope="debezium", keys=("id",))
+    columns = (
+        LoaderColumn("name", path="names[1]"),
+        LoaderColumn("day", path="days.first", format="epoch_days"),
+    )
+    loader = msgspec.structs.replace(LOADER, columns=columns)
+    if form == "avro":
+        loader = msgspec.structs.replace(loader, format=declared)
+    assert not loader_problems(loader)
+    target = msgspec.structs.replace(SCHEMA, properties=(SCHEMA.properties[0], *SCHEMA.properties[1:4:2]))
+    row = {"id": 1, "names": ["a", "b"], "days": {"first": 16_203}}
+    value = {"before": None, "after": row, "op": "c"}
+    records = [encode(envelope, value) if form == "avro" else change("c", None, row)]
+    expected = {"id": 1, "name": "b", "day": READ["day"], OPERATION_COLUMN: "c"}
+    assert rows(decoder(loader, target).decode(records)) == [expected]
+
+
 def test_of_each_key_the_last_change_of_a_batch_is_sent() -> None:
     values = [
         change("c", None, ROW),

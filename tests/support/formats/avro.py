@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -23,15 +24,23 @@ def zigzag(number: int) -> bytes:
     return varint(number << 1 if number >= 0 else ((-number) << 1) - 1)
 
 
-def encode(schema: Any, value: Any) -> bytes:
-    """Return the value as the schema says. Of a union it is the first branch that fits."""
+def encode(schema: Any, value: Any, *, block_items: int | None = None) -> bytes:
+    """Return the value as the schema says. Of a union it is the first branch that fits.
+
+    `block_items`: arrays and maps stand in blocks of so many items, of which every other one says its size;
+    None: in one block.
+    """
+
+    def inner(schema: Any, value: Any) -> bytes:
+        return encode(schema, value, block_items=block_items)
+
     if isinstance(schema, list):
         number = next(at for at, branch in enumerate(schema) if _fits(branch, value))
-        return zigzag(number) + encode(schema[number], value)
+        return zigzag(number) + inner(schema[number], value)
     kind = schema["type"] if isinstance(schema, dict) else schema
     logical = schema.get("logicalType") if isinstance(schema, dict) else None
     if isinstance(kind, dict | list):
-        return encode(kind, value)
+        return inner(kind, value)
     match kind:
         case "null":
             return b""
@@ -52,13 +61,23 @@ def encode(schema: Any, value: Any) -> bytes:
         case "enum":
             return zigzag(schema["symbols"].index(value))
         case "array":
-            items = b"".join(encode(schema["items"], each) for each in value)
-            return (zigzag(len(value)) + items if value else b"") + b"\0"
+            return _blocks([inner(schema["items"], each) for each in value], block_items)
         case "map":
-            pairs = [encode("string", key) + encode(schema["values"], each) for key, each in value.items()]
-            return (zigzag(len(pairs)) + b"".join(pairs) if pairs else b"") + b"\0"
+            pairs = [inner("string", key) + inner(schema["values"], each) for key, each in value.items()]
+            return _blocks(pairs, block_items)
         case _:
-            return b"".join(encode(field["type"], value[field["name"]]) for field in schema["fields"])
+            return b"".join(inner(field["type"], value[field["name"]]) for field in schema["fields"])
+
+
+def _blocks(items: Sequence[bytes], block_items: int | None) -> bytes:
+    size, blocks = block_items or max(1, len(items)), []
+    for number, first in enumerate(range(0, len(items), size)):
+        block = items[first : first + size]
+        octets = b"".join(block)
+        has_size = block_items is not None and number % 2 == 0
+        blocks.append(zigzag(-len(block)) + zigzag(len(octets)) if has_size else zigzag(len(block)))
+        blocks.append(octets)
+    return b"".join(blocks) + b"\0"
 
 
 def framed(schema_id: int, value: bytes) -> bytes:

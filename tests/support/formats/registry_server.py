@@ -1,7 +1,8 @@
 """A schema registry over HTTP or HTTPS: the answers of Confluent's REST that consumers rest on.
 
 The forms are those of its documentation and of version 7.6: a schema's answer leaves `schemaType` out for
-Avro; an unknown id is 404 with the `error_code` 40403; a wrong password is 401 with 40101.
+Avro; an unknown id is 404 with the `error_code` 40403, an unknown subject 40401, a version that it lacks
+40402; a wrong password is 401 with 40101.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class RegistryServer:
             case ["schemas", "ids", number]:
                 found, code = self.schemas.get(int(number)), 40403
             case ["subjects", subject, "versions", version]:
-                found, code = self.subjects.get((subject, int(version))), 40401
+                found = self.subjects.get((subject, int(version)))
+                code = 40402 if any(known == subject for known, _ in self.subjects) else 40401
             case _:
                 return 404, b"<html>Not Found</html>"
         if found is None:

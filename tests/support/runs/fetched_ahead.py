@@ -19,6 +19,7 @@ from tests.support.cubes.object_servers import object_server_jars
 from tests.support.fleet.jmx_agents import jolokia_agent, prometheus_exporter
 from tests.support.fleet.kafka_tools import kafka_tools
 from tests.support.fleet.tiered_brokers import tiered_storage_jar
+from tests.support.formats.apicurio import registry_archive
 
 # The first ones are needed first, and the largest begin first.
 FETCHED: tuple[Callable[[], object], ...] = (
@@ -28,6 +29,7 @@ FETCHED: tuple[Callable[[], object], ...] = (
     lambda: object_server_jars("s3a"),
     tiered_storage_jar,
     prometheus_exporter,
+    registry_archive,
 )
 
 

@@ -7,24 +7,24 @@ take is refused in every record that has a value in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 
-from rtolap.events.classify import Problem, Reason
-from rtolap.events.formats.avro_resolution import UNITS, resolved
-from rtolap.events.formats.columns import Path, RowBuilder, Wanted
+from rtolap.events.classify import Problem
+from rtolap.events.formats.avro_resolution import resolved
+from rtolap.events.formats.avro_scalars import SCALARS
+from rtolap.events.formats.columns import RowBuilder, Wanted
 from rtolap.events.formats.lockstep import Cursor, Records
-from rtolap.events.formats.reader import Places, Problems
+from rtolap.events.formats.reader import Flags, Places, Problems
 from rtolap.events.plan import JsonPlan
 from rtolap.model.formats.avro_schema import AvroType
 
 _DEPTH_MAX = 64  # of values inside of each other
 _ITEMS_MAX = 65_536  # each is a step for all records
+_COUNT_MAX = (1 << 63) - 1
 _SCALARS_OF_SIZE = {"boolean": 1, "float": 4, "double": 8}
-_DECIMAL_BYTES = 16
-_UTF8 = pa.string()
 
 
 class AvroReader:
@@ -78,33 +78,38 @@ class _Reading:
             return
         match kind.kind:
             case "record":
-                self._refused(wanted, cursor, kind)
+                self._refused(wanted, cursor, kind, fields=True)
                 for name, child in kind.fields:
                     self.value(child, cursor, None if wanted is None else wanted.fields.get(name), depth + 1)
                 self._put_constants(wanted, cursor)
             case "union":
                 self._union(kind, cursor, wanted, depth)
-            case "array" | "map":
-                self._refused(wanted, cursor, kind, inside=True)
-                self._items(kind, cursor, depth)
+            case "array":
+                self._refused(wanted, cursor, kind, items=True)
+                self._items(kind, cursor, None if wanted is None or wanted.items is None else wanted, depth)
+            case "map":
+                self._refused(wanted, cursor, kind, fields=True)
+                self._items(kind, cursor, None if wanted is None or not wanted.fields else wanted, depth)
             case _:
-                values = _SCALARS[kind.kind](kind, cursor, wanted is not None and wanted.path is not None)
+                values = SCALARS[kind.kind](kind, cursor, wanted is not None and wanted.is_value)
                 if wanted is None:
                     return
-                if wanted.path is not None:
-                    self._put(wanted.path, kind, cursor, values)
-                for inner in wanted.paths():
-                    self._refuse(inner, cursor, kind, "an object")
+                if wanted.is_value:
+                    self._put(wanted, kind, cursor, values)
+                self._builder.refuse_inside(wanted, cursor.rows, kind)
 
-    def _put(self, path: Path, kind: AvroType, cursor: Cursor, values: pa.Array) -> None:
+    def _put(self, wanted: Wanted, kind: AvroType, cursor: Cursor, values: pa.Array) -> None:
         """Hand values over; of records that have failed they mean nothing, and are left out."""
         rows, failed = cursor.rows, cursor.failed()
         if failed.any():
             rows, values = rows[~failed], values.filter(pa.array(~failed))
         if kind.kind == "string":
-            self._builder.put_texts(path, rows, values)
-        else:
-            self._builder.put(path, rows, values)
+            leaf = wanted.checks[0] if wanted.path is None else self._builder.leaves[wanted.path]
+            rows, values = self._builder.texts(leaf, rows, values)
+        if wanted.path is not None:
+            self._builder.put(wanted.path, rows, values)
+        for leaf in wanted.checks:
+            self._builder.check(leaf, rows, values)
 
     def _put_constants(self, wanted: Wanted | None, cursor: Cursor) -> None:
         if wanted is None or not wanted.constants:
@@ -114,25 +119,19 @@ class _Reading:
             self._builder.put(path, rows, pa.repeat(value, len(rows)))
 
     def _refused(
-        self, wanted: Wanted | None, cursor: Cursor, kind: AvroType, *, inside: bool = False
+        self,
+        wanted: Wanted | None,
+        cursor: Cursor,
+        kind: AvroType,
+        *,
+        fields: bool = False,
+        items: bool = False,
     ) -> None:
-        """Refuse records with a value that holds others where a column wants a plain one. `inside`: nothing
-        inside of it can be read either."""
-        if wanted is None:
-            return
-        if wanted.path is not None:
-            leaf = self._builder.leaves[wanted.path]
-            detail = f"column {leaf.name}: expected {leaf.rounded or leaf.moment or leaf.type}, found {kind}"
-            self._builder.refuse(cursor.rows, Problem("nested_value", detail))
-        if inside:
-            for path in wanted.paths():
-                self._refuse(path, cursor, kind, "an object")
-
-    def _refuse(self, path: Path, cursor: Cursor, kind: AvroType, expected: str) -> None:
-        leaf = self._builder.leaves[path]
-        detail = f"column {leaf.name}: expected {expected} at {'.'.join(path[:-1])}, found {kind}"
-        reason: Reason = "invalid_time" if leaf.is_time else "wrong_type"
-        self._builder.refuse(cursor.rows, Problem(reason, detail))
+        """Refuse records with a value that holds others where a column wants a plain one. `fields`, `items`:
+        what can be read inside of it."""
+        if wanted is not None:
+            self._builder.refuse_value(wanted, cursor.rows, kind)
+            self._builder.refuse_inside(wanted, cursor.rows, kind, fields=fields, items=items)
 
     def _union(self, kind: AvroType, cursor: Cursor, wanted: Wanted | None, depth: int) -> None:
         chosen = cursor.zigzag()
@@ -151,27 +150,44 @@ class _Reading:
             self.value(branch, part, wanted, depth + 1)
             cursor.join(which, part)
 
-    def _items(self, kind: AvroType, cursor: Cursor, depth: int) -> None:
-        """Pass over arrays and maps: blocks of items, up to an empty one. A block may say its size."""
-        assert kind.items is not None, "an array has a type of items"
+    def _items(self, kind: AvroType, cursor: Cursor, wanted: Wanted | None, depth: int) -> None:
+        """Read arrays and maps: blocks of items, up to an empty one. A block may say its size; where nothing
+        of it is wanted, it is passed over."""
         live = np.arange(len(cursor))
+        before = np.zeros(len(cursor), np.int64)  # items in earlier blocks
+        keys = {name: np.zeros(len(cursor.records), bool) for name in wanted.fields} if wanted else {}
         while len(live):
             part = cursor.subset(live)
             counts = part.zigzag()
-            sized = counts < 0
-            if sized.any():
+            sized = np.flatnonzero(counts < 0)
+            ends = np.full(len(live), -1, np.int64)
+            if len(sized):
                 blocks = part.subset(sized)
-                blocks.blob(blocks.zigzag())
+                sizes = blocks.zigzag()
+                begins = blocks.blob(sizes)
+                if wanted is not None:
+                    ends[sized] = np.where(blocks.failed(), -1, begins + sizes)
+                    blocks.at = np.where(blocks.failed(), blocks.at, begins)
                 part.join(sized, blocks)
-            counted = np.flatnonzero(counts > 0)
+                if wanted is not None:
+                    counts = np.where(counts < 0, -np.maximum(counts, -_COUNT_MAX), counts)
+            counted = np.flatnonzero((counts > 0) & ~part.failed())
             if len(counted):
                 items = part.subset(counted)
-                self._block(kind, items, counts[counted], depth)
+                if wanted is None:
+                    self._unread_block(kind, items, counts[counted], depth)
+                else:
+                    self._block(kind, items, counts[counted], before[live[counted]], keys, wanted, depth)
                 part.join(counted, items)
+                before[live[counted]] += counts[counted]
+            part.fail(
+                (ends >= 0) & (part.at != ends) & ~part.failed(), "a block of another size than it says"
+            )
             cursor.join(live, part)
             live = live[(counts != 0) & ~part.failed()]
 
-    def _block(self, kind: AvroType, cursor: Cursor, counts: Places, depth: int) -> None:
+    def _unread_block(self, kind: AvroType, cursor: Cursor, counts: Places, depth: int) -> None:
+        """Pass over the items of a block, those of numbers in a single step."""
         assert kind.items is not None, "an array has a type of items"
         item = kind.items
         if kind.kind == "array":
@@ -185,102 +201,76 @@ class _Reading:
             if item.kind in ("int", "long", "enum"):
                 cursor.skip_varints(counts)
                 return
+        self._block(kind, cursor, counts, np.zeros_like(counts), {}, None, depth)
+
+    def _block(
+        self,
+        kind: AvroType,
+        cursor: Cursor,
+        counts: Places,
+        before: Places,
+        keys: Mapping[str, Flags],
+        wanted: Wanted | None,
+        depth: int,
+    ) -> None:
+        """Read the items of a block, one of each record with every step. `before`: items in earlier blocks;
+        `keys`: by key, the records that had it already."""
+        assert kind.items is not None, "an array has a type of items"
+        item = kind.items
+        if kind.kind == "array" and item.kind == "null":
+            return
         # An item takes a byte at least, or a record could claim any number of them.
         cursor.fail(counts > cursor.ends - cursor.at, "it ends too early")
         cursor.fail(counts > _ITEMS_MAX, f"more than {_ITEMS_MAX} items of type {item} in a block")
         live = np.flatnonzero(~cursor.failed())
-        left = counts[live]
+        left, step = counts[live], 0
         while len(live):
             part = cursor.subset(live)
             if kind.kind == "map":
-                part.blob(part.zigzag())
-            self.value(item, part, None, depth + 1)
+                lengths = part.zigzag()
+                begins = part.blob(lengths)
+                self._entry(item, part, begins, lengths, keys, wanted, depth)
+            elif wanted is None or wanted.items is None:
+                self.value(item, part, None, depth + 1)
+            else:
+                for index, which in wanted.items.split(before[live] + step):
+                    self._part(item, part, which, wanted.items.at(index), depth)
             cursor.join(live, part)
-            left = left - 1
+            left, step = left - 1, step + 1
             goes_on = (left > 0) & ~part.failed()
             live, left = live[goes_on], left[goes_on]
 
+    def _entry(
+        self,
+        item: AvroType,
+        cursor: Cursor,
+        begins: Places,
+        lengths: Places,
+        keys: Mapping[str, Flags],
+        wanted: Wanted | None,
+        depth: int,
+    ) -> None:
+        """Read the values of a map whose keys were read. Of a key that comes twice the last value counts."""
+        unread = np.ones(len(cursor), bool)
+        for name, had in keys.items():
+            which = cursor.records.equal(begins, lengths, name.encode()) & ~cursor.failed()
+            if wanted is None or not which.any():
+                continue
+            inner, rows = wanted.fields[name], cursor.rows[which]
+            if had[rows].any():
+                for path in (*(() if inner.path is None else (inner.path,)), *inner.paths()):
+                    self._builder.put_nothing(path, rows[had[rows]])
+            had[rows] = True
+            unread &= ~which
+            self._part(item, cursor, which, inner, depth)
+        if unread.any():
+            self._part(item, cursor, unread, None, depth)
 
-def _boolean(kind: AvroType, cursor: Cursor, wanted: bool) -> pa.Array:
-    octets = cursor.octets()
-    cursor.fail(octets > 1, "a boolean that is neither 0 nor 1")
-    return pa.array(octets == 1)
-
-
-def _int(kind: AvroType, cursor: Cursor, wanted: bool) -> pa.Array:
-    numbers = cursor.zigzag()
-    narrow = numbers.astype(np.int32)
-    cursor.fail(narrow != numbers, "an int of more than 32 bits")
-    return pa.array(narrow).cast(pa.date32()) if kind.logical == "date" else pa.array(narrow)
-
-
-def _long(kind: AvroType, cursor: Cursor, wanted: bool) -> pa.Array:
-    numbers = pa.array(cursor.zigzag())
-    if kind.logical is None:
-        return numbers
-    return numbers.cast(pa.timestamp(UNITS[kind.logical.rpartition("-")[2]]))
-
-
-def _float(kind: AvroType, cursor: Cursor, wanted: bool) -> pa.Array:
-    return pa.array(cursor.word(4).astype(np.uint32).view(np.float32))
-
-
-def _double(kind: AvroType, cursor: Cursor, wanted: bool) -> pa.Array:
-    return pa.array(cursor.word(8).view(np.float64))
-
-
-def _bytes(kind: AvroType, cursor: Cursor, wanted: bool) -> pa.Array:
-    lengths = cursor.zigzag()
-    return _pieces(kind, cursor, lengths, wanted)
-
-
-def _fixed(kind: AvroType, cursor: Cursor, wanted: bool) -> pa.Array:
-    return _pieces(kind, cursor, np.full(len(cursor), kind.size), wanted)
-
-
-def _pieces(kind: AvroType, cursor: Cursor, lengths: Places, wanted: bool) -> pa.Array:
-    begins = cursor.blob(lengths)
-    if not wanted:
-        return pa.nulls(0)
-    if kind.logical == "decimal":
-        return _decimals(kind, cursor, begins, lengths)
-    return cursor.records.binary(begins, lengths)
-
-
-def _decimals(kind: AvroType, cursor: Cursor, begins: Places, lengths: Places) -> pa.Array:
-    """Return whole numbers in two's complement, the highest byte first, as decimals of the type's scale."""
-    cursor.fail(lengths > _DECIMAL_BYTES, f"a decimal of more than {_DECIMAL_BYTES} bytes")
-    text, ends = cursor.records.bytes, begins + lengths
-    lengths = np.minimum(lengths, _DECIMAL_BYTES)
-    at = ends[:, None] - 1 - np.arange(_DECIMAL_BYTES)  # of the lowest byte first, as Arrow has them
-    low = text[np.maximum(at, 0)]
-    sign = np.where((lengths > 0) & (text[np.maximum(ends - lengths, 0)] >= 0x80), 0xFF, 0).astype(np.uint8)
-    low = np.where(np.arange(_DECIMAL_BYTES) < lengths[:, None], low, sign[:, None])
-    return pa.Array.from_buffers(
-        pa.decimal128(38, kind.scale), len(lengths), [None, pa.py_buffer(np.ascontiguousarray(low))]
-    )
-
-
-def _enum(kind: AvroType, cursor: Cursor, wanted: bool) -> pa.Array:
-    numbers = cursor.zigzag()
-    cursor.fail((numbers < 0) | (numbers >= len(kind.symbols)), f"a symbol that {kind} lacks")
-    if not wanted:
-        return pa.nulls(0)
-    inside = np.clip(numbers, 0, max(0, len(kind.symbols) - 1))
-    return (
-        pa.array(kind.symbols, _UTF8).take(pa.array(inside)) if kind.symbols else pa.nulls(len(cursor), _UTF8)
-    )
-
-
-_Scalar = Callable[[AvroType, Cursor, bool], pa.Array]
-_SCALARS: Mapping[str, _Scalar] = {
-    "boolean": _boolean,
-    "int": _int,
-    "long": _long,
-    "float": _float,
-    "double": _double,
-    "bytes": _bytes,
-    "string": _bytes,
-    "fixed": _fixed,
-    "enum": _enum,
-}
+    def _part(self, kind: AvroType, cursor: Cursor, which: Flags, wanted: Wanted | None, depth: int) -> None:
+        """Read a value of some of the records."""
+        if which.all():
+            self.value(kind, cursor, wanted, depth + 1)
+            return
+        part = cursor.subset(which)
+        self.value(kind, part, wanted, depth + 1)
+        cursor.join(which, part)

@@ -5,14 +5,15 @@ The reader's schema is optional, and says no more than that: which values fit is
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from rtolap.base.errors import DefinitionError
-from rtolap.events.formats.columns import Wanted
-from rtolap.model.formats.avro_schema import AvroType
+from rtolap.events.formats.columns import Wanted, WantedItems
+from rtolap.model.formats.avro_schema import AvroType, Kind
 
 UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
@@ -24,11 +25,13 @@ def resolved(wanted: Wanted, writer: AvroType, reader: AvroType) -> Wanted:
 
     Raises DefinitionError where two fields of the reader are one of the writer.
     """
-    of_writer, of_reader = _record(writer), _record(reader)
+    if wanted.items is not None or (_branch(writer, "map") and _branch(reader, "map")):
+        return _resolved_items(wanted, writer, reader)
+    of_writer, of_reader = _branch(writer, "record"), _branch(reader, "record")
     if of_writer is None or of_reader is None:
         return wanted
     written, known = dict(of_writer.fields), dict(of_reader.fields)
-    found = Wanted(wanted.path)
+    found = Wanted(wanted.path, checks=wanted.checks, depth=wanted.depth)
     for name, child in wanted.fields.items():
         kind = known.get(name)
         names = (name, *of_reader.aliases.get(name, ()))
@@ -46,10 +49,24 @@ def resolved(wanted: Wanted, writer: AvroType, reader: AvroType) -> Wanted:
     return found
 
 
-def _record(kind: AvroType) -> AvroType | None:
-    """Return the record that a value may be; None where it is none."""
+def _resolved_items(wanted: Wanted, writer: AvroType, reader: AvroType) -> Wanted:
+    """Do as `resolved` with the items of an array, or the values of a map."""
+    name: Kind = "map" if wanted.items is None else "array"
+    of_writer, of_reader = _branch(writer, name), _branch(reader, name)
+    if of_writer is None or of_reader is None or of_writer.items is None or of_reader.items is None:
+        return wanted
+    written, known = of_writer.items, of_reader.items
+    if wanted.items is None:
+        inside = {key: resolved(child, written, known) for key, child in wanted.fields.items()}
+        return replace(wanted, fields=inside)
+    by_index = {at: resolved(child, written, known) for at, child in wanted.items.by_index.items()}
+    return replace(wanted, items=WantedItems(by_index, resolved(wanted.items.others, written, known)))
+
+
+def _branch(kind: AvroType, name: Kind) -> AvroType | None:
+    """Return the record, array or map that a value may be; None where it is none."""
     branches = kind.branches if kind.kind == "union" else (kind,)
-    return next((branch for branch in branches if branch.kind == "record"), None)
+    return next((branch for branch in branches if branch.kind == name), None)
 
 
 def _constants(wanted: Wanted, kind: AvroType, default: Any) -> list[tuple[tuple[str, ...], pa.Scalar]]:
@@ -57,7 +74,18 @@ def _constants(wanted: Wanted, kind: AvroType, default: Any) -> list[tuple[tuple
     if default is None:
         return []
     found = [] if wanted.path is None else [(wanted.path, _scalar(kind, default))]
-    record = _record(kind)
+    if wanted.items is not None and isinstance(default, list):
+        array = _branch(kind, "array")
+        if array is not None and array.items is not None:
+            for at, child in wanted.items.by_index.items():
+                found += _constants(child, array.items, default[at] if at < len(default) else None)
+        return found
+    mapped = _branch(kind, "map")
+    if mapped is not None and mapped.items is not None and isinstance(default, dict):
+        for key, child in wanted.fields.items():
+            found += _constants(child, mapped.items, default.get(key))
+        return found
+    record = _branch(kind, "record")
     if record is None or not isinstance(default, dict):
         return found
     kinds = dict(record.fields)

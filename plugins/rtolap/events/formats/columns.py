@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from rtolap.base.undecodable import UNDECODABLE
-from rtolap.events.classify import Leaf, Problem
-from rtolap.events.formats.reader import Places, Problems
+from rtolap.events.classify import Leaf, Problem, Reason
+from rtolap.events.formats.reader import Flags, Places, Problems
 from rtolap.events.formats.values import fitted, misfit, read_type
 from rtolap.events.plan import JsonPlan
+from rtolap.model.value_paths import index_of, path_text
 
 Path = tuple[str, ...]
 
@@ -24,29 +25,103 @@ class Wanted:
 
     Attributes:
         path: of the column that the value is read for.
+        fields: what is wanted of the fields of a record, or of the values of a map, by name or key.
+        items: what is wanted of the items of an array. None: nothing.
+        checks: columns whose type the value must have although none of them reads it.
         constants: values of columns that the value itself does not hold, where it is there.
+        depth: steps of the columns' paths that lead to the value.
     """
 
     path: Path | None = None
     fields: dict[str, Wanted] = field(default_factory=dict)
+    items: WantedItems | None = None
+    checks: tuple[Leaf, ...] = ()
     constants: list[tuple[Path, pa.Scalar]] = field(default_factory=list)
+    depth: int = 0
 
     @classmethod
     def of(cls, plan: JsonPlan) -> Wanted:
-        root = cls()
-        for leaf in plan.leaves:
-            node = root
-            for part in leaf.path:
-                node = node.fields.setdefault(part, cls())
-            node.path = leaf.path
-        return root
+        return cls._below([(leaf, True) for leaf in sorted(plan.leaves, key=_narrowness)], 0)
+
+    @classmethod
+    def _below(cls, leaves: Sequence[tuple[Leaf, bool]], depth: int) -> Wanted:
+        """Return what columns want at this depth of their paths. A column that is paired with False reads
+        another item of an array that is around it."""
+        node = cls(depth=depth)
+        named: dict[str, list[tuple[Leaf, bool]]] = {}
+        inside: list[tuple[Leaf, bool, int]] = []
+        checks: dict[Any, Leaf] = {}
+        for leaf, is_read in leaves:
+            if len(leaf.path) == depth:
+                if is_read:
+                    node.path = leaf.path
+                else:
+                    checks[leaf.type, leaf.rounded, leaf.moment is None] = leaf
+            elif (index := index_of(leaf.path[depth])) is not None:
+                inside.append((leaf, is_read, index))
+            else:
+                named.setdefault(leaf.path[depth], []).append((leaf, is_read))
+        node.checks = tuple(checks.values())
+        node.fields = {name: cls._below(those, depth + 1) for name, those in named.items()}
+        if inside:
+            by_index = {}
+            for at in sorted({index for _, is_read, index in inside if is_read}):
+                reading = [(leaf, is_read and at == index) for leaf, is_read, index in inside]
+                by_index[at] = cls._below(reading, depth + 1)
+            others = cls._below([(leaf, False) for leaf, _, _ in inside], depth + 1)
+            node.items = WantedItems(by_index, others)
+        return node
+
+    @property
+    def is_value(self) -> bool:
+        """Return whether the value itself is looked at, and not only what is inside of it."""
+        return self.path is not None or bool(self.checks)
 
     def paths(self) -> list[Path]:
         """Return the paths of the columns that are read out of the value."""
         found: list[Path] = []
-        for child in self.fields.values():
+        for child in self._children():
             found += ([] if child.path is None else [child.path]) + child.paths()
         return found
+
+    def checked(self) -> list[Leaf]:
+        """Return the columns whose types are checked inside of the value."""
+        found: list[Leaf] = []
+        for child in self._children():
+            found += [*child.checks, *child.checked()]
+        return found
+
+    def _children(self) -> list[Wanted]:
+        items = () if self.items is None else (*self.items.by_index.values(), self.items.others)
+        return [*self.fields.values(), *items]
+
+
+class WantedItems(NamedTuple):
+    """What is wanted of the items of an array.
+
+    Attributes:
+        by_index: of the items that columns read.
+        others: of all others: they must have the same types, as in JSON.
+    """
+
+    by_index: Mapping[int, Wanted]
+    others: Wanted
+
+    def at(self, index: int | None) -> Wanted:
+        """Return what is wanted of an item; None: of those that no column reads."""
+        return self.others if index is None else self.by_index[index]
+
+    def split(self, positions: Places) -> list[tuple[int | None, Flags]]:
+        """Return which of these positions in arrays are those of items that columns read, by their index;
+        None for all others."""
+        found: list[tuple[int | None, Flags]] = []
+        left = np.ones(len(positions), bool)
+        for index in self.by_index:
+            which = positions == index
+            if which.any():
+                found.append((index, which))
+                left &= ~which
+        return [*found, (None, left)] if left.any() else found
 
 
 class RowBuilder:
@@ -71,16 +146,55 @@ class RowBuilder:
                 self._faults.setdefault(int(rows[at]), misfit(leaf, values, at))
         self._pieces[path].append((rows, column))
 
-    def put_texts(self, path: Path, rows: Places, values: pa.Array) -> None:
-        """Do as `put` with binary values that are texts in UTF-8. Others are refused."""
+    def put_nothing(self, path: Path, rows: Places) -> None:
+        """Forget the values of a column that these rows have so far."""
+        self._pieces[path].append((rows, pa.nulls(len(rows), read_type(self.leaves[path]))))
+
+    def check(self, leaf: Leaf, rows: Places, values: pa.Array) -> None:
+        """Refuse rows with values that are not of the column's type. A row may have any number of them.
+
+        A text or a point in time that stands for no moment is left alone, as in JSON: nobody reads it.
+        """
+        if leaf.moment is not None:
+            if pa.types.is_string(values.type) or pa.types.is_temporal(values.type):
+                return
+            leaf = leaf._replace(moment=None)
+        _, bad = fitted(values, leaf)
+        for at in np.flatnonzero(bad).tolist():
+            self._faults.setdefault(int(rows[at]), misfit(leaf, values, at))
+
+    def texts(self, leaf: Leaf, rows: Places, values: pa.Array) -> tuple[Places, pa.Array]:
+        """Return binary values that are texts in UTF-8, and their rows. Rows with others are refused."""
         try:
-            texts = values.cast(pa.string())
+            return rows, values.cast(pa.string())
         except pa.ArrowInvalid:
             broken = np.array([not _is_utf8(value) for value in values.to_pylist()], bool)
-            detail = f"column {self.leaves[path].name} holds broken bytes"
-            self.refuse(rows[broken], Problem("invalid_utf8", detail))
-            rows, texts = rows[~broken], values.filter(pa.array(~broken)).cast(pa.string())
-        self.put(path, rows, texts)
+            self.refuse(rows[broken], Problem("invalid_utf8", f"column {leaf.name} holds broken bytes"))
+            return rows[~broken], values.filter(pa.array(~broken)).cast(pa.string())
+
+    def refuse_value(self, wanted: Wanted, rows: Places, found: object) -> None:
+        """Refuse rows with a value that holds others, where columns want a plain one."""
+        read = () if wanted.path is None else (self.leaves[wanted.path],)
+        for leaf in (*read, *wanted.checks):
+            expected = leaf.rounded or leaf.moment or leaf.type
+            problem = Problem("nested_value", f"column {leaf.name}: expected {expected}, found {found}")
+            self.refuse(rows, problem)
+
+    def refuse_inside(
+        self, wanted: Wanted, rows: Places, found: object, *, fields: bool = False, items: bool = False
+    ) -> None:
+        """Refuse rows with a value inside of which columns want what it cannot have. `fields`, `items`: it
+        has those."""
+        wrong = [] if fields else [(child, "an object") for child in wanted.fields.values()]
+        if not items and wanted.items is not None:
+            wrong += [(each, "an array") for each in (*wanted.items.by_index.values(), wanted.items.others)]
+        for child, expected in wrong:
+            paths = ([] if child.path is None else [child.path]) + child.paths()
+            for leaf in (*(self.leaves[path] for path in paths), *child.checks, *child.checked()):
+                at = path_text(leaf.path[: wanted.depth])
+                detail = f"column {leaf.name}: expected {expected} at {at}, found {found}"
+                reason: Reason = "invalid_time" if leaf.is_time else "wrong_type"
+                self.refuse(rows, Problem(reason, detail))
 
     def refuse(self, rows: Places, problem: Problem) -> None:
         for row in rows.tolist():
@@ -126,7 +240,8 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def nested(columns: Mapping[Path, pa.Array], count: int) -> pa.StructArray:
-    """Return rows with these columns at their paths."""
+    """Return rows with these columns at their paths. An item of an array is a field that is named by its
+    step."""
     tree: dict[str, Any] = {}
     for path, column in columns.items():
         node = tree

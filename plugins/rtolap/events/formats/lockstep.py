@@ -60,6 +60,15 @@ class Records:
         """Return where in the buffer the last byte of a variable-length number may be."""
         return np.flatnonzero(self.bytes < 0x80)
 
+    def equal(self, begins: Places, lengths: Places, text: bytes) -> Flags:
+        """Return which pieces of the buffer are this text."""
+        found = np.asarray(lengths == len(text))
+        same = np.flatnonzero(found)
+        if len(same) and text:
+            pieces = self.bytes[begins[same, None] + np.arange(len(text))]
+            found[same] = (pieces == np.frombuffer(text, np.uint8)).all(axis=1)
+        return found
+
     def binary(self, starts: Places, lengths: Places) -> pa.Array:
         """Return pieces of the buffer as binary values."""
         offsets = np.zeros(len(lengths) + 1, np.int32)  # as many bytes as the buffer has, at most

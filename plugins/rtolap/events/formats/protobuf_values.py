@@ -42,7 +42,12 @@ def values_of(field: FieldDescriptor, leaf: Leaf, text: Records, raw: Words, len
         return text.binary(raw.view(np.int64), lengths)
     if field.type == FieldDescriptor.TYPE_ENUM and leaf.type.kind == "string":
         return _names(field, raw)
-    return pa.array(_NUMBERS[field.type](raw))
+    return pa.array(number_values(field, raw))
+
+
+def number_values(field: FieldDescriptor, raw: Words) -> NDArray[Any]:
+    """Return the numbers of a field; of an enum those of its values."""
+    return _NUMBERS[field.type](raw)
 
 
 def _names(field: FieldDescriptor, raw: Words) -> pa.Array:

@@ -13,12 +13,13 @@ from rtolap.events.formats.csv_reader import CsvReader
 from rtolap.events.formats.debezium import DebeziumReader
 from rtolap.events.formats.framing import ChunkedReader, FramedReader, ProtobufFileReader
 from rtolap.events.formats.protobuf_reader import ProtobufReader
-from rtolap.events.formats.protobuf_types import file_of_schema, message_at, message_of_set
+from rtolap.events.formats.protobuf_types import file_of_schema, message_at
 from rtolap.events.formats.reader import RecordReader
 from rtolap.events.plan import JsonPlan
 from rtolap.events.rows import RowReader
 from rtolap.kafka.schema_registry import SchemaSource
 from rtolap.model.formats.avro_schema import AvroType, parse_avro_schema
+from rtolap.model.formats.protobuf_set import message_of_set
 from rtolap.model.formats.record_format import RecordFormat
 
 Registries = Callable[[str], SchemaSource]

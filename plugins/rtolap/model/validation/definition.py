@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rtolap.base.errors import DefinitionError
 from rtolap.column_types import DECIMAL_PRECISION_MAX, parse_type
@@ -243,4 +243,24 @@ def _path_problems(columns: Sequence[Column]) -> list[Problem]:
                         found=repr(".".join(path)),
                     )
                 )
+        found += _mixed_problems(position, path, paths)
     return found
+
+
+def _mixed_problems(
+    position: int, path: tuple[str, ...], paths: Mapping[tuple[str, ...], str]
+) -> list[Problem]:
+    """Return the problem of a path that takes for an array what another column takes for an object."""
+    for length, step in enumerate(path):
+        for other, name in paths.items():
+            is_beside = other[:length] == path[:length] and len(other) > length
+            if step == "[]" and is_beside and other[length] != "[]":
+                return [
+                    Problem(
+                        ("columns", position, "path"),
+                        f"{'.'.join(path[:length])} is an array, and an object for column {name}",
+                        expected="one of both",
+                        found=repr(".".join(path)),
+                    )
+                ]
+    return []

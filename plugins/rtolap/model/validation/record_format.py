@@ -12,10 +12,12 @@ import msgspec
 
 from rtolap.base.errors import DefinitionError
 from rtolap.model.formats.avro_schema import SCHEMA_CHARS_MAX, parse_avro_schema
+from rtolap.model.formats.protobuf_set import message_of_set
 from rtolap.model.formats.record_format import RecordFormat
 from rtolap.model.loader import Loader, LoaderColumn, SinkMerge
 from rtolap.model.problems import Key, Problem, did_you_mean
 from rtolap.model.table import HEADER, VALUE, Column, Table
+from rtolap.model.validation.record_paths import avro_shapes, message_shape, path_problems
 from rtolap.model.value_paths import path_text
 
 _OF_FORMAT: dict[str, tuple[str, ...]] = {
@@ -40,9 +42,10 @@ def format_problems(reads: Table | Loader) -> list[Problem]:
         case "csv":
             found += _csv_problems(form, reads)
         case "avro" | "protobuf":
-            found += _schema_problems(form)
+            faults = _schema_problems(form)
             if form.type == "protobuf":
-                found += _message_problems(form)
+                faults += _message_problems(form)
+            found += faults or _known_path_problems(form, reads)
         case "json":
             pass
     return found
@@ -161,6 +164,19 @@ def _unread(names: Sequence[str], reads: Table | Loader) -> list[Problem]:
         for key, path in paths.items()
         if path not in names
     ]
+
+
+def _known_path_problems(form: RecordFormat, reads: Table | Loader) -> list[Problem]:
+    """Return the problems of paths in records whose only schema is part of the definition."""
+    if form.schema is None or form.registry is not None:
+        return []
+    if form.type == "avro":
+        return path_problems(_columns(reads), avro_shapes(parse_avro_schema(form.schema)), form.envelope)
+    try:
+        message = message_of_set(form.schema, form.message or "")
+    except DefinitionError as error:
+        return [_wrong("schema", error.message, expected=str(error.expected), found=str(error.found))]
+    return path_problems(_columns(reads), [message_shape(message)], form.envelope)
 
 
 def _schema_problems(form: RecordFormat) -> list[Problem]:
