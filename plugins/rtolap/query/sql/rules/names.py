@@ -9,9 +9,17 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify as resolve
 from sqlglot.optimizer.scope import traverse_scope
+from sqlglot.schema import Schema, ensure_schema
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownColumn, UnknownDatabase, UnsupportedSql
-from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, unknown_column, unknown_table
+from rtolap.query.catalogue import (
+    DATABASE,
+    INFORMATION_SCHEMA,
+    QueryCatalogue,
+    spellings,
+    unknown_column,
+    unknown_table,
+)
 from rtolap.query.information_schema import INFORMATION_PREFIX, information_columns
 from rtolap.query.sql.dialect import RtolapSql, label_of, user_sql
 from rtolap.query.sql.rules.context import Context, cube_scopes
@@ -53,17 +61,17 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
 
 def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
     """Qualify every column with its table. Raises QueryError for unknown or ambiguous columns."""
-    schema: dict[str, Any] = {
-        name: {column: str(kind.kind) for column, kind in context.catalogue.columns(name).items()}
-        for name in context.catalogue.all_names()
-    }
-    for name in context.information:
-        schema[f"{INFORMATION_PREFIX}{name}"] = dict.fromkeys(information_columns(name), "string")
+    schema = context.catalogue.derived(_resolving_schema)
+    if context.information:
+        named = _definitions(context.catalogue)
+        for name in context.information:
+            named[f"{INFORMATION_PREFIX}{name}"] = dict.fromkeys(information_columns(name), "string")
+        schema = ensure_schema(named, dialect=RtolapSql)
     try:
         tree = resolve(
             tree,
             dialect=RtolapSql,
-            schema=schema or None,
+            schema=schema,
             validate_qualify_columns=False,
             quote_identifiers=True,
             identify=True,
@@ -85,6 +93,18 @@ def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
             if isinstance(late, exp.Select) or column.name.lower() not in aliases:
                 raise unknown_column(column.name, f"cube {cube.schema.cube.name}", known)
     return tree
+
+
+def _definitions(catalogue: QueryCatalogue) -> dict[str, Any]:
+    """Return relation → column → type, as sqlglot takes them."""
+    return {
+        name: {column: str(kind.kind) for column, kind in catalogue.columns(name).items()}
+        for name in catalogue.all_names()
+    }
+
+
+def _resolving_schema(catalogue: QueryCatalogue) -> Schema:
+    return ensure_schema(_definitions(catalogue) or None, dialect=RtolapSql)
 
 
 def _check_tables(tree: exp.Expr, context: Context) -> None:
@@ -153,16 +173,13 @@ def _rename(node: exp.Table, name: str) -> None:
 
 
 def _spell_columns(tree: exp.Expr, context: Context) -> None:
-    spellings: dict[str, set[str]] = {}
-    for relation in context.catalogue.all_names():
-        for name in context.catalogue.columns(relation):
-            spellings.setdefault(name.lower(), set()).add(name)
+    spelled = context.catalogue.derived(spellings)
     aliases = {node.alias for node in tree.find_all(exp.Alias, exp.TableAlias)}
-    looking_around = _spell_information(tree)
+    looking_around = _spell_information(tree, context)
     for column in tree.find_all(exp.Column):
         if id(column) in looking_around:
             continue
-        known = spellings.get(column.name.lower(), set())
+        known = spelled.get(column.name.lower(), set())
         if column.name not in known and len(known) == 1 and column.name not in aliases:
             column.this.set("this", next(iter(known)))
         if column.args.get("db") is not None:
@@ -207,9 +224,11 @@ def _drop_modifiers(select: exp.Select) -> None:
     select.set("operation_modifiers", None)
 
 
-def _spell_information(tree: exp.Expr) -> set[int]:
+def _spell_information(tree: exp.Expr, context: Context) -> set[int]:
     """Spell the columns of SELECTs over information_schema alone; their identities."""
     done: set[int] = set()
+    if not context.information:
+        return done
     for scope in traverse_scope(tree):
         tables = [
             source.name for _, source in scope.selected_sources.values() if isinstance(source, exp.Table)
