@@ -22,12 +22,14 @@ from rtolap.query.catalogue import (
 )
 from rtolap.query.information_schema import INFORMATION_PREFIX, information_columns
 from rtolap.query.sql.dialect import RtolapSql, label_of, user_sql
+from rtolap.query.sql.parser import kinds_in
 from rtolap.query.sql.rules.context import Context, cube_scopes
 
 _UNKNOWN_COLUMN = re.compile(r"Unknown column: (\S+)")
 _DATE_ONLY = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}\s*")
 _MOMENTS = (exp.CurrentTimestamp, exp.UtcTimestamp, exp.Localtimestamp, exp.Localtime)
 _MOMENT_NAMES = frozenset(("now", "sysdate"))
+_MOVED = (exp.DateAdd, exp.DateSub, exp.TimestampAdd)
 _TODAYS = (exp.CurrentDate, exp.UtcDate)
 _ZONED = frozenset(("TIMESTAMPTZ", "TIMESTAMPLTZ"))
 
@@ -36,12 +38,14 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
     """Check tables, spell names as defined, drop zones, name the nameless."""
     _check_tables(tree, context)
     _spell_columns(tree, context)
-    if any(tree.find_all(exp.Into, exp.Placeholder)):
-        raise UnsupportedSql("unsupported SQL", found="INTO" if tree.find(exp.Into) else "a bare placeholder")
-    for kind in tree.find_all(exp.DataType):
+    kinds = kinds_in(tree)
+    if not kinds.isdisjoint((exp.Into, exp.Placeholder)):
+        raise UnsupportedSql("unsupported SQL", found="INTO" if exp.Into in kinds else "a bare placeholder")
+    for kind in tree.find_all(exp.DataType) if exp.DataType in kinds else ():
         if kind.this.name in _ZONED:
             kind.set("this", exp.DataType.Type.TIMESTAMP)
-    _drop_exact_collations(tree)
+    if exp.Collate in kinds:
+        _drop_exact_collations(tree)
     for query in tree.find_all(exp.Select, exp.SetOperation):
         _drop_constant_order(query)
     for select in tree.find_all(exp.Select):
@@ -50,10 +54,12 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
         _roll_up(select)
         _label(select)
     _fix_moment(tree)
-    for sum_ in tree.find_all(exp.Add, exp.Sub):  # '2013-01-01' + INTERVAL 1 DAY is a date in MySQL
+    for sum_ in (
+        tree.find_all(exp.Add, exp.Sub) if exp.Interval in kinds else ()
+    ):  # '2013-01-01' + INTERVAL 1 DAY is a date in MySQL
         if isinstance(sum_.expression, exp.Interval) and sum_.this.is_string:
             sum_.set("this", exp.cast(sum_.this, _kind_of_moment(sum_.this)))
-    for moved in tree.find_all(exp.DateAdd, exp.DateSub, exp.TimestampAdd):
+    for moved in tree.find_all(*_MOVED) if not kinds.isdisjoint(_MOVED) else ():
         if moved.this.is_string:
             moved.set("this", exp.cast(moved.this, _kind_of_moment(moved.this)))
     return tree
@@ -82,6 +88,7 @@ def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
         if unknown:
             raise UnknownColumn(f"unknown column {unknown[1]!r}") from error
         raise SqlSyntaxError(f"bad SQL: {text}") from error
+    context.tree_changed()
     for cube in cube_scopes(tree, context):
         known = context.catalogue.columns(cube.schema.cube.name)
         for column in cube.columns():
