@@ -23,6 +23,8 @@ STATEMENTS = (
     "select date_trunc('day', ts) gate, avg(delay) from flights group by gate having avg(delay) > 1",
     "select carrier, sum(if(gate = 1, delay, 0)) s from flights group by carrier with rollup",
     "select carrier from flights where gate in (select max(gate) from flights where carrier = 'AA')",
+    "select distinct date(ts) d from flights where gate = 1",
+    "select date(ts) d, price, carrier from flights where carrier > 'A' order by d",
     "with a as (select carrier c, count(*) n from flights group by 1) select sum(n) from a where c <> 'UA'",
     "select count(*) from flights a join flights b on a.carrier = b.carrier where a.gate = 1",
     "select table_name from information_schema.tables where table_schema = 'rtolap'",
