@@ -282,9 +282,13 @@ class Bench:
     def never_asked(self) -> str:
         """Return a condition that no statement had yet, and that nearly all rows pass: of each dimension in
         turn."""
-        number = next(self._fresh)
-        some = f"'/section-{number % PRELOAD_PAGES:04d}/i.html', " if number % len(DIMENSIONS) == 0 else ""
-        return f"{DIMENSIONS[number % len(DIMENSIONS)]} NOT IN ({some}'statement {number}')"
+        return condition_of(next(self._fresh))
+
+
+def condition_of(number: int) -> str:
+    """Return the condition that belongs to the number: on each dimension in turn. Nearly all rows pass."""
+    some = f"'/section-{number % PRELOAD_PAGES:04d}/i.html', " if number % len(DIMENSIONS) == 0 else ""
+    return f"{DIMENSIONS[number % len(DIMENSIONS)]} NOT IN ({some}'statement {number}')"
 
 
 def measure(services: Services, bench: Bench, wanted: dict[str, int], arguments: argparse.Namespace) -> Any:

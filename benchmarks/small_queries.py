@@ -81,6 +81,7 @@ BY_DUCKDB = {
 }
 CONTROL = CubeControl(enabled=True, assignment={SET: (0,)}, assignment_epoch=1)
 WARM_UP = 30
+LIMITS = QueryLimits(queries_max=32, queries_per_user_max=32, queue_wait_s=60)
 
 
 class _Desk:
@@ -151,7 +152,7 @@ def receiver(count: int) -> Iterator[int]:
 
 
 @contextmanager
-def endpoints(receiver_port: int, folder: Path) -> Iterator[tuple[int, int]]:
+def endpoints(receiver_port: int, folder: Path, limits: QueryLimits = LIMITS) -> Iterator[tuple[int, int]]:
     """Yield the query service's ports of MySQL and HTTP."""
     clock, schema = SystemClock(), events.schema("bench")
     metadata = ClusterMetadata(MemoryStore(MemoryEnsemble()), clock)
@@ -161,7 +162,6 @@ def endpoints(receiver_port: int, folder: Path) -> Iterator[tuple[int, int]]:
     metadata.announce_live("r", "first")
     metadata.update_control(schema.cube.name, lambda _: CONTROL)
     clients = ReceiverClients(TOKEN)
-    limits = QueryLimits(queries_max=32, queries_per_user_max=32, queue_wait_s=60)
     history = EmbeddedHistory(open_store(folder.as_uri()))
     service = QueryService(
         *(Cluster(metadata, clock), history, FlightSource(clients), Lookups(folder), clock, limits)
@@ -198,7 +198,7 @@ def ask(ports: tuple[int, int], count: int, clients: int) -> dict[str, dict[str,
     """Return one client's times of each statement over both; of several at once, MySQL's statements a
     second."""
     found: dict[str, dict[str, Any]] = {"mysql": {}, "http": {}}
-    with closing(_connected(ports[0])) as connection, connection.cursor() as cursor:
+    with closing(connected(ports[0])) as connection, connection.cursor() as cursor:
         for name, sql in STATEMENTS.items():
             found["mysql"][name] = timed(partial(cursor.execute, sql), count)
     credentials = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -226,7 +226,7 @@ def _rate(port: int, count: int, clients: int) -> float:
     for _ in range(clients):
         pid = os.fork()
         if not pid:
-            connection = _connected(port)
+            connection = connected(port)
             with connection.cursor() as cursor:
                 for _ in range(count):
                     cursor.execute(STATEMENTS["group by"])
@@ -237,7 +237,7 @@ def _rate(port: int, count: int, clients: int) -> float:
     return clients * count / (time.perf_counter() - began_s)
 
 
-def _connected(port: int) -> Any:
+def connected(port: int) -> Any:
     return pymysql.connect(host="127.0.0.1", port=port, user=USER, password=PASSWORD, ssl_disabled=True)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
@@ -18,6 +20,8 @@ from rtolap.protocols.stored_tables.messages import TableInfo
 
 DATABASE = "rtolap"
 INFORMATION_SCHEMA = "information_schema"
+
+T = TypeVar("T")
 
 
 def relation_key(db: str, name: str) -> str:
@@ -68,13 +72,27 @@ class QueryCatalogue:
         names = [name for name in self.cubes if name not in self.revisions]
         return (*names, *(schema.cube.name for series in self.revisions.values() for schema in series))
 
+    @cached_property
+    def _derived(self) -> dict[object, Any]:
+        """What was made of the definitions: a statement looks at all of them, and they do not change."""
+        return {}
+
+    def derived(self, make: Callable[[QueryCatalogue], T]) -> T:
+        """Return what a function makes of these definitions. It is made once, and nobody changes it."""
+        return self._made(make, lambda: make(self))
+
+    def _made(self, key: object, make: Callable[[], T]) -> T:
+        if key not in self._derived:  # two threads may both make it: either is right
+            self._derived[key] = make()
+        return cast(T, self._derived[key])
+
     def databases(self) -> tuple[str, ...]:
         """Return the databases that contain tables, and the databases that were created and have none."""
         return tuple(sorted({DATABASE, *self.created, *(table.db for table in self.stored.values())}))
 
     def all_names(self) -> tuple[str, ...]:
         """Return the relations as the rules call them, stored tables by their keys."""
-        return (*self.relation_names(), *sorted(self.stored))
+        return self.derived(_all_names)
 
     def in_database(self, database: str) -> dict[str, str]:
         """Return name → relation of one database."""
@@ -89,7 +107,7 @@ class QueryCatalogue:
         return next((key for key in keys if key in self.stored), None)
 
     def relation_names(self) -> tuple[str, ...]:
-        return tuple(sorted({*self.cubes, *self.lookups}))
+        return self.derived(_relation_names)
 
     def spelled(self, name: str) -> str | None:
         """Return the relation meant by `name`, whose case does not matter unless two differ only by it."""
@@ -99,8 +117,11 @@ class QueryCatalogue:
         alike = [known for known in names if known.lower() == name.lower()]
         return alike[0] if len(alike) == 1 else None
 
-    def columns(self, relation: str) -> dict[str, ColumnType]:
+    def columns(self, relation: str) -> Mapping[str, ColumnType]:
         """Return columns of a cube (dimensions, event time, measure sources) or of a lookup, in order."""
+        return self._made(relation, lambda: self._columns_of(relation))
+
+    def _columns_of(self, relation: str) -> dict[str, ColumnType]:
         if relation in self.cubes:
             return cube_columns(self.cubes[relation])
         if relation in self.stored:
@@ -161,6 +182,23 @@ class QueryCatalogue:
             return "lookup" if stored_table is None else f"lookup over the stored table {stored_table}"
         hidden = self.event_time(relation)
         return "cube" if hidden is None else f"cube; event time {hidden}: in conditions and date functions"
+
+
+def _relation_names(catalogue: QueryCatalogue) -> tuple[str, ...]:
+    return tuple(sorted({*catalogue.cubes, *catalogue.lookups}))
+
+
+def _all_names(catalogue: QueryCatalogue) -> tuple[str, ...]:
+    return (*catalogue.relation_names(), *sorted(catalogue.stored))
+
+
+def spellings(catalogue: QueryCatalogue) -> dict[str, set[str]]:
+    """Return how columns of any relation are spelled, by their names in lower case."""
+    found: dict[str, set[str]] = {}
+    for relation in catalogue.all_names():
+        for name in catalogue.columns(relation):
+            found.setdefault(name.lower(), set()).add(name)
+    return found
 
 
 def cube_columns(schema: Schema) -> dict[str, ColumnType]:

@@ -155,9 +155,13 @@ def quoted_for_ansi(sql: str) -> str:
     return "".join(pieces) + sql[at:]
 
 
-def engine_sql(expression: exp.Expr) -> str:
-    """Return the same tree in the words of the embedded engine, without the comments of its author."""
-    return str(expression.sql(dialect=_EngineSql, comments=False))
+def engine_sql(expression: exp.Expr, *, copy: bool = True) -> str:
+    """Return the same tree in the words of the embedded engine, without the comments of its author.
+
+    Args:
+        copy: False where nobody needs the tree any more: writing it may change it.
+    """
+    return str(expression.sql(dialect=_EngineSql, copy=copy, comments=False))
 
 
 def label_of(projection: exp.Expr) -> str:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import traverse_scope
@@ -72,8 +71,7 @@ def _parse(short: ShortText, database: str | None) -> StatementTree | None:
     explain: Explain | None = None if explained is None else "analyze" if explained[1] else "plan"
     body = sql[explained.end() :] if explained else sql
     try:
-        body, positional = _name_question_marks(body)
-        trees = [tree for tree in sqlglot.parse(body, dialect=RtolapSql) if tree is not None]
+        trees, positional = _trees(body)
     except SqlglotError as error:
         raise SqlSyntaxError(f"bad SQL: {_MARKUP.sub('', str(error).splitlines()[0])}") from error
     except RecursionError as error:
@@ -93,13 +91,22 @@ def _parse(short: ShortText, database: str | None) -> StatementTree | None:
         return None
     if short.lists:
         _write_lists(tree, short)
+    kinds = kinds_in(tree)
     _drop_hints(tree)
-    _drop_introducers(tree)
+    if exp.Introducer in kinds:
+        _drop_introducers(tree)
     nodes.approve(tree)
     _drop_dual(tree)
     if database is not None:
         _complete(tree, database)
+    if kinds.isdisjoint((exp.Parameter, exp.Placeholder)):
+        return StatementTree(tree, explain, positional)
     return StatementTree(tree, explain, _parameters(tree, positional))
+
+
+def kinds_in(tree: exp.Expr) -> set[type[exp.Expr]]:
+    """Return the kinds of nodes in a tree. Most rules are about kinds that most statements have not."""
+    return {type(node) for node in tree.walk()}
 
 
 def _write_lists(tree: exp.Expr, short: ShortText) -> None:
@@ -155,17 +162,28 @@ def _complete(tree: exp.Expr, database: str) -> None:
                 node.set("db", exp.to_identifier(database, quoted=True))
 
 
-def _name_question_marks(sql: str) -> tuple[str, tuple[str, ...]]:
-    """Name question marks: `?` → `:p1`, `:p2`, … by place in the text, so that moving one in the tree shifts
-    no other."""
-    tokens = RtolapSql().tokenize(sql)
+def _trees(sql: str) -> tuple[list[exp.Expr], tuple[str, ...]]:
+    """Return the statements of a text, and the names of its question marks.
+
+    `?` → `:p1`, `:p2`, … by place in the text, so that moving one in the tree shifts no other.
+    """
+    dialect = RtolapSql()
+    tokens = dialect.tokenize(sql)
     bounds.check_tokens(tokens)
     marks = [token.start for token in tokens if token.token_type is TokenType.PLACEHOLDER]
+    if marks:
+        sql = _with_names(sql, marks)
+        tokens = dialect.tokenize(sql)
+    trees = [tree for tree in dialect.parser().parse(tokens, sql) if tree is not None]
+    return trees, positional_names(len(marks))
+
+
+def _with_names(sql: str, marks: list[int]) -> str:
     pieces, at = [], 0
     for count, start in enumerate(marks, start=1):
         pieces += [sql[at:start], f":p{count}"]
         at = start + 1
-    return "".join(pieces) + sql[at:], positional_names(len(marks))
+    return "".join(pieces) + sql[at:]
 
 
 def _parameters(tree: exp.Expr, positional: tuple[str, ...]) -> tuple[str, ...]:

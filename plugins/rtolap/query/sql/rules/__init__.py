@@ -56,6 +56,8 @@ _CONSTANT = (exp.Select, exp.Alias, exp.Identifier, exp.Literal, exp.Boolean, ex
 
 log = logging.getLogger(__name__)
 
+# Rules that leave the tree as it is, or say where they change it.
+_THAT_SAY = (stars, groupings, roll_up, event_time, aggregates, latest, value_sets, plain_merge)
 RULES: tuple[RewriteRule, ...] = (
     names,
     computed,
@@ -93,18 +95,22 @@ def _rewrite(tree: exp.Expr, context: Context) -> Rewritten:
     for rule in RULES:
         context.check()
         rewritten = rule(rewritten, context)
+        if rule not in _THAT_SAY:
+            context.tree_changed()
+    is_constant = all(isinstance(node, _CONSTANT) for node in rewritten.walk())
+    parameters = dict.fromkeys(str(node.name) for node in rewritten.find_all(exp.Parameter))
     return Rewritten(
-        sql=engine_sql(rewritten),
+        sql=engine_sql(rewritten, copy=False),
         reads=context.reads,
         lookups=tuple(sorted(context.lookups)),
         information=tuple(sorted(context.information)),
-        parameters=tuple(dict.fromkeys(str(node.name) for node in rewritten.find_all(exp.Parameter))),
+        parameters=tuple(parameters),
         latest=context.latest,
         tables=context.tables,
         warnings=tuple(dict.fromkeys(context.warnings)),
         merge=context.merge,
         sets=context.sets,
-        is_constant=all(isinstance(node, _CONSTANT) for node in rewritten.walk()),
+        is_constant=is_constant,
     )
 
 

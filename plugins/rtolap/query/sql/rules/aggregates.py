@@ -25,6 +25,7 @@ _OVER = Callable[[exp.Expr], exp.Expr]
 def aggregates(tree: exp.Expr, context: Context) -> exp.Expr:
     for cubes in joined_cubes(tree, context):
         for node in own_aggregates(cubes[0]):
+            context.tree_changed()
             _replace(node, _totals_of(node, cubes), context)
     for cube in cube_scopes(tree, context):
         partials = {partial.name for partial in cube.schema.partials}

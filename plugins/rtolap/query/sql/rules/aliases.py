@@ -20,6 +20,8 @@ from rtolap.query.sql.rules.context import Context
 
 
 def aliases(tree: exp.Expr, context: Context) -> exp.Expr:
+    if not any(_is_concerned(select) for select in tree.find_all(exp.Select)):
+        return tree
     for scope in traverse_scope(tree):
         select = scope.expression
         if not isinstance(select, exp.Select):
@@ -32,18 +34,31 @@ def aliases(tree: exp.Expr, context: Context) -> exp.Expr:
     return tree
 
 
+def _is_concerned(select: exp.Select) -> bool:
+    return select.args.get("having") is not None or bool(_shadowing(select))
+
+
 def _group_by_columns(scope: Scope, select: exp.Select, context: Context) -> None:
     """Give a bare name in GROUP BY that is an alias of something else the table whose column it is."""
-    group = select.args.get("group")
-    shadowed = {name for name, meant in _aliased(select).items() if not _is_column(meant, name)}
-    for column in () if group is None else group.expressions:
-        if not isinstance(column, exp.Column) or column.table or column.name.lower() not in shadowed:
-            continue
+    for column in _shadowing(select):
         owners = [
             alias for alias, known in _source_columns(scope, context).items() if column.name.lower() in known
         ]
         if len(owners) == 1:
             column.set("table", exp.to_identifier(owners[0], quoted=True))
+
+
+def _shadowing(select: exp.Select) -> list[exp.Column]:
+    """Return the bare names in GROUP BY that are an alias of something else."""
+    group = select.args.get("group")
+    if group is None:
+        return []
+    aliases = {name for name, meant in _aliased(select).items() if not _is_column(meant, name)}
+    return [
+        key
+        for key in group.expressions
+        if isinstance(key, exp.Column) and not key.table and key.name.lower() in aliases
+    ]
 
 
 def _source_columns(scope: Scope, context: Context) -> dict[str, set[str]]:

@@ -47,6 +47,22 @@ class Context:
     merge: PlainMerge | None = None
     sets: tuple[ValueSet, ...] = ()
     warnings: list[QueryWarning] = field(default_factory=list)
+    _scope: tuple[exp.Expr, Scope] | None = None
+
+    def scopes(self, tree: exp.Expr) -> list[Scope]:
+        """Return the scopes of a tree, inner ones first.
+
+        That of a statement without inner SELECTs is made once for all rules between two that change the tree.
+        """
+        if self._scope is not None and self._scope[0] is tree:
+            return [self._scope[1]]
+        found = traverse_scope(tree)
+        self._scope = (tree, found[0]) if len(found) == 1 else None
+        return found
+
+    def tree_changed(self) -> None:
+        """Forget what was seen of the tree. `RULES` says which rules call this themselves."""
+        self._scope = None
 
 
 RewriteRule = Callable[[exp.Expr, Context], exp.Expr]
@@ -104,12 +120,12 @@ class SourceNeed(Generic[S]):
         return known[0] if len(known) == 1 else Or(known)
 
 
-def named_tables(tree: exp.Expr) -> Iterator[tuple[Scope, str, exp.Table]]:
+def named_tables(tree: exp.Expr, context: Context) -> Iterator[tuple[Scope, str, exp.Table]]:
     """Yield the SELECT, the alias and the table of all that is read by a name, inner SELECTs first.
 
     Names that a WITH defines are left out.
     """
-    for scope in traverse_scope(tree):
+    for scope in context.scopes(tree):
         if not isinstance(scope.expression, exp.Select):
             continue
         for alias, (_, source) in scope.selected_sources.items():
@@ -119,7 +135,7 @@ def named_tables(tree: exp.Expr) -> Iterator[tuple[Scope, str, exp.Table]]:
 
 def cube_scopes(tree: exp.Expr, context: Context) -> Iterator[CubeScope]:
     """Yield every cube of every SELECT, inner SELECTs first, and those of one SELECT one after the other."""
-    for scope in traverse_scope(tree):
+    for scope in context.scopes(tree):
         if not isinstance(scope.expression, exp.Select):
             continue
         sources = [

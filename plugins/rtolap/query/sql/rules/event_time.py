@@ -58,8 +58,10 @@ def event_time(tree: exp.Expr, context: Context) -> exp.Expr:
         is_dimension = name in cube.schema.cube.all_dimensions
         for column in cube.columns():
             if column.name == name and not is_dimension:
+                context.tree_changed()
                 _rewrite(column, cube, context)
             elif column.name in cube.schema.cube.time_columns:
+                context.tree_changed()
                 _keep_weeks(column, cube)
     return tree
 

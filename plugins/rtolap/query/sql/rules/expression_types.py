@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sqlglot import exp
-from sqlglot.optimizer.scope import Scope, traverse_scope
+from sqlglot.optimizer.scope import Scope
 
 from rtolap.query.engine_functions.checksums import CRC32
 from rtolap.query.sql import types as sql_types
@@ -148,7 +148,7 @@ class Typed:
 
     def walk(self, tree: exp.Expr) -> Iterator[exp.Expr]:
         """Yield the nodes from the inside out. A node's operands have their types when it is yielded."""
-        for scope in traverse_scope(tree):
+        for scope in self._context.scopes(tree):
             self._resolve(scope)
             nodes = list(scope.walk())
             root = scope.expression

@@ -9,17 +9,27 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify as resolve
 from sqlglot.optimizer.scope import traverse_scope
+from sqlglot.schema import Schema, ensure_schema
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownColumn, UnknownDatabase, UnsupportedSql
-from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, unknown_column, unknown_table
+from rtolap.query.catalogue import (
+    DATABASE,
+    INFORMATION_SCHEMA,
+    QueryCatalogue,
+    spellings,
+    unknown_column,
+    unknown_table,
+)
 from rtolap.query.information_schema import INFORMATION_PREFIX, information_columns
 from rtolap.query.sql.dialect import RtolapSql, label_of, user_sql
+from rtolap.query.sql.parser import kinds_in
 from rtolap.query.sql.rules.context import Context, cube_scopes
 
 _UNKNOWN_COLUMN = re.compile(r"Unknown column: (\S+)")
 _DATE_ONLY = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}\s*")
 _MOMENTS = (exp.CurrentTimestamp, exp.UtcTimestamp, exp.Localtimestamp, exp.Localtime)
 _MOMENT_NAMES = frozenset(("now", "sysdate"))
+_MOVED = (exp.DateAdd, exp.DateSub, exp.TimestampAdd)
 _TODAYS = (exp.CurrentDate, exp.UtcDate)
 _ZONED = frozenset(("TIMESTAMPTZ", "TIMESTAMPLTZ"))
 
@@ -28,12 +38,14 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
     """Check tables, spell names as defined, drop zones, name the nameless."""
     _check_tables(tree, context)
     _spell_columns(tree, context)
-    if any(tree.find_all(exp.Into, exp.Placeholder)):
-        raise UnsupportedSql("unsupported SQL", found="INTO" if tree.find(exp.Into) else "a bare placeholder")
-    for kind in tree.find_all(exp.DataType):
+    kinds = kinds_in(tree)
+    if not kinds.isdisjoint((exp.Into, exp.Placeholder)):
+        raise UnsupportedSql("unsupported SQL", found="INTO" if exp.Into in kinds else "a bare placeholder")
+    for kind in tree.find_all(exp.DataType) if exp.DataType in kinds else ():
         if kind.this.name in _ZONED:
             kind.set("this", exp.DataType.Type.TIMESTAMP)
-    _drop_exact_collations(tree)
+    if exp.Collate in kinds:
+        _drop_exact_collations(tree)
     for query in tree.find_all(exp.Select, exp.SetOperation):
         _drop_constant_order(query)
     for select in tree.find_all(exp.Select):
@@ -42,10 +54,12 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
         _roll_up(select)
         _label(select)
     _fix_moment(tree)
-    for sum_ in tree.find_all(exp.Add, exp.Sub):  # '2013-01-01' + INTERVAL 1 DAY is a date in MySQL
+    for sum_ in (
+        tree.find_all(exp.Add, exp.Sub) if exp.Interval in kinds else ()
+    ):  # '2013-01-01' + INTERVAL 1 DAY is a date in MySQL
         if isinstance(sum_.expression, exp.Interval) and sum_.this.is_string:
             sum_.set("this", exp.cast(sum_.this, _kind_of_moment(sum_.this)))
-    for moved in tree.find_all(exp.DateAdd, exp.DateSub, exp.TimestampAdd):
+    for moved in tree.find_all(*_MOVED) if not kinds.isdisjoint(_MOVED) else ():
         if moved.this.is_string:
             moved.set("this", exp.cast(moved.this, _kind_of_moment(moved.this)))
     return tree
@@ -53,17 +67,17 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
 
 def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
     """Qualify every column with its table. Raises QueryError for unknown or ambiguous columns."""
-    schema: dict[str, Any] = {
-        name: {column: str(kind.kind) for column, kind in context.catalogue.columns(name).items()}
-        for name in context.catalogue.all_names()
-    }
-    for name in context.information:
-        schema[f"{INFORMATION_PREFIX}{name}"] = dict.fromkeys(information_columns(name), "string")
+    schema = context.catalogue.derived(_resolving_schema)
+    if context.information:
+        named = _definitions(context.catalogue)
+        for name in context.information:
+            named[f"{INFORMATION_PREFIX}{name}"] = dict.fromkeys(information_columns(name), "string")
+        schema = ensure_schema(named, dialect=RtolapSql)
     try:
         tree = resolve(
             tree,
             dialect=RtolapSql,
-            schema=schema or None,
+            schema=schema,
             validate_qualify_columns=False,
             quote_identifiers=True,
             identify=True,
@@ -74,6 +88,7 @@ def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
         if unknown:
             raise UnknownColumn(f"unknown column {unknown[1]!r}") from error
         raise SqlSyntaxError(f"bad SQL: {text}") from error
+    context.tree_changed()
     for cube in cube_scopes(tree, context):
         known = context.catalogue.columns(cube.schema.cube.name)
         for column in cube.columns():
@@ -85,6 +100,18 @@ def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
             if isinstance(late, exp.Select) or column.name.lower() not in aliases:
                 raise unknown_column(column.name, f"cube {cube.schema.cube.name}", known)
     return tree
+
+
+def _definitions(catalogue: QueryCatalogue) -> dict[str, Any]:
+    """Return relation → column → type, as sqlglot takes them."""
+    return {
+        name: {column: str(kind.kind) for column, kind in catalogue.columns(name).items()}
+        for name in catalogue.all_names()
+    }
+
+
+def _resolving_schema(catalogue: QueryCatalogue) -> Schema:
+    return ensure_schema(_definitions(catalogue) or None, dialect=RtolapSql)
 
 
 def _check_tables(tree: exp.Expr, context: Context) -> None:
@@ -153,16 +180,13 @@ def _rename(node: exp.Table, name: str) -> None:
 
 
 def _spell_columns(tree: exp.Expr, context: Context) -> None:
-    spellings: dict[str, set[str]] = {}
-    for relation in context.catalogue.all_names():
-        for name in context.catalogue.columns(relation):
-            spellings.setdefault(name.lower(), set()).add(name)
+    spelled = context.catalogue.derived(spellings)
     aliases = {node.alias for node in tree.find_all(exp.Alias, exp.TableAlias)}
-    looking_around = _spell_information(tree)
+    looking_around = _spell_information(tree, context)
     for column in tree.find_all(exp.Column):
         if id(column) in looking_around:
             continue
-        known = spellings.get(column.name.lower(), set())
+        known = spelled.get(column.name.lower(), set())
         if column.name not in known and len(known) == 1 and column.name not in aliases:
             column.this.set("this", next(iter(known)))
         if column.args.get("db") is not None:
@@ -207,9 +231,11 @@ def _drop_modifiers(select: exp.Select) -> None:
     select.set("operation_modifiers", None)
 
 
-def _spell_information(tree: exp.Expr) -> set[int]:
+def _spell_information(tree: exp.Expr, context: Context) -> set[int]:
     """Spell the columns of SELECTs over information_schema alone; their identities."""
     done: set[int] = set()
+    if not context.information:
+        return done
     for scope in traverse_scope(tree):
         tables = [
             source.name for _, source in scope.selected_sources.values() if isinstance(source, exp.Table)

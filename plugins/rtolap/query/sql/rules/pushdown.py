@@ -28,11 +28,13 @@ def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:
         name = cube.schema.cube.name
         need = needs.setdefault(name, SourceNeed(cube.schema))
         need.filters.append(_take_filter(cube, context, keep=counts[name] > 1))
+    context.tree_changed()
     for cube in cube_scopes(tree, context):  # looked up again: conditions have gone
         needs[cube.schema.cube.name].columns.update(column.name for column in cube.columns())
     for cube in scopes:
         cube.table.set("this", exp.to_identifier(relation_name(cube.schema.cube.name), quoted=True))
-    for _, _, table in list(named_tables(tree)):
+    context.tree_changed()
+    for _, _, table in list(named_tables(tree, context)) if context.lookups else ():
         if table.name in context.lookups:
             table.set("this", exp.to_identifier(relation_name(table.name), quoted=True))
     revisions = context.catalogue.revisions

@@ -40,6 +40,7 @@ def stars(tree: exp.Expr, context: Context) -> exp.Expr:
                     action="show roll-up rows of one cube, or group by the columns",
                 )
             context.rolls_up = True
+            context.tree_changed()
             _expand(cubes[0])
     return tree
 
@@ -49,6 +50,7 @@ def roll_up(tree: exp.Expr, context: Context) -> exp.Expr:
     for cube in list(cube_scopes(tree, context)):
         if cube.select is tree and context.rolls_up:
             _check_windows(cube)
+            context.tree_changed()
             _group(cube)
         elif _is_plain(cube):
             _check_windows(cube)
@@ -201,8 +203,10 @@ def latest(tree: exp.Expr, context: Context) -> exp.Expr:
     The tree stays as it is. Any order but the latest first, and any condition, leave it alone too.
     """
     limit = tree.args.get("limit")
+    if not context.rolls_up or not isinstance(limit, exp.Limit):
+        return tree
     cubes = list(cube_scopes(tree, context))
-    if not context.rolls_up or not isinstance(limit, exp.Limit) or len(cubes) != 1 or cubes[0].nullable:
+    if len(cubes) != 1 or cubes[0].nullable:
         return tree
     key = _time_key(cubes[0])
     rows = _whole(limit.expression, context)  # an OFFSET has been passed when they are counted

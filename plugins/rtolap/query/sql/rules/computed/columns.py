@@ -13,6 +13,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import APPROX_DISTINCT, COUNT_DISTINCT
 from rtolap.model.cube import Schema
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.sql.rules.computed.filtered import function_of, put_filtered
 from rtolap.query.sql.rules.computed.plain import is_branch, parsed, plain
 from rtolap.query.sql.rules.context import Context
@@ -22,17 +23,29 @@ _DISTINCT = (COUNT_DISTINCT, APPROX_DISTINCT)  # either answers a call of the ot
 
 def computed(tree: exp.Expr, context: Context) -> exp.Expr:
     """Put computed columns of cubes in the place of their expressions."""
+    computing = context.catalogue.derived(_cubes_with_computed_columns)
+    if not computing:
+        return tree
     for scope in traverse_scope(tree):
         if not isinstance(scope.expression, exp.Select):
             continue
         for alias, (_, source) in scope.selected_sources.items():
-            if isinstance(source, exp.Table) and source.name in context.catalogue.cubes:
+            if isinstance(source, exp.Table) and source.name in computing:
                 schema = context.catalogue.cubes[source.name]
                 columns = _Columns(scope, alias, schema, is_alone=len(scope.selected_sources) == 1)
                 if schema.filtered_columns:
                     put_filtered(scope, columns.find)
                 columns.put()
     return tree
+
+
+def _cubes_with_computed_columns(catalogue: QueryCatalogue) -> frozenset[str]:
+    return frozenset(
+        name
+        for name, schema in catalogue.cubes.items()
+        if schema.filtered_columns
+        or any(schema.column(source).expression is not None for source in schema.source_columns)
+    )
 
 
 class _Columns:

@@ -39,7 +39,7 @@ def value_sets(tree: exp.Expr, context: Context) -> exp.Expr:
         return tree
     reads = {read.relation: read for read in context.reads}
     places: dict[str, list[tuple[exp.Select, str]]] = {}
-    for scope, alias, table in named_tables(tree):
+    for scope, alias, table in named_tables(tree, context):
         if table.name in reads and isinstance(scope.expression, exp.Select):
             places.setdefault(table.name, []).append((scope.expression, alias))
     statement = _Statement(tree, reads)

@@ -54,7 +54,9 @@ class Conditions(NamedTuple):
 
 
 def table_scopes(tree: exp.Expr, context: Context) -> Iterator[TableScope]:
-    for scope, alias, node in named_tables(tree):
+    if not context.catalogue.stored:
+        return
+    for scope, alias, node in named_tables(tree, context):
         table = context.catalogue.stored_table(node.name)
         if table is not None:
             yield TableScope(scope, alias, node, table, context.catalogue.columns(node.name))
