@@ -27,6 +27,7 @@ from rtolap.airflow.operators.coordinator import (
     RetentionOperator,
 )
 from rtolap.airflow.operators.fleet import BrokerOperationOperator, PlanFleetOperator, SubmitPlanOperator
+from rtolap.airflow.operators.moves import MoveBackOperator, MovePartitionsOperator, PlanMoveOperator
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.airflow.operators.services import declared_services, service_dag
 from rtolap.airflow.operators.subscriptions import CreateSubscriptionOperator, DropSubscriptionOperator
@@ -54,6 +55,9 @@ CALLS: dict[type[BaseOperator], dict[str, Any]] = {
     BrokerOperationOperator: {"operation": "retire", "broker": 1, "answer": APPROVED},
     CreateSubscriptionOperator: {"subscription": "s"},
     DropSubscriptionOperator: {"subscription": "s"},
+    PlanMoveOperator: {"cube": "c"},
+    MovePartitionsOperator: {"cube": "c", "planned": {"after": {}, "epoch": 1}, "answer": APPROVED},
+    MoveBackOperator: {"cube": "c", "planned": {"before": {}}, "epoch": 2, "answer": APPROVED},
 }
 
 

@@ -122,6 +122,25 @@ def test_a_segment_that_closes_meanwhile_moves_the_moment(
     assert alter(cluster, PAGES, new_revision=True).since_ms == 8 * HOUR_MS
 
 
+def test_an_assignment_that_changes_meanwhile_is_the_revisions_too(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.enabled()
+    commits, moving = cluster.store.commit, [{"rs2": (0, 1, 2, 3)}]
+
+    def commit(operations: Sequence[Operation]) -> None:
+        if moving and any(SECOND in str(getattr(each, "path", "")) for each in operations):
+            after = moving.pop()
+            cluster.metadata.update_control(
+                NAME, lambda control: msgspec.structs.replace(control, assignment=after)
+            )
+        commits(operations)
+
+    monkeypatch.setattr(cluster.store, "commit", commit)
+    alter(cluster, PAGES, new_revision=True)
+    assert cluster.metadata.control(SECOND).assignment == {"rs2": (0, 1, 2, 3)}
+
+
 def test_switches_of_a_cube_are_those_of_all_its_revisions(cluster: Cluster) -> None:
     cluster.enabled()
     alter(cluster, PAGES, new_revision=True)

@@ -94,21 +94,29 @@ class Definitions:
         return tuple(found)
 
     def follow_cube(
-        self, before: Versioned, ended: Cube, following: Cube, control: CubeControl, changes: Versioned
+        self,
+        ended: Cube,
+        following: Cube,
+        control: CubeControl,
+        *,
+        definition: Versioned,
+        changes: Versioned,
+        assigned: Versioned,
     ) -> None:
         """Make the revision that follows the newest one, and end that one, in one commit.
 
         Args:
-            before: the definition of the newest one, as `ended` was derived from it.
             control: the new revision's.
-            changes: the change log of the newest one: no segment has changed since it was read.
+            definition, changes, assigned: definition, change log and control of the newest one, as they were
+                read: nothing of it has changed since, no segment and no assignment.
 
-        Raises CommitConflict where one of the two has changed, or the new name is taken.
+        Raises CommitConflict where one of them has changed, or the new name is taken.
         """
         self.store.commit(
             [
-                Put(paths.cube_definition(ended.name), codec.encode(ended), before.version),
+                Put(paths.cube_definition(ended.name), codec.encode(ended), definition.version),
                 Check(paths.cube_changes(ended.name), changes.version),
+                Check(paths.cube_control(ended.name), assigned.version),
                 Create(paths.cube_definition(following.name), codec.encode(following)),
                 Create(paths.cube_control(following.name), codec.encode(control)),
                 Create(paths.cube_changes(following.name), codec.encode(ChangeLog(cube_id=uuid.uuid4().hex))),

@@ -70,7 +70,9 @@ def lake(tmp_path: Path) -> Lake:
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    return open_store((tmp_path / "store").as_uri())
+    made = open_store((tmp_path / "store").as_uri())
+    made.claim()
+    return made
 
 
 def staged(store: ObjectStore, lake: Lake, source: BatchSource) -> tuple[int, dict[str, Any], str]:

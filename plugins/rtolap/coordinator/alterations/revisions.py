@@ -90,7 +90,11 @@ class FollowingRevisions:
             raise Refused(
                 f"cube {name} was changed by somebody else meanwhile", action="look at it, and repeat"
             )
-        control, records = self._views.fresh(name)
+        assigned = store.get(paths.cube_control(name))
+        if assigned is None:
+            raise Refused(f"cube {name} was dropped by somebody else meanwhile", action="look, and repeat")
+        control = codec.decode(assigned.data, CubeControl, paths.cube_control(name))
+        _, records = self._views.fresh(name)
         if not control.assignment:
             raise Refused(
                 f"cube {name} was never enabled, and holds no event",
@@ -109,8 +113,9 @@ class FollowingRevisions:
                 action="drop that cube, or declare it by another name",
             )
         if not request.dry_run:
+            own = self._control(name, control)
             self._metadata.follow_cube(
-                node, ended(newest, since_ms), revision, self._control(name, control), changes
+                ended(newest, since_ms), revision, own, definition=node, changes=changes, assigned=assigned
             )
         return revision
 
