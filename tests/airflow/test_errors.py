@@ -18,6 +18,7 @@ from rtolap.airflow import operators, sensors
 from rtolap.airflow.declared import LOADERS
 from rtolap.airflow.errors import FINAL, final_at_once
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.operators.alterations import AlterCubeOperator, PlanAlterationOperator
 from rtolap.airflow.operators.coordinator import (
     CleanupOperator,
     CubeOperator,
@@ -42,6 +43,7 @@ APPROVED = {"chosen_options": ["Approve"], "responded_by_user": {"id": "a", "nam
 CONTEXT: Any = {"ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1)}
 # Their state is elsewhere, and what ends them is for a person: see `airflow.errors`.
 RETRIED_WHATEVER = {ManagedProcessOperator, CheckTopicsOperator}
+PLANNED = {"plan": {"cube": "c", "changes": []}, "request": {"definition": {}}}
 CALLS: dict[type[BaseOperator], dict[str, Any]] = {
     PromoteOperator: {"cube": "c", "segment": "s", "build_id": "b"},
     PurgeOperator: {"cube": "c", "before": 1},
@@ -56,6 +58,12 @@ CALLS: dict[type[BaseOperator], dict[str, Any]] = {
     CreateSubscriptionOperator: {"subscription": "s"},
     DropSubscriptionOperator: {"subscription": "s"},
     PlanMoveOperator: {"cube": "c"},
+    PlanAlterationOperator: {"cube": "c", "file": "f.yaml"},
+    AlterCubeOperator: {
+        "cube": "c",
+        "planned": PLANNED,
+        "answer": APPROVED,
+    },
     MovePartitionsOperator: {"cube": "c", "planned": {"after": {}, "epoch": 1}, "answer": APPROVED},
     MoveBackOperator: {"cube": "c", "planned": {"before": {}}, "epoch": 2, "answer": APPROVED},
 }

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from rtolap.base.errors import Refused
 from rtolap.protocols.coordinator.messages import DrainRequest
 
+from tests.support.airflow_questions import press, question
 from tests.support.cubes.day_stream import PARTITIONS, DayStream
 from tests.support.waiting import patience_s
 
@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.integration]
 
 DAG_ID = "rtolap_move_partitions"
 SECOND, RECEIVER = "rs-moved", "moved0"
-QUESTION_S = 300.0
 
 
 @pytest.fixture
@@ -59,29 +58,6 @@ def second_set(airflow: Any, receiver: None, tmp_path: Path) -> Iterator[str]:
     airflow.until("removal of the second replica set", removed)
 
 
-def question(airflow: Any, run_id: str, task_id: str) -> dict[str, Any]:
-    """Return what the task asks, once it does."""
-    url = f"/api/v2/dags/{DAG_ID}/dagRuns/{run_id}/hitlDetails"
-
-    def look() -> dict[str, Any] | None:
-        failed = [task for task in airflow.tasks(DAG_ID, run_id) if task["state"] == "failed"]
-        assert not failed, airflow.log(failed[0])[-3000:]
-        answer = airflow.api.get(url, params={"response_received": False}).raise_for_status().json()
-        asked = [one for one in answer["hitl_details"] if one["task_instance"]["task_id"] == task_id]
-        return asked[0] if asked else None
-
-    found: dict[str, Any] = airflow.until(f"question of {task_id}", look, QUESTION_S)
-    return found
-
-
-def approve(airflow: Any, run_id: str, task_id: str, option: str = "Approve") -> None:
-    """Do what Airflow's form does when ada presses a button."""
-    url = f"/api/v2/dags/{DAG_ID}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
-    with airflow.signed_in("ada") as client:
-        answer: httpx.Response = client.patch(url, json={"chosen_options": [option], "params_input": {}})
-    answer.raise_for_status()
-
-
 def test_partitions_move_and_move_back_as_a_person_has_approved(
     airflow: Any, stream: DayStream, second_set: str
 ) -> None:
@@ -92,16 +68,16 @@ def test_partitions_move_and_move_back_as_a_person_has_approved(
     before = client.cube(cube)
     assert before.assignment == {first_set: whole}
     run_id = airflow.trigger(DAG_ID, cube=cube, by="count", over=[second_set])
-    asked = question(airflow, run_id, "approve")
+    asked = question(airflow, DAG_ID, run_id, "approve")
     assert asked["subject"] == "Move partitions of a cube?"
     assert f"partition 0: {first_set} → {second_set}" in asked["body"]
     assert client.cube(cube).next_epoch is None, "nothing moves before the answer"
-    approve(airflow, run_id, "approve")
-    assert question(airflow, run_id, "approve_back")["subject"] == "Move the partitions back?"
+    press(airflow, DAG_ID, run_id, "approve")
+    assert question(airflow, DAG_ID, run_id, "approve_back")["subject"] == "Move the partitions back?"
     moved = client.cube(cube)
     assert (moved.assignment, moved.assignment_epoch) == ({second_set: whole}, before.assignment_epoch + 1)
     stream.send(1)  # of the same day: no segment closes, and nothing is staged
-    approve(airflow, run_id, "approve_back")
+    press(airflow, DAG_ID, run_id, "approve_back")
     airflow.until_run(DAG_ID, run_id)
     assert client.cube(cube).assignment == {first_set: whole}
     assert airflow.until("an answer about all that was sent", stream.answer) == stream.recount()
@@ -110,8 +86,8 @@ def test_partitions_move_and_move_back_as_a_person_has_approved(
 def test_a_plan_that_is_rejected_moves_nothing(airflow: Any, stream: DayStream, second_set: str) -> None:
     before = airflow.coordinator.cube(stream.name)
     run_id = airflow.trigger(DAG_ID, cube=stream.name, by="count", over=[second_set])
-    question(airflow, run_id, "approve")
-    approve(airflow, run_id, "approve", "Reject")
+    question(airflow, DAG_ID, run_id, "approve")
+    press(airflow, DAG_ID, run_id, "approve", "Reject")
     airflow.until_run(DAG_ID, run_id)
     states = dict(airflow.states(DAG_ID, run_id))
     assert [states[task] for task in ("move", "stands", "back")] == ["skipped"] * 3
