@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
-from rtolap.cli import receivers
+from rtolap.base.errors import DefinitionError
+from rtolap.cli import definitions, receivers
 from rtolap.cli import segments as segments_commands
-from rtolap.cli.cubes import build
+from rtolap.cli.cubes import alter, build
 from typer.testing import CliRunner, Result
 
 from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
@@ -16,7 +18,7 @@ from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
 @pytest.fixture(autouse=True)
 def client_of_the_tests(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster.client, "close", lambda: None)  # commands close what they open
-    for module in (build, receivers, segments_commands):
+    for module in (alter, build, definitions, receivers, segments_commands):
         monkeypatch.setattr(module, "coordinator_client", lambda: cluster.client)
 
 
@@ -47,6 +49,62 @@ def test_segments_are_listed_shown_closed_requeued_and_purged(cluster: Cluster) 
     run(segments_commands, "purge", NAME, "--before", "1970-01-01T03:00", "--yes")
     assert cluster.client.segment(NAME, record.name).state == "PURGED"
     run(segments_commands, "cleanup", NAME)
+
+
+CLICKS = """\
+kind: table
+name: clicks
+topic: clicks
+time: {column: at}
+columns:
+  - {name: at, type: bigint}
+  - {name: page, type: string}
+  - {name: price, type: "decimal(10,2)"}
+  - {name: country, type: string}
+---
+kind: cube
+name: clicks_by_page
+table: clicks
+dimensions: [land]
+measures: [{function: count}, {function: sum, column: price}]
+segment: {window: 1h}
+retention: {after: 10h}
+"""
+
+
+def test_a_revision_is_planned_shown_made_and_described(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.enabled()
+    cluster.closed(2)
+    path = tmp_path / "clicks.yaml"
+    path.write_text(CLICKS.replace("[land]", "[page, country]"))
+    planned = run(alter, str(path), "--plan").stdout
+    assert "the table gets: country" in planned
+    assert "columns that older events do not have: country" in planned
+    assert "clicks_by_page_r2 holds the events from 1970-01-01T03:00:00+00:00 on" in planned
+    assert "`--new-revision` makes it" in planned
+    made = run(alter, str(path), "--new-revision", "--since", "1970-01-01T05:00").stdout
+    assert "from 1970-01-01T05:00:00+00:00 on" in made
+    assert "clicks_by_page is changed" in made
+    first = run(definitions, "describe", NAME).stdout
+    assert "revision 1 of clicks_by_page: its events until 1970-01-01T05:00:00+00:00" in first
+    assert "later events are in clicks_by_page_r2" in first
+    second = run(definitions, "describe", f"{NAME}_r2").stdout
+    assert "revision 2 of clicks_by_page: its events from 1970-01-01T05:00:00+00:00 on" in second
+    described = json.loads(run(definitions, "describe", NAME, "--json").stdout)
+    assert described["status"]["revisions"] == [f"{NAME}_r2"]
+
+
+def test_a_renamed_column_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.enabled()
+    path = tmp_path / "clicks.yaml"
+    path.write_text(CLICKS.replace("name: country", "name: land, path: page"))
+    plan = json.loads(run(alter, str(path), "--plan", "--json", "--renamed", "land=page").stdout)
+    assert (plan[0]["added_columns"], plan[0]["gone_columns"]) == ([], [])
+    plan = json.loads(run(alter, str(path), "--plan", "--json").stdout)
+    assert (plan[0]["added_columns"], plan[0]["gone_columns"]) == (["land"], ["page"])
+    wrong = CliRunner().invoke(alter.app, [str(path), "--renamed", "land"])
+    assert isinstance(wrong.exception, DefinitionError)
+    assert "NEW=OLD" in str(wrong.exception)
 
 
 def test_receivers_and_replica_sets_are_listed(cluster: Cluster) -> None:

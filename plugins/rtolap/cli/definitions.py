@@ -19,6 +19,7 @@ from rtolap.cli.tables import show as show_table
 from rtolap.cli.tables import tables_client
 from rtolap.model.cube import Cube, Schema, cuboids
 from rtolap.model.durations import format_duration
+from rtolap.model.instants import utc_text
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.table import Lookup, Table
 from rtolap.model.validation.files import file_problems
@@ -223,12 +224,15 @@ def _summary(definitions: Definitions, name: str) -> str:
 
 def _standing(status: CubeStatus) -> dict[str, object]:
     return status.model_dump(
-        mode="json", include={"enabled", "paused", "problem", "refused", "refused_example", "topic_id"}
+        mode="json",
+        include={"enabled", "paused", "problem", "refused", "refused_example", "topic_id", "revisions"},
     )
 
 
 def _describe_standing(status: CubeStatus) -> None:
-    """Warn of what the cube's answers do not hold, and why."""
+    """Name the cube's later revisions, and warn of what its answers do not hold, and why."""
+    if status.revisions:
+        console.print(f"later events are in {', '.join(status.revisions)}", highlight=False)
     if not status.enabled:
         begun = status.assignment_epoch > 0
         warn(f"{status.name} is disabled" if begun else f"{status.name} was never enabled: it has no events")
@@ -251,6 +255,12 @@ def _describe_cube(schema: Schema) -> None:
         f"{retention.policy}{after}; late events: {cube.late.policy}"
         f"{'; what the log has lost is dropped' if cube.truncation == 'drop' else ''}"
     )
+    if cube.revision is not None:
+        since_ms, until_ms = cube.revision.bounds_ms
+        since = "" if since_ms is None else f" from {utc_text(since_ms)} on"
+        until = "" if until_ms is None else f" until {utc_text(until_ms)}"
+        of = f"revision {cube.revision.number} of {cube.revision.of}"
+        console.print(f"{of}: its events{since}{until}", highlight=False)
     print_table(
         ("dimension", "type"), [(name, str(schema.dimension_type(name))) for name in cube.all_dimensions]
     )
