@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.airflow_questions import press, question
+from tests.integration.airflow.questions import press, question
 from tests.support.cubes.day_stream import DayStream
 
 pytestmark = [pytest.mark.integration]

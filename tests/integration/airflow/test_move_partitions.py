@@ -13,7 +13,7 @@ import pytest
 from rtolap.base.errors import Refused
 from rtolap.protocols.coordinator.messages import DrainRequest
 
-from tests.support.airflow_questions import press, question
+from tests.integration.airflow.questions import press, question
 from tests.support.cubes.day_stream import PARTITIONS, DayStream
 from tests.support.waiting import patience_s
 
