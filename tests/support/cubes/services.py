@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,7 +22,6 @@ from rtolap.base.errors import Refused, RtolapError
 from rtolap.base.users import password_hash
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import BuildSpecMessage
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.query.http.answers import ARROW_STREAM
 from rtolap.stack.ports import free_port
 
@@ -88,9 +88,19 @@ class Services:
             "RTOLAP_HTTP_HEAD_TIMEOUT_S": str(patience_s(10.0)),
         }
         self.coordinator = CoordinatorClient(urls, token)
-        self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {token}"}, timeout=patience_s(60), limits=SHARED_BY_THREADS
-        )
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._of_thread = threading.local()
+        self._clients: list[httpx.Client] = []
+
+    @property
+    def _http(self) -> httpx.Client:
+        """A client of each thread's own: of a shared one, a connection that its server closes may be closed
+        under the thread that was just given it."""
+        client: httpx.Client | None = getattr(self._of_thread, "client", None)
+        if client is None:
+            client = self._of_thread.client = httpx.Client(headers=self._headers, timeout=patience_s(60))
+            self._clients.append(client)
+        return client
 
     def _url(self, name: str) -> str:
         return f"http://127.0.0.1:{self._ports[name]}"
@@ -185,7 +195,8 @@ class Services:
         for process in self._processes.values():
             process.wait(patience_s(30))
         self.coordinator.close()
-        self._http.close()
+        for client in self._clients:
+            client.close()
 
     def _answers(self, url: str) -> bool:
         try:

@@ -9,6 +9,7 @@ import httpx
 import msgspec
 
 from rtolap.base.decoding import decode_json
+from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.sep.status.model import MissingSource
 
 _QUERY = "/jmx?qry=Hadoop:service=HBase,name=RegionServer,sub=Replication"
@@ -45,7 +46,7 @@ class JmxReader:
 
     def __init__(self, shared_urls: Iterable[str] = (), *, timeout_s: float = 3.0) -> None:
         self._shared_urls = tuple(url.rstrip("/") for url in shared_urls)
-        self._http = httpx.Client(timeout=timeout_s)
+        self._http = httpx.Client(timeout=timeout_s, limits=SHARED_BY_THREADS)
 
     def close(self) -> None:
         self._http.close()
