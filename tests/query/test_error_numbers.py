@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import get_args
+
 import pytest
 from rtolap.base import errors
 from rtolap.base.errors import RtolapError, from_dict
-from rtolap.query.mysql.codes import error_code
+from rtolap.protocols.query.messages import WarningCode
+from rtolap.query.mysql.codes import WARNING_NUMBERS, error_code
+
+PROJECT = Path(__file__).resolve().parents[2]
 
 MISLEADING = "unknown table, too many, interrupted, bad SQL: is there already"
 NUMBERS = {
@@ -44,3 +50,12 @@ def test_a_number_is_of_the_type_also_behind_a_wire(kind: type[RtolapError]) -> 
     error = kind(MISLEADING)
     assert error_code(error)[0] == NUMBERS[kind]
     assert error_code(from_dict(error.to_dict())) == error_code(error)
+
+
+def test_every_warning_has_a_number_and_stands_on_the_page() -> None:
+    codes = get_args(WarningCode)
+    assert WARNING_NUMBERS.keys() == set(codes)
+    assert len(set(WARNING_NUMBERS.values())) == len(codes)
+    page = (PROJECT / "docs" / "sql" / "endpoints.md").read_text()
+    missing = [code for code in codes if f"| `{code}` | {WARNING_NUMBERS[code]} |" not in page]
+    assert missing == []

@@ -67,10 +67,11 @@ class QueryCatalogue:
     created: tuple[str, ...] = ()
     revisions: Mapping[str, tuple[Schema, ...]] = field(default_factory=dict)
 
-    def own_cubes(self) -> tuple[str, ...]:
-        """Return the names of the cubes that have segments and receivers of their own."""
-        names = [name for name in self.cubes if name not in self.revisions]
-        return (*names, *(schema.cube.name for series in self.revisions.values() for schema in series))
+    @cached_property  # each statement asks for it
+    def own_cubes(self) -> frozenset[str]:
+        """The names of the cubes that have segments and receivers of their own."""
+        own = {schema.cube.name for series in self.revisions.values() for schema in series}
+        return frozenset(self.cubes.keys() - self.revisions.keys() | own)
 
     @cached_property
     def _derived(self) -> dict[object, Any]:

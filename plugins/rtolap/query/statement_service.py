@@ -456,7 +456,7 @@ class QueryService:
             fresh = self._cluster.catalogue(fresh=True)
             if fresh == catalogue:
                 raise
-            self._fetcher.forget_cubes_beside(fresh.own_cubes())
+            self._fetcher.forget_cubes_beside(fresh.own_cubes)
             return self._rewrite_for(fresh, statement, values, session), fresh
 
     def _rewrite_for(

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from rtolap.airflow.operators.approved import ApprovedCubeOperator
 from rtolap.airflow.operators.coordinator import CubeOperator
-from rtolap.airflow.operators.fleet import approver
 from rtolap.base.settings import Settings
 from rtolap.model.instants import utc_text
 from rtolap.model.yaml_files import read_definitions
@@ -76,21 +75,10 @@ class PlanAlterationOperator(CubeOperator):
         }
 
 
-class AlterCubeOperator(CubeOperator):
+class AlterCubeOperator(ApprovedCubeOperator):
     """Makes the approved change. `planned` is the result of the plan's task, `answer` that of Airflow's
     approval; without an approval, nothing changes. Segments are dropped for good only where the approved plan
     said that some are. Result: what was done (`Alteration` as JSON)."""
-
-    template_fields: Sequence[str] = ("cube", "planned", "answer")
-
-    def __init__(self, *, planned: Any, answer: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.planned = planned
-        self.answer = answer
-
-    def execute(self, context: Context) -> Any:
-        self.log.info("approved by %s", approver(self.answer))
-        return super().execute(context)
 
     def call(self, coordinator: CoordinatorClient) -> dict[str, Any]:
         plan = Alteration.model_validate(self.planned["plan"])

@@ -13,11 +13,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from rtolap.airflow.operators.approved import ApprovedCubeOperator
 from rtolap.airflow.operators.coordinator import CubeOperator
-from rtolap.airflow.operators.fleet import approver
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import LevelledBy, Reassignment, ReassignRequest
 from rtolap.protocols.coordinator.operations import reassignment_plan
@@ -52,22 +51,11 @@ class PlanMoveOperator(CubeOperator):
         return {**plan.model_dump(mode="json"), "text": move_text(plan)}
 
 
-class MovePartitionsOperator(CubeOperator):
+class MovePartitionsOperator(ApprovedCubeOperator):
     """Begins the approved move, with warm-up. `planned` is the result of the plan's task, `answer` that of
     Airflow's approval; without an approval, nothing moves. Result: the epoch of the assignment that is to
     stand, the argument of a `MoveStandsSensor`.
     """
-
-    template_fields: Sequence[str] = ("cube", "planned", "answer")
-
-    def __init__(self, *, planned: Any, answer: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.planned = planned
-        self.answer = answer
-
-    def execute(self, context: Context) -> Any:
-        self.log.info("approved by %s", approver(self.answer))
-        return super().execute(context)
 
     def call(self, coordinator: CoordinatorClient) -> int:
         return self.begin(coordinator, self.planned["after"], int(self.planned["epoch"]))

@@ -96,8 +96,7 @@ class Cluster:
         """Return the same object as long as nothing has changed: what was made for it stays good."""
         catalogue = self._catalogue.get(fresh=fresh)
         with self._lock:
-            own = set(catalogue.own_cubes())
-            gone = [self._views.pop(name) for name in list(self._views) if name not in own]
+            gone = [self._views.pop(name) for name in self._views.keys() - catalogue.own_cubes]
         for view in gone:
             view.close()
         return catalogue
@@ -120,7 +119,7 @@ class Cluster:
     def snapshots(self) -> dict[str, tuple[CubeControl, dict[str, SegmentRecord]]]:
         """Return control and all segment records of every cube. Open a view of each cube that has none."""
         found = {}
-        for cube in self.catalogue().own_cubes():
+        for cube in sorted(self.catalogue().own_cubes):
             try:
                 found[cube] = self.view(cube).snapshot()
             except NotFound:  # dropped meanwhile

@@ -83,6 +83,7 @@ WARNING_NUMBERS: dict[WarningCode, int] = {
     "not_enabled": 30005,
     "not_consuming": 30006,
     "events_lost": 30007,
+    "column_since": 30008,
     "truncated_value": ER_TRUNCATED,
     "without_effect": ER_UNSUPPORTED,
 }
