@@ -75,7 +75,7 @@ class QueryCatalogue:
 
     @cached_property
     def _derived(self) -> dict[object, Any]:
-        """What was made of the definitions: a statement looks at all of them, and they do not change."""
+        """Things made of the definitions, by their maker, for all statements."""
         return {}
 
     def derived(self, make: Callable[[QueryCatalogue], T]) -> T:

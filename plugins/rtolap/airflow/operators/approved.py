@@ -1,4 +1,4 @@
-"""What a person approves in Airflow's own form before it is done to a cube."""
+"""Operators that do to a cube what a person has approved in Airflow's own form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions of a cube move so that replica sets carry loads that are alike: a pure function.
+"""Plans of moves by which replica sets carry loads that are alike: pure functions.
 
 Loads are whole points: whatever the loads are, the steps end, and their order is the same everywhere.
 """

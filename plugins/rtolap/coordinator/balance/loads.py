@@ -18,7 +18,7 @@ Owned = tuple[str, int]  # cube, partition
 
 
 class PartitionLoad(msgspec.Struct, frozen=True):
-    """What a partition asks of its owner.
+    """The demand of a partition on its owner.
 
     Attributes:
         records_per_s: records that arrive in its log. None: not known.

@@ -1,4 +1,4 @@
-"""What Spark and its readers raise, as errors that say what to do.
+"""Errors of Spark and its readers, as errors of ours that say what to do.
 
 An exception of Spark is a chain of Java's. Errors are told apart by the classes in the chain, by SQLSTATE and
 by Spark's error conditions, never by their texts, which databases translate. The rules are tried in order,

@@ -1,4 +1,4 @@
-"""What Spark's readers of databases and Iceberg tables need beside what a batch source says.
+"""Options of Spark's readers of databases and Iceberg tables that no batch source names.
 
 Databases: Spark quotes names in the way of the database that the URL names. It knows `jdbc:mysql` and not
 `jdbc:mariadb`: there it quotes names as standard SQL does, which MariaDB reads as texts, so that each row

@@ -97,7 +97,7 @@ class Wanted:
 
 
 class WantedItems(NamedTuple):
-    """What is wanted of the items of an array.
+    """The demand of columns on the items of an array.
 
     Attributes:
         by_index: of the items that columns read.

@@ -1,4 +1,4 @@
-"""What is read of a message's fields, of all records at once, until it is handed over as columns."""
+"""Fields of messages as they are read, of all records at once, until they are handed over as columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEY, _VALUE = 1, 2
 
 @dataclass
 class Field:
-    """What is read of a field, or of an item of a repeated one, of all records.
+    """The values of a field, or of an item of a repeated one, of all records.
 
     Attributes:
         raw: the value of a scalar; of a text or a message where it begins.
@@ -103,7 +103,7 @@ class Field:
 
 @dataclass
 class Message:
-    """What is read of the fields of a message, by number.
+    """The fields of a message that are read, by number.
 
     Attributes:
         unread_members: by members of a `oneof` that are not read, those that are.
@@ -133,7 +133,7 @@ class Message:
 
 @dataclass
 class Items:
-    """What is read of the items of a repeated field.
+    """The items of a repeated field that are read.
 
     Attributes:
         counts: items that each record has had so far.
@@ -159,7 +159,7 @@ class Items:
 
 @dataclass
 class Entries:
-    """What is read of the entries of a map.
+    """The entries of a map that are read.
 
     Attributes:
         entry: key and value of one entry, which makes room for the next one.

@@ -1,3 +1,3 @@
-"""How a running cube changes: its settings in place (`cube_changes`), its columns and its window by a
-revision beside it (`revisions`), and the columns that its table gets (`table_changes`). What an older
-revision has of the columns that statements name: `older_columns`, `older_filter`."""
+"""Changes of a running cube: settings in place (`cube_changes`), columns and the window by a revision that
+follows (`revisions`), columns of its table (`table_changes`). Columns and filters of the newest revision, in
+terms of an older one: `older_columns`, `older_filter`."""

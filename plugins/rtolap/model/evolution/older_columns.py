@@ -1,4 +1,4 @@
-"""What an older revision of a cube has of the columns that statements name.
+"""The columns of an older revision that the columns of the newest go on with.
 
 A dimension is the same where it has the same name, or where it was renamed, and its type at most grew. A
 partial is the same where its accumulator is: a sum goes on with the sum of the column that was renamed.

@@ -15,7 +15,7 @@ INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 
 
 class Known(NamedTuple):
-    """What a filter says of every row. None: NULL."""
+    """The truth of a filter for every row. None: NULL."""
 
     value: bool | None
 

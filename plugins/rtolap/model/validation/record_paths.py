@@ -20,7 +20,7 @@ from rtolap.model.value_paths import index_of, path_text
 
 
 class Shape(NamedTuple):
-    """What a value may be.
+    """The type of a value, as far as paths lead into it.
 
     Attributes:
         name: as errors say it.
