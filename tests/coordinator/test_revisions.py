@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.coordinator.purge import Left, Purge
 from rtolap.metadata.store import Operation
 from rtolap.model.cube import Cube
 from rtolap.model.evolution.revisions import declared
@@ -235,3 +236,45 @@ def test_a_table_changes_nothing_that_cubes_read(cluster: Cluster, table: dict[s
     request = AlterRequest(definition={**CUBE, "dimensions": ["page"]}, table=table)
     with pytest.raises(Refused, match=f"a table that cubes read cannot change .*{says}"):
         cluster.client.alter_cube(NAME, request)
+
+
+@pytest.mark.parametrize("enabled", [NAME, SECOND])
+def test_a_drop_that_is_refused_for_one_revision_drops_none(cluster: Cluster, enabled: str) -> None:
+    cluster.enabled()
+    alter(cluster, PAGES, new_revision=True)
+    cluster.client.disable_cube(NAME)
+    cluster.metadata.update_control(enabled, lambda control: msgspec.structs.replace(control, enabled=True))
+    with pytest.raises(Refused, match=f"cube {enabled} is enabled"):
+        cluster.client.drop_cube(NAME)
+    assert cluster.metadata.cubes() == (NAME, SECOND)
+
+
+def test_what_was_purged_is_not_read_again_by_a_revision(cluster: Cluster) -> None:
+    cluster.enabled()
+    cluster.closed(3)
+    cluster.client.purge(NAME, 10 * HOUR_MS)
+    assert alter(cluster, PAGES, new_revision=True).since_ms == 10 * HOUR_MS
+
+
+def test_a_revision_that_outlives_its_cube_is_dropped_before_the_name_is_used_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cube was altered between the look at its revisions and its drop."""
+    cluster.enabled()
+    cluster.client.disable_cube(NAME)
+    folders, altering = Purge.folders_of, [True]
+
+    def folders_of(self: Purge, cube: str) -> Left:
+        if altering:
+            altering.clear()
+            alter(cluster, PAGES, new_revision=True)
+        return folders(self, cube)
+
+    monkeypatch.setattr(Purge, "folders_of", folders_of)
+    cluster.client.drop_cube(NAME)
+    assert cluster.metadata.cubes() == (SECOND,)
+    with pytest.raises(Refused, match=f"no revision of an earlier cube.*{SECOND}"):
+        cluster.client.create_cube(CUBE)
+    cluster.client.drop_cube(SECOND)
+    cluster.client.create_cube(CUBE)
+    assert cluster.metadata.cubes() == (NAME,)

@@ -122,8 +122,19 @@ class Cubes:
             ) from error
         schema = Schema(table, cube)
         validate_schema(schema)
-        if cube.name in self._metadata.cubes() and cube == declared(self._metadata.revisions(cube.name)[-1]):
-            return
+        definitions = self._metadata.cube_definitions()
+        if cube.name in definitions:
+            if cube == declared(self._metadata.revisions(cube.name)[-1]):
+                return
+        elif left := sorted(
+            n for n, each in definitions.items() if each.revision and each.revision.of == cube.name
+        ):
+            raise Refused(
+                f"cube {cube.name} cannot be created",
+                expected="no revision of an earlier cube of that name",
+                found=", ".join(left),
+                action=f"drop it first: `rtolap drop {left[0]} --disable`",
+            )
         base = _check_application(self._metadata, schema)
         self._metadata.create_cube(cube, generation_base=base)
 
@@ -148,12 +159,14 @@ class Cubes:
         """
         *_, newest = revisions = self._metadata.revisions(name)
         first = newest.revision.of if newest.revision is not None else name
-        if name != first:
+        if name != first and first in self._metadata.cubes():
             raise Refused(
                 f"{name} is a revision of cube {first}",
                 expected="the name of the cube",
                 action=f"`rtolap drop {first}` drops all of its revisions",
             )
+        for revision in revisions:
+            self._metadata.check_droppable(revision.name)
         for revision in reversed(revisions[1:]):
             self._drop(revision.name, None)
         self._drop(name, note)

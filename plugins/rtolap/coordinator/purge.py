@@ -72,7 +72,8 @@ class Purge:
         """Do as `purge` of the cube and of the revisions that follow it. Repeat it after a crash."""
         done = [self.purge(each.name, before_ms) for each in self._metadata.revisions(cube)]
         return PurgeResult(
-            horizon_ms=done[-1].horizon_ms, segments=tuple(name for each in done for name in each.segments)
+            horizon_ms=done[-1].horizon_ms,
+            segments=tuple(sorted({n for each in done for n in each.segments})),
         )
 
     def finish(self, cube: str) -> None:

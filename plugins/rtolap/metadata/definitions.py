@@ -181,10 +181,8 @@ class Definitions:
 
         retrying(attempt)
 
-    def drop_cube(self, name: str, cube_id: str, note: Note | None = None) -> None:
-        """Drop this creation of a cube. The records go first and the definition last, with the `note`: a
-        crash leaves a cube that can be dropped again. Raises NotFound where the creation is gone, even if
-        another one has its name."""
+    def check_droppable(self, name: str) -> None:
+        """Raise Refused for a cube that is enabled or published, and NotFound without it."""
         self.cube(name)
         published = sorted(Publications(self.store).of_cube(name))
         if published:
@@ -200,6 +198,11 @@ class Definitions:
                 action=f"disable it before it is dropped: `rtolap drop {name} --disable`",
             )
 
+    def drop_cube(self, name: str, cube_id: str, note: Note | None = None) -> None:
+        """Drop this creation of a cube. The records go first and the definition last, with the `note`: a
+        crash leaves a cube that can be dropped again. Raises NotFound where the creation is gone, even if
+        another one has its name."""
+        self.check_droppable(name)
         changes = paths.cube_changes(name)
 
         def standing() -> Versioned | None:

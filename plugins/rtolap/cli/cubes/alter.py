@@ -89,6 +89,13 @@ def alter(
             client.alter_cube(name, request.model_copy(update={"dry_run": True}))
             for name, request in wanted.items()
         ]
+        is_in_place = any(each.changes for each in planned) and not any(each.revision for each in planned)
+        if (names or since is not None) and is_in_place:
+            raise DefinitionError(
+                "nothing of this file takes a revision",
+                expected="--renamed and --since with a change of dimensions, measures or the window",
+                action="leave them out",
+            )
         refused = [each.cube for each in planned if each.dropped_segments and not drop_segments]
         done = planned
         if not plan and not refused:

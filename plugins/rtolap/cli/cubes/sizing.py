@@ -25,6 +25,7 @@ from rtolap.cubes.sizing.estimate import CuboidSize, SegmentSample, per_day, seg
 from rtolap.cubes.sizing.sample import Sample, of_file, of_topic
 from rtolap.model.cube import Cube, Schema, cuboids
 from rtolap.model.durations import format_duration
+from rtolap.model.evolution.revisions import declared
 from rtolap.model.quantities import size_text
 from rtolap.model.table import Table
 from rtolap.model.yaml_files import read_definitions
@@ -153,7 +154,9 @@ def _defined(path: Path, name: str | None) -> Schema:
 
 def _of_cluster(name: str) -> Schema:
     with coordinator_client() as client:
-        cube = convert(client.cube(name).definition, Cube)
+        status = client.cube(name)
+        newest = client.cube(status.revisions[-1]) if status.revisions else status
+        cube = declared(convert(newest.definition, Cube))
         return Schema(convert(client.table(cube.table), Table), cube)
 
 

@@ -104,6 +104,8 @@ class FollowingRevisions:
         ends_ms = [each.end_ms for each in records.values()]
         if newest.revision is not None and newest.revision.since_ms is not None:
             ends_ms.append(newest.revision.since_ms + newest.segment.window_ms)
+        if control.horizon_ms is not None:  # what was purged is not read again
+            ends_ms.append(control.horizon_ms)
         since_ms = self._since_ms(newest, after, request, ends_ms)
         revision = following(newest, after, since_ms, renamed=dict(request.renamed), older=request.older)
         if store.get(paths.cube_definition(revision.name)) is not None:

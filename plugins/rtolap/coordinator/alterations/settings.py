@@ -44,7 +44,7 @@ class SettingChanges:
         for publication in Publications(self._metadata.store).of_cube(newest.name).values():
             published_cuboid(publication.publication, after)
         pairs = [(before, _with_retention(before, after)) for before in older] + [(newest, wanted)]
-        dropped = tuple(segment for before, then in pairs for segment in self._dropped(before, then))
+        dropped = tuple(sorted({name for before, then in pairs for name in self._dropped(before, then)}))
         ready = self._ready(newest.name)
         added = new_cuboids(newest, after)
         if not dry_run and changes:

@@ -35,6 +35,23 @@ def older_columns(revisions: Sequence[Schema], place: int) -> dict[str, str]:
     return names
 
 
+def other_form(revisions: Sequence[Schema], place: int, missing: Collection[str]) -> str | None:
+    """Return a partial among the `missing` that the revision at `place` has in another form, if any.
+
+    Its values say something of these events, and cannot be brought into the newest form: a set of other
+    numbers, a sketch of another size.
+    """
+    known = {partial.name for partial in revisions[place].partials}
+    for partial in revisions[-1].partials:
+        if partial.name in missing and partial.source is not None:
+            source = partial.source
+            for number in range(len(revisions) - 1, place, -1):
+                source = _renamed(revisions[number]).get(source, source)
+            if partial.accumulator.column_name(source) in known:
+                return partial.name
+    return None
+
+
 def half_known(schema: Schema, partials: Collection[str], known: Collection[str]) -> str | None:
     """Return a source whose values a function may combine out of `partials` of which only some are known.
 
@@ -58,7 +75,7 @@ def half_known(schema: Schema, partials: Collection[str], known: Collection[str]
 
 
 def _before(later: Schema, earlier: Schema, name: str) -> str | None:
-    renamed: Mapping[str, str] = {} if later.cube.revision is None else later.cube.revision.renamed
+    renamed = _renamed(later)
     if name in later.cube.all_dimensions:
         before = renamed.get(name, name)
         if before not in earlier.cube.all_dimensions:
@@ -82,3 +99,7 @@ def _same(earlier: Schema, before: Partial, later: Schema, after: Partial) -> bo
 
 def _goes_on(before: ColumnType, after: ColumnType) -> bool:
     return before == after or (before, after) in _WIDER
+
+
+def _renamed(schema: Schema) -> Mapping[str, str]:
+    return {} if schema.cube.revision is None else schema.cube.revision.renamed

@@ -32,6 +32,15 @@ class OlderFilter:
         self.grown = grown
         self.any_column = any_column
 
+    def rows_of(self, predicate: Predicate) -> Predicate | Known:
+        """Return a filter that is TRUE for the same rows, which is known to be so of none where one of the
+        terms that all have to hold is."""
+        terms = terms_of(predicate) if isinstance(predicate, And) else (predicate,)
+        never = (
+            known for term in terms if isinstance(known := self.of(term), Known) and known.value is not True
+        )
+        return next(never, None) or self.of(predicate)
+
     def of(self, predicate: Predicate) -> Predicate | Known:
         """Return the filter, which is TRUE, false and NULL for the same rows."""
         match predicate:

@@ -8,14 +8,15 @@ after it was made so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from rtolap.base.errors import QueryError
 from rtolap.metadata.records import SegmentRecord
-from rtolap.model.evolution.older_columns import half_known, older_columns
+from rtolap.model.evolution.older_columns import half_known, older_columns, other_form
 from rtolap.model.evolution.older_filter import Known, OlderFilter
 from rtolap.model.instants import utc_text
 from rtolap.model.predicate import columns_of
@@ -31,6 +32,12 @@ from rtolap.query.spills.tables import SpilledTable
 
 _READ = "rows of revisions"  # the part of a statement's account
 _CHUNK_ROWS = 1 << 16  # of a table on the disk that takes another form
+
+
+_COUNTED = (
+    *("realtime_events", "files_cached", "files_remote", "spilled_bytes", "rows_read", "rows_pruned"),
+    "partial_rows",
+)
 
 
 class RevisionRead(NamedTuple):
@@ -51,7 +58,11 @@ class RevisionRead(NamedTuple):
 
 def revision_reads(read: CubeRead) -> list[RevisionRead]:
     """Return the reads of the revisions whose time is touched. Raises QueryError for what is refused."""
-    found = []
+    return [_of_revision(read, place, time, until_ms) for place, time, until_ms in _touched(read)]
+
+
+def _touched(read: CubeRead) -> Iterator[tuple[int, TimeRange, int | None]]:
+    """Yield the revisions that have events of the read's time: their places, that time, and their ends."""
     for place, schema in enumerate(read.revisions):
         following = read.revisions[place + 1].cube.revision if place + 1 < len(read.revisions) else None
         own = schema.cube.revision
@@ -59,8 +70,7 @@ def revision_reads(read: CubeRead) -> list[RevisionRead]:
         until_ms = None if following is None else following.since_ms
         time = _within(read.time, since_ms, until_ms)
         if time is not None:
-            found.append(_of_revision(read, place, time, until_ms))
-    return found
+            yield place, time, until_ms
 
 
 def _of_revision(read: CubeRead, place: int, time: TimeRange, until_ms: int | None) -> RevisionRead:
@@ -69,7 +79,7 @@ def _of_revision(read: CubeRead, place: int, time: TimeRange, until_ms: int | No
     asked = (*read.dimensions, *read.partials, *sorted(columns_of(read.filter)))
     missing = tuple(dict.fromkeys(name for name in asked if name not in names))
     _check(read, place, names, missing, until_ms)
-    filtered = None if read.filter is None else _filter(read, place, names).of(read.filter)
+    filtered = None if read.filter is None else _filter(read, place, names).rows_of(read.filter)
     if isinstance(filtered, Known):
         if filtered.value is not True:
             return RevisionRead(None, names, missing, until_ms)
@@ -109,6 +119,7 @@ def _check(
     assert until_ms is not None, "the newest revision has all of its columns"
     name, since = read.cube, utc_text(until_ms)
     units = [each for each in missing if each in read.schema.cube.time_columns]
+    other = other_form(read.revisions, place, missing)
     half = half_known(read.schema, read.partials, [each for each in read.partials if each in names])
     refuses = [
         schema
@@ -117,6 +128,9 @@ def _check(
     ]
     if units:
         problem, found = f"{name} has no {units[0]} of events before {since}", "a statement that needs it"
+    elif other is not None:
+        problem = f"{other} of {name} does not go on with what events before {since} have"
+        found = "values of another type there, or sketches of another size"
     elif half is not None:
         problem = f"{name} has only a part of what is needed of {half}, of events before {since}"
         found = f"no {', '.join(each for each in missing if each in read.partials)} there"
@@ -156,17 +170,18 @@ def united(read: CubeRead, stats: Sequence[ReadStats]) -> ReadStats:
         found.receivers |= each.receivers
         found.cuboids = dict(Counter(found.cuboids) + Counter(each.cuboids))
         found.realtime_cuboids = dict(Counter(found.realtime_cuboids) + Counter(each.realtime_cuboids))
-        for name in (
-            *("realtime_events", "files_cached", "files_remote", "spilled_bytes", "rows_read"),
-            *("rows_pruned", "partial_rows"),
-        ):
-            setattr(found, name, getattr(found, name) + getattr(each, name))
+        if each.is_own:  # what another statement has read is in its statistics
+            for name in _COUNTED:
+                setattr(found, name, getattr(found, name) + getattr(each, name))
         found.snapshots = max(found.snapshots, each.snapshots)
         for reason, count in each.refused.items():  # each revision reads all of the topic
             found.refused[reason] = max(count, found.refused.get(reason, 0))
         found.refused_example |= each.refused_example
         found.stalled |= each.stalled
         found.warnings += tuple(warning for warning in each.warnings if warning not in found.warnings)
+    if stats:
+        found.is_own = any(each.is_own for each in stats)
+        found.statements = min(each.statements for each in stats)
     engines = {each.engine: each.engine_reason for each in stats if each.engine}
     found.engine = " and ".join(engines)
     found.engine_reason = "; ".join(dict.fromkeys(engines.values()))
@@ -188,9 +203,9 @@ class RevisionFetcher:
         if not read.revisions:
             return self._fetcher.segments(read, cancellation)
         found: list[SegmentRecord] = []
-        for part in revision_reads(read):
-            if part.read is not None:
-                found += self._fetcher.segments(part.read, cancellation)
+        for place, time, _ in _touched(read):
+            part = replace(read, schema=read.revisions[place], time=time, filter=None, revisions=())
+            found += self._fetcher.segments(part, cancellation)
         return tuple(found)
 
     def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
@@ -258,7 +273,6 @@ class RevisionFetcher:
 def _copy(read: CubeRead, part: RevisionRead, source: SpilledTable, target: SpilledTable) -> None:
     for batch in source.mapped().to_batches(_CHUNK_ROWS):
         target.write(in_asked_form(read, part, pa.Table.from_batches([batch])))
-    source.close()
 
 
 def _within(time: TimeRange, since_ms: int | None, until_ms: int | None) -> TimeRange | None:
