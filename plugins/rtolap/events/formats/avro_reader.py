@@ -141,14 +141,8 @@ class _Reading:
         )
         for number, branch in enumerate(kind.branches):
             which = chosen == number
-            if branch.kind == "null" or not which.any():
-                continue
-            if which.all():
-                self.value(branch, cursor, wanted, depth + 1)
-                continue
-            part = cursor.subset(which)
-            self.value(branch, part, wanted, depth + 1)
-            cursor.join(which, part)
+            if branch.kind != "null" and which.any():
+                self._part(branch, cursor, which, wanted, depth)
 
     def _items(self, kind: AvroType, cursor: Cursor, wanted: Wanted | None, depth: int) -> None:
         """Read arrays and maps: blocks of items, up to an empty one. A block may say its size; where nothing
