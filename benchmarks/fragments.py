@@ -1,11 +1,14 @@
 """Bytes a row of a fragment beside the same rows in other files, and the processor time of each.
 
-    python -m benchmarks.fragments [--events 1000000] [--pages 400] [--rounds 3] [--json]
+    python -m benchmarks.fragments [--events 1000000] [--pages 400] [--rounds 3] [--pinot-jars DIR]
+                                  [--json]
 
 The events of the other benchmarks, rolled up. `fragment` is the file that receivers map into memory, with its
 index; `arrow` that file alone, `lz4` and `zstd` the same with compressed buffers, which are read into memory
 of the process; `parquet` a file of history of these rows. Each is written, and read whole, in turns; shown
-are the least times.
+are the least times. With `--pinot-jars`, a folder with Apache Pinot's `pinot-segment-local` and all that it
+depends on, `pinot` is the bytes of a Pinot segment of these rows, and `pinot_indexed` with inverted indexes
+of its dimensions; a JDK has to be there for it.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from rtolap.cubes.format.fragment import open_fragment, write_fragment
 from rtolap.events.decode import EventDecoder
 from rtolap.model.cube import Schema
 
-from benchmarks import events
+from benchmarks import events, pinot
 
 BATCH = 50_000
 
@@ -70,9 +73,8 @@ def files(schema: Schema, table: pa.Table) -> dict[str, File]:
         return File(write, read)
 
     def parquet(folder: Path) -> int:
-        target = physical_schema(schema, plain=True)
-        plain = to_plain(schema, table.select(target.names)).cast(target).combine_chunks()
-        data, _ = encoded(target, plain.to_batches())
+        plain = plain_rows(schema, table)
+        data, _ = encoded(plain.schema, plain.to_batches())
         return (folder / "f.parquet").write_bytes(data)
 
     return {
@@ -96,7 +98,15 @@ def touched(table: pa.Table) -> int:
     return total
 
 
-def measure(count: int, pages: int, rounds: int) -> dict[str, dict[str, float]]:
+def plain_rows(schema: Schema, table: pa.Table) -> pa.Table:
+    """Return the rows as a file of history has them."""
+    target = physical_schema(schema, plain=True)
+    return to_plain(schema, table.select(target.names)).cast(target).combine_chunks()
+
+
+def measure(
+    count: int, pages: int, rounds: int, pinot_jars: Path | None = None
+) -> dict[str, dict[str, float]]:
     schema = events.schema("bench")
     table = rolled_up(schema, count, pages).combine_chunks()
     found: dict[str, dict[str, float]] = {}
@@ -113,6 +123,11 @@ def measure(count: int, pages: int, rounds: int) -> dict[str, dict[str, float]]:
                 a_row = {name: value / table.num_rows * 1e9 for name, value in times.items()}
                 best = found.setdefault(kind, {"bytes": size / table.num_rows, **a_row})
                 best |= {name: min(best[name], value) for name, value in a_row.items()}
+    if pinot_jars:
+        rows = plain_rows(schema, table)
+        for kind, indexed in (("pinot", False), ("pinot_indexed", True)):
+            size = pinot.segment_bytes(rows, schema.cube.dimensions, pinot_jars, indexed=indexed)
+            found[kind] = {"bytes": size / rows.num_rows}
     return {"rows": {"rows": table.num_rows, "events": count}, **found}
 
 
@@ -121,19 +136,22 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--pages", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pinot-jars", type=Path, help="Apache Pinot's jars, for its segments beside")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    found = measure(arguments.events, arguments.pages, arguments.rounds)
+    found = measure(arguments.events, arguments.pages, arguments.rounds, arguments.pinot_jars)
     if arguments.json:
         print(json.dumps(found, indent=2))
         return
     print(f"{found['rows']['rows']} rows of {found['rows']['events']} events; for each row:")
     for kind, figures in found.items():
         if kind != "rows":
-            print(
-                f"  {kind:<9} {figures['bytes']:6.1f} bytes, written in {figures['write_ns']:5.0f} ns, "
-                f"read in {figures['read_ns']:5.0f} ns"
+            times = ", ".join(
+                f"{name} in {figures[key]:5.0f} ns"
+                for name, key in (("written", "write_ns"), ("read", "read_ns"))
+                if key in figures
             )
+            print(f"  {kind:<13} {figures['bytes']:6.1f} bytes{times and ', '}{times}")
 
 
 if __name__ == "__main__":
