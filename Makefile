@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Virtual environment, locked dependencies, Kafka's jars, archives of Java classes
+setup: ## Virtual environment, locked dependencies, Kafka's jars, archives of Java classes, the page in Airflow
 	@scripts/setup
 
 demo: setup ## Start the stack, replay real events, compare answers (EXIT=1: stop by itself, exit code tells; FRESH=1: throw an earlier stack's data away)
@@ -44,7 +44,8 @@ lint: setup ## Format, style, types and the arrows between the rooms
 	@$(MAKE) --no-print-directory types
 	$(BIN)/lint-imports
 
-types: ## Types: strict of all that is no test, and of tests those of pyproject.toml
+types: ## Types: strict of all that is no test, and of tests those of pyproject.toml; of the page, if npm is there
+	@if command -v npm >/dev/null && [ -d ui/node_modules ]; then cd ui && npm run --silent check; fi
 	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py) dags benchmarks tests
 
 format: setup ## Format the code and mend what the linter can
@@ -68,4 +69,4 @@ wheel: setup ## Build the wheel into dist/
 
 clean: ## Stop the stack and remove everything that was made, except .cache
 	@if [ -x $(BIN)/rtolap ] && [ -f .stack/stack.json ]; then $(BIN)/rtolap stack down; fi
-	rm -rf .venv .stack dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .stack dist build ui/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

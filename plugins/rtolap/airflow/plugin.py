@@ -1,7 +1,8 @@
-"""The additions to Airflow's pages: links of tasks, the routes that they lead to, a check of the host.
+"""The additions to Airflow's pages: the page, links of tasks, the routes of both, a check of the host.
 
 Airflow mounts plugin applications without authentication: every route here requires the right to read the
-task logs of the DAG that it is reached from, and the name of one DAG. A process is shown under the DAG whose
+task logs of the DAG that it is reached from, and the name of one DAG; those of the page, the right to read
+the build DAG's logs. A process is shown under the DAG whose
 task waits for it, and under no other. The cluster's token stays on the server.
 """
 
@@ -29,6 +30,8 @@ from rtolap.airflow.links import (
     SegmentsLink,
     WindowLink,
 )
+from rtolap.airflow.page.routes import router as page_router
+from rtolap.airflow.page.script import react_apps
 from rtolap.airflow.shared_processes import SharedWork, processes_of_loader, processes_of_subscription
 from rtolap.airflow.windows import explain, named_window
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
@@ -150,6 +153,9 @@ def window(
         return explain(coordinator, named).model_dump(mode="json")
 
 
+app.include_router(page_router)
+
+
 def host_checks(hosts: str) -> list[dict[str, Any]]:
     """Return a host check for comma-separated names, as `AirflowPlugin.fastapi_root_middlewares` expects
     it.
@@ -171,4 +177,5 @@ class RtolapPlugin(AirflowPlugin):
         WindowLink(),
     ]
     fastapi_apps: list[Any] = [{"app": app, "url_prefix": URL_PREFIX, "name": "rtolap"}]  # noqa: RUF012
+    react_apps: list[Any] = react_apps(URL_PREFIX)
     fastapi_root_middlewares: list[Any] = host_checks(Settings().airflow_hosts)

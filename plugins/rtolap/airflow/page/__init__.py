@@ -1,0 +1,15 @@
+"""The operator's page inside Airflow: what it shows, who may see it, and the script that draws it.
+
+    messages    what the routes answer
+    figures     sums over the reports of partitions (pure)
+    problems    what needs a person, in words, with what to do (pure)
+    overview    services and sums of the cluster (pure)
+    cubes       cubes, and one cube with its segments (pure)
+    receivers   receivers with their partitions, and running moves (pure)
+    rights      who may see the page, and who may start which DAG
+    routes      the routes, below `/rtolap/page`
+    script      the script, which `make setup` builds out of `ui/`
+
+Everything that the page changes is a run of a DAG, started through Airflow's own API with the rights of who
+is signed in: there is no second way to change anything.
+"""

@@ -1,0 +1,129 @@
+"""Cubes in a list, and one cube with its watermark, its refused records and its segments."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rtolap.airflow.page.figures import figures
+from rtolap.airflow.page.messages import CubeList, CubePage, CubeRow, Partition, Refused, Segments
+from rtolap.airflow.page.problems import problems_of
+from rtolap.protocols.coordinator.messages import (
+    ClusterInfo,
+    CubeStatus,
+    QueueEntry,
+    SegmentInfo,
+    WatermarkInfo,
+)
+
+
+def cubes_of(cluster: ClusterInfo, queue: tuple[QueueEntry, ...], *, now_ms: int) -> CubeList:
+    """Return all cubes in the order of their names."""
+    counts = Counter(problem.cube for problem in problems_of(cluster, queue))
+    rows = [_row(cluster, cube, counts[cube.name]) for cube in cluster.cubes]
+    return CubeList(now_ms, tuple(sorted(rows, key=lambda row: row.name)))
+
+
+def cube_page(
+    cluster: ClusterInfo,
+    status: CubeStatus,
+    watermark: WatermarkInfo,
+    segments: list[SegmentInfo],
+    queue: tuple[QueueEntry, ...],
+    *,
+    now_ms: int,
+) -> CubePage:
+    """Return one cube's page. queue: the entries of all cubes."""
+    problems = tuple(each for each in problems_of(cluster, queue) if each.cube == status.name)
+    return CubePage(
+        now_ms=now_ms,
+        cube=_row(cluster, status, len(problems)),
+        table=str(status.definition.get("table", "")),
+        topic_id=status.topic_id,
+        horizon_ms=status.horizon_ms,
+        window_ms=int(dict(status.definition.get("segment") or {}).get("window_ms", 0)),
+        partitions=_partitions(watermark),
+        refused=tuple(
+            Refused(reason=reason, records=records, example=status.refused_example.get(reason, ""))
+            for reason, records in sorted(status.refused.items())
+        ),
+        problems=problems,
+        move_waits=status.move_waits,
+        segments=_segments(status.name, segments, queue),
+    )
+
+
+def _row(cluster: ClusterInfo, cube: CubeStatus, problems: int) -> CubeRow:
+    found = figures(cluster.receivers, cube.name)
+    return CubeRow(
+        name=cube.name,
+        state="paused" if cube.enabled and cube.paused else "on" if cube.enabled else "off",
+        low_watermark_ms=cube.low_watermark_ms,
+        lag_records=found.lag_records,
+        records_per_s=found.records_per_s,
+        segments=dict(cube.segments),
+        problems=problems,
+    )
+
+
+def _partitions(watermark: WatermarkInfo) -> tuple[Partition, ...]:
+    """Return the partitions, those that hold the watermark back first: the lowest that are not idle."""
+    found = [
+        Partition(
+            partition=number,
+            position=each.position,
+            log_end=each.log_end,
+            watermark_ms=each.watermark_ms,
+            idle=each.idle,
+            receiver=each.receiver_id,
+            reported_ms=each.reported_ms,
+        )
+        for number, each in watermark.partitions.items()
+    ]
+    return tuple(
+        sorted(
+            found,
+            key=lambda each: (
+                each.idle,
+                each.watermark_ms is not None,
+                each.watermark_ms or 0,
+                each.partition,
+            ),
+        )
+    )
+
+
+def _segments(cube: str, segments: list[SegmentInfo], queue: tuple[QueueEntry, ...]) -> Segments:
+    waiting = {entry.segment: entry for entry in queue if entry.cube == cube}
+    ordered = sorted(segments, key=lambda each: (each.start_ms, each.segment))
+    return Segments(
+        segment=tuple(each.segment for each in ordered),
+        start_ms=tuple(each.start_ms for each in ordered),
+        end_ms=tuple(each.end_ms for each in ordered),
+        state=tuple(each.state for each in ordered),
+        version=tuple(each.version for each in ordered),
+        parts=tuple(len(each.parts) for each in ordered),
+        events=tuple(each.events for each in ordered),
+        late_events=tuple(each.late_events for each in ordered),
+        building=tuple(_is_building(each) for each in ordered),
+        note=tuple(_note(each, waiting.get(each.segment)) for each in ordered),
+    )
+
+
+def _is_building(segment: SegmentInfo) -> bool:
+    return segment.build is not None and not segment.build.error
+
+
+def _note(segment: SegmentInfo, entry: QueueEntry | None) -> str:
+    if segment.build is not None and segment.build.error:
+        return f"build failed: {segment.build.error}"
+    if segment.base_lost:
+        return "its files are lost"
+    if segment.lost:
+        return "events were lost: " + ", ".join(
+            f"{each.partition}:{each.start}-{each.end}" for each in segment.lost
+        )
+    if segment.breached:
+        return "more late events than its window's bound permits"
+    if entry is not None and entry.waits_for:
+        return f"waits for {entry.waits_for}"
+    return f"batch {segment.batch}" if segment.batch else ""

@@ -1,0 +1,89 @@
+"""The routes of the page, each for who may read the build DAG's logs. They read; changes are runs of DAGs."""
+
+from __future__ import annotations
+
+import msgspec
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Depends, Response
+from fastapi.responses import FileResponse
+
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.page.cubes import cube_page, cubes_of
+from rtolap.airflow.page.messages import Rights
+from rtolap.airflow.page.overview import overview_of
+from rtolap.airflow.page.receivers import receivers_of
+from rtolap.airflow.page.rights import may_start, reader
+from rtolap.airflow.page.script import SCRIPT_PATH, SCRIPT_ROUTE
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import NotFound, RtolapError
+from rtolap.protocols.agent.messages import ProcessStatus
+
+router = APIRouter(prefix="/page", dependencies=[Depends(reader)])
+
+_clock = SystemClock()
+
+
+@router.get("/overview")
+def overview() -> Response:
+    hook = RtolapHook()
+    with hook.coordinator() as coordinator:
+        cluster, queue = coordinator.cluster(), coordinator.queue().entries
+    processes, error = _processes(hook)
+    return _json(overview_of(cluster, queue, processes, now_ms=_clock.now_ms(), agent_error=error))
+
+
+@router.get("/cubes")
+def cubes() -> Response:
+    with RtolapHook().coordinator() as coordinator:
+        cluster, queue = coordinator.cluster(), coordinator.queue().entries
+    return _json(cubes_of(cluster, queue, now_ms=_clock.now_ms()))
+
+
+@router.get("/cubes/{cube}")
+def one_cube(cube: str) -> Response:
+    with RtolapHook().coordinator() as coordinator:
+        page = cube_page(
+            coordinator.cluster(),
+            coordinator.cube(cube),
+            coordinator.watermark(cube),
+            coordinator.segments(cube),
+            coordinator.queue().entries,
+            now_ms=_clock.now_ms(),
+        )
+    return _json(page)
+
+
+@router.get("/receivers")
+def receivers() -> Response:
+    with RtolapHook().coordinator() as coordinator:
+        cluster = coordinator.cluster()
+    return _json(receivers_of(cluster, now_ms=_clock.now_ms()))
+
+
+@router.get("/rights")
+def rights(user: GetUserDep) -> Response:
+    return _json(Rights(str(user.get_name()), may_start(user)))
+
+
+@router.get(f"/{SCRIPT_ROUTE}/{{version}}.js")
+def script(version: str) -> FileResponse:
+    """Answer the script. `version` only keeps browsers from an older one."""
+    if not SCRIPT_PATH.is_file():
+        raise NotFound("the page's script was not built", action="run `make setup`, with node on the PATH")
+    kept = {"cache-control": "private, max-age=31536000, immutable"}
+    return FileResponse(SCRIPT_PATH, media_type="text/javascript", headers=kept)
+
+
+def _processes(hook: RtolapHook) -> tuple[tuple[ProcessStatus, ...], str]:
+    """Return the agent's processes, or why they are missing: the rest of the page stands without them."""
+    try:
+        with hook.agent() as agent:
+            return agent.processes(), ""
+    except RtolapError as error:
+        return (), str(error)
+
+
+def _json(message: msgspec.Struct) -> Response:
+    return Response(
+        msgspec.json.encode(message), media_type="application/json", headers={"cache-control": "no-store"}
+    )

@@ -1,0 +1,208 @@
+"""The page in a real browser, on a real Airflow: what it shows, what it starts, and for whom.
+
+Pictures of its views are kept in `RTOLAP_TEST_PICTURES`, if that names a folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from confluent_kafka import Producer
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.support.waiting import patience_s
+
+pytestmark = pytest.mark.integration
+
+CHROMIUM = "/usr/bin/chromium"
+SHOWN_MS = 30_000.0
+WINDOW = {"width": 1024, "height": 768}
+MARKUP = "<img src=x onerror=document.title='hurt'>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def sign_in(browser: Browser, airflow: Any) -> Iterator[Callable[..., Page]]:
+    """Opens the page as a user who has signed in by Airflow's own form."""
+    contexts = []
+
+    def opened(user: str, query: str = "", colour_scheme: str = "light") -> Page:
+        context = browser.new_context(viewport=WINDOW, color_scheme=colour_scheme)  # type: ignore[arg-type]
+        contexts.append(context)
+        context.set_default_timeout(patience_s(SHOWN_MS))
+        expect.set_options(timeout=patience_s(SHOWN_MS))
+        page = context.new_page()
+        page.goto(f"{airflow.url}/auth/login")
+        page.locator("input[name=username]").fill(user)
+        page.locator("input[name=password]").fill(airflow.passwords[user])
+        page.locator("button[type=submit]").click()
+        page.wait_for_url(re.compile(r"^(?!.*/auth/login)"))
+        page.goto(f"{airflow.url}/plugin/rtolap{query}")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def picture(page: Page, name: str) -> None:
+    folder = os.environ.get("RTOLAP_TEST_PICTURES")
+    if folder:
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def test_an_operator_sees_services_cubes_and_receivers(
+    sign_in: Callable[..., Page], history: Any, airflow: Any
+) -> None:
+    cube = history.stream.name
+    page = sign_in("admin")
+    services = page.get_by_role("table", name="Services")
+    expect(services.get_by_role("row", name=re.compile("receiver r0 HEALTHY"))).to_be_visible()
+    expect(services.get_by_role("row", name=re.compile("coordinator .* leads"))).to_be_visible()
+    expect(page.get_by_text("No problems are known.")).to_be_visible()
+    expect(page.get_by_test_id("age").first).to_have_text(re.compile(r"^\d+ m?s old$"))
+    picture(page, "overview")
+
+    page.get_by_role("tab", name="Cubes").click()
+    page.get_by_label("Find a cube by its name").fill(cube)
+    page.get_by_role("button", name=cube).click()
+    ready = len(history.ready)
+    expect(page.get_by_role("img", name=re.compile(f"{ready} READY"))).to_be_visible()
+    segments = page.get_by_role("table", name="Segments")
+    for info in history.stream.segments().values():
+        row = segments.get_by_role("row", name=re.compile(f"^{re.escape(info.segment)} {info.state}"))
+        expect(row).to_be_visible()
+    picture(page, "cube")
+    link = page.url
+
+    page.get_by_role("tab", name="Receivers").click()
+    expect(page.get_by_role("row", name=re.compile("rs-0 r0 HEALTHY"))).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile(f"{cube} 0 r0"))).to_be_visible()
+    picture(page, "receivers")
+
+    page.goto(link)  # a link to a cube stands by itself
+    expect(page.get_by_role("heading", name=cube)).to_be_visible()
+
+
+@pytest.mark.parametrize("colour_scheme", ["light", "dark"])
+def test_nothing_serious_is_in_the_way_of_a_screen_reader(
+    sign_in: Callable[..., Page], history: Any, colour_scheme: str
+) -> None:
+    page = sign_in("viewer", f"?view=cubes&cube={history.stream.name}", colour_scheme)
+    for view in ("Cubes", "Receivers", "Overview"):
+        page.get_by_role("tab", name=view).click()
+        expect(page.get_by_test_id("age").first).to_be_visible()
+        found = Axe().run(page, context="[role=tabpanel]").response["violations"]
+        serious = [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in SERIOUS]
+        assert serious == [], view
+
+
+SERIOUS = ("serious", "critical")
+
+
+def test_a_day_is_rebuilt_by_a_run_of_the_users_own(
+    sign_in: Callable[..., Page], stream: Any, airflow: Any
+) -> None:
+    page = sign_in("ada", f"?view=cubes&cube={stream.name}")
+    page.get_by_role("button", name="Rebuild a day").click()
+    dialog = page.get_by_role("dialog")
+    start = dialog.get_by_role("button", name="Start")
+    expect(start).to_be_disabled()
+    dialog.get_by_label("Day (UTC)").fill(stream.start(2)[:10])
+    start.click()
+    link = dialog.get_by_role("status").get_by_role("link")
+    expect(link).to_be_visible()
+    (run,) = [run for run in airflow.runs("rtolap_backfill") if run["dag_run_id"] == link.inner_text()]
+    assert run["conf"] == {"cube": stream.name}
+    assert run["data_interval_start"][:10] == stream.start(2)[:10]
+    assert (run["run_type"], run["triggering_user_name"]) == ("manual", "ada")
+
+
+def test_a_purge_needs_the_name_of_the_cube_typed(
+    sign_in: Callable[..., Page], stream: Any, airflow: Any
+) -> None:
+    before = stream.start(3)
+    airflow.unpause("rtolap_purge")
+    page = sign_in("admin", f"?view=cubes&cube={stream.name}")
+    page.get_by_role("button", name="Purge").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label(re.compile("Ending at or before")).fill(before[:19])
+    start = dialog.get_by_role("button", name="Start")
+    typed = dialog.get_by_label(re.compile("to confirm"))
+    typed.fill(stream.name[:-1])
+    expect(start).to_be_disabled()
+    typed.fill(stream.name)
+    start.click()
+    expect(dialog.get_by_role("status").get_by_role("link")).to_be_visible()
+
+    def purged() -> bool | None:
+        return True if airflow.coordinator.cube(stream.name).horizon_ms == stream.start_ms(3) else None
+
+    airflow.until("purge", purged)
+    dialog.get_by_role("button", name="Close").click()
+    expect(page.get_by_text("Purged up to")).to_be_visible()
+
+
+def test_who_may_not_start_a_dag_sees_no_button_for_it(
+    sign_in: Callable[..., Page], stream: Any, airflow: Any
+) -> None:
+    page = sign_in("viewer", f"?view=cubes&cube={stream.name}")
+    expect(page.get_by_test_id("age").first).to_be_visible()
+    for name in ("Rebuild a day", "Plan a move", "Purge"):
+        expect(page.get_by_role("button", name=name)).to_have_count(0)
+    with airflow.signed_in("viewer") as client:
+        answer = client.post("/api/v2/dags/rtolap_purge/dagRuns", json={"logical_date": None, "conf": {}})
+    assert answer.status_code == 403
+
+
+def test_who_may_see_nothing_has_no_page(sign_in: Callable[..., Page], airflow: Any) -> None:
+    page = sign_in("stranger")
+    with page.expect_response(re.compile("/plugins")):  # which pages there are
+        page.reload()
+    expect(page.get_by_role("heading", name="rtolap")).to_have_count(0)
+    with airflow.signed_in("stranger") as client:
+        assert {
+            client.get(f"/rtolap/page/{view}").status_code for view in ("overview", "cubes", "rights")
+        } == {403}
+
+
+def test_markup_in_a_record_is_shown_as_text(
+    sign_in: Callable[..., Page], stream: Any, airflow: Any, kafka: str
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka})
+    producer.produce(stream.name, f'{{"ts": "{MARKUP}"}}'.encode(), partition=0)
+    assert producer.flush(30) == 0
+    airflow.until("refusal", lambda: airflow.coordinator.cube(stream.name).refused or None)
+    page = sign_in("viewer", f"?view=cubes&cube={stream.name}")
+    expect(page.get_by_text("records are in no count").first).to_be_visible()
+    assert page.locator("img[src=x]").count() == 0
+    assert page.title() != "hurt"
+
+
+def test_what_is_not_fresh_any_more_says_so(sign_in: Callable[..., Page], airflow: Any) -> None:
+    page = sign_in("viewer")
+    expect(page.get_by_role("table", name="Services")).to_be_visible()
+    pid = airflow.components["coordinator"].pid()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        lost = page.get_by_role("status").get_by_text(re.compile("What is shown is .* old"))
+        expect(lost).to_be_visible(timeout=patience_s(90_000))
+        expect(page.get_by_role("table", name="Services")).to_be_visible()
+        picture(page, "lost")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    expect(lost).to_have_count(0, timeout=patience_s(90_000))

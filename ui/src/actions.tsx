@@ -1,0 +1,113 @@
+// What the page changes: runs of DAGs, started through Airflow's own API as the signed-in user.
+
+import { Alert, Button, Dialog, Field, Input, Link, Portal, Stack, Text } from "@chakra-ui/react";
+import { type ReactNode, useState } from "react";
+
+import { address, request } from "./data";
+import type { Rights } from "./messages";
+
+interface Action {
+  dagId: string;
+  label: string;
+  title: string;
+  explanation: string;
+  confirm?: string; // what has to be typed, for what cannot be undone
+  conf: () => Record<string, unknown>;
+  dates?: () => { logical_date: string };
+  children?: ReactNode;
+  disabled?: boolean;
+}
+
+export function RunDag({ rights, action }: { rights: Rights | null; action: Action }) {
+  const [open, setOpen] = useState(false);
+  const [typed, setTyped] = useState("");
+  const [problem, setProblem] = useState("");
+  const [run, setRun] = useState("");
+  const [busy, setBusy] = useState(false);
+  if (!rights?.may_start.includes(action.dagId)) return null;
+
+  async function start() {
+    setBusy(true);
+    setProblem("");
+    try {
+      const body = { logical_date: null, ...action.dates?.(), conf: action.conf() };
+      const made = await request<{ dag_run_id: string }>(`api/v2/dags/${action.dagId}/dagRuns`, body);
+      setRun(made.dag_run_id);
+    } catch (error) {
+      setProblem(error instanceof Error ? error.message : String(error));
+    } finally {
+      setBusy(false);
+    }
+  }
+
+  function change(to: boolean) {
+    setOpen(to);
+    setTyped("");
+    setProblem("");
+    setRun("");
+  }
+
+  const mayStart = !busy && !run && !action.disabled && (!action.confirm || typed === action.confirm);
+  return (
+    <Dialog.Root onOpenChange={(to: { open: boolean }) => change(to.open)} open={open}>
+      <Dialog.Trigger asChild>
+        <Button colorPalette={action.confirm ? "red" : "blue"} size="sm" variant="outline">
+          {action.label}
+        </Button>
+      </Dialog.Trigger>
+      <Portal>
+        <Dialog.Backdrop />
+        <Dialog.Positioner>
+          <Dialog.Content>
+            <Dialog.Header>
+              <Dialog.Title>{action.title}</Dialog.Title>
+            </Dialog.Header>
+            <Dialog.Body>
+              <Stack gap={4}>
+                <Text>{action.explanation}</Text>
+                {action.children}
+                {action.confirm ? (
+                  <Field.Root required>
+                    <Field.Label>Type {action.confirm} to confirm</Field.Label>
+                    <Input onChange={(event) => setTyped(event.target.value)} value={typed} />
+                  </Field.Root>
+                ) : null}
+                {problem ? (
+                  <Alert.Root role="alert" status="error">
+                    <Alert.Indicator />
+                    <Alert.Title>{problem}</Alert.Title>
+                  </Alert.Root>
+                ) : null}
+                {run ? (
+                  <Alert.Root role="status" status="success">
+                    <Alert.Indicator />
+                    <Alert.Title>
+                      Started: <Link href={address(`dags/${action.dagId}/runs/${encodeURIComponent(run)}`)}>{run}</Link>
+                    </Alert.Title>
+                  </Alert.Root>
+                ) : null}
+              </Stack>
+            </Dialog.Body>
+            <Dialog.Footer>
+              <Button onClick={() => change(false)} variant="ghost">
+                {run ? "Close" : "Cancel"}
+              </Button>
+              <Button colorPalette={action.confirm ? "red" : "blue"} disabled={!mayStart} onClick={() => void start()}>
+                Start
+              </Button>
+            </Dialog.Footer>
+          </Dialog.Content>
+        </Dialog.Positioner>
+      </Portal>
+    </Dialog.Root>
+  );
+}
+
+export function DateTime({ label, value, change }: { label: string; value: string; change: (to: string) => void }) {
+  return (
+    <Field.Root required>
+      <Field.Label>{label} (UTC)</Field.Label>
+      <Input onChange={(event) => change(event.target.value)} step="1" type="datetime-local" value={value} />
+    </Field.Root>
+  );
+}

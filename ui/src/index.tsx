@@ -1,0 +1,50 @@
+// The operator's page. Airflow loads this script and takes the component from the global of the page's name.
+
+import { Box, Heading, Tabs } from "@chakra-ui/react";
+import { useSearchParams } from "react-router-dom";
+
+import { CubesView } from "./cubes";
+import { usePolled } from "./data";
+import type { Rights } from "./messages";
+import { OverviewView } from "./overview";
+import { ReceiversView } from "./receivers";
+
+const VIEWS = ["overview", "cubes", "receivers"] as const;
+const TITLES = { overview: "Overview", cubes: "Cubes", receivers: "Receivers" };
+
+// Which view is shown, and of which cube, is in the address: it can be linked to and kept.
+function Page() {
+  const [parameters, setParameters] = useSearchParams();
+  const rights = usePolled<Rights>("rtolap/page/rights", 60_000);
+  const named = parameters.get("view");
+  const view = VIEWS.find((each) => each === named) ?? "overview";
+  const cube = parameters.get("cube") ?? "";
+  const show = (to: string, ofCube = "") => setParameters(ofCube ? { view: to, cube: ofCube } : { view: to });
+  return (
+    <Box height="100%" overflow="auto" p={4}>
+      <Heading as="h1" mb={3} size="xl">
+        rtolap
+      </Heading>
+      <Tabs.Root lazyMount onValueChange={(to: { value: string }) => show(to.value)} unmountOnExit value={view}>
+        <Tabs.List mb={4}>
+          {VIEWS.map((each) => (
+            <Tabs.Trigger key={each} value={each}>
+              {TITLES[each]}
+            </Tabs.Trigger>
+          ))}
+        </Tabs.List>
+        <Tabs.Content value="overview">
+          <OverviewView />
+        </Tabs.Content>
+        <Tabs.Content value="cubes">
+          <CubesView choose={(name) => show("cubes", name)} cube={cube} rights={rights.data} />
+        </Tabs.Content>
+        <Tabs.Content value="receivers">
+          <ReceiversView />
+        </Tabs.Content>
+      </Tabs.Root>
+    </Box>
+  );
+}
+
+(globalThis as unknown as Record<string, unknown>)["rtolap"] = Page;
