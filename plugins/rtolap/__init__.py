@@ -12,6 +12,7 @@
     sep, fleet                       HBase change capture; care of the Kafka brokers
     airflow, cli, dbapi              the faces: tasks, commands, Python
     stack, demo, draw                local servers; the demonstration; pictures
+    doctor                           what is wrong with the servers of this host's settings
 
 docs/architecture.md draws which room may import which.
 

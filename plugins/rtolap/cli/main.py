@@ -52,6 +52,9 @@ MOUNTS: dict[str, Mount] = {
         "rtolap.cli.local.demo", "Replay real events and compare every answer.", "demo", adopt=False
     ),
     "stack": Mount("rtolap.cli.local.stack", "Start, stop and show the local stack.", adopt=False),
+    "doctor": Mount(
+        "rtolap.cli.doctor", "Look at every server, and say what mends what is wrong.", "doctor", asks=False
+    ),
     "validate": Mount(
         "rtolap.cli.definitions", "Check definitions without a cluster.", "validate", asks=False
     ),

@@ -196,3 +196,25 @@ def test_mistakes_are_told_in_one_line(services: Services, unique_name: str) -> 
     assert missing in shell.refused("sql", "-e", f"SELECT COUNT(*) FROM {missing}")
     for usage in (("segments", "list"), ("sql", "--no-such-option")):
         assert "Usage:" in shell.run(*usage, code=2).stderr, usage
+
+
+def test_the_doctor_names_the_service_that_does_not_answer(
+    services: Services, tmp_path: Path, unique_name: str
+) -> None:
+    shell, cube = Shell(services), unique_name
+    definitions = define_prices(tmp_path, cube)
+    shell.json("produce", str(events(tmp_path, cube)), "--partitions", "1")
+    shell.json("create", str(definitions), "--enable")
+    well = {each["subject"]: each for each in shell.json("doctor")}
+    assert [each for each in well.values() if each["outcome"] == "failed"] == []
+    for subject in (f"topic {cube} of default", "receiver r1", "Kafka default", "object store", "cluster"):
+        assert well[subject]["outcome"] == "ok", subject
+
+    services.stop("query")
+    try:
+        ill = json.loads(shell.run("doctor", "--problems", "--json", code=1).stdout)
+    finally:
+        services.start_query()
+    (failed,) = [each for each in ill if each["outcome"] == "failed"]
+    assert failed["subject"].startswith("query service ")
+    assert "rtolap query serve" in failed["action"]
