@@ -225,7 +225,8 @@ def _summary(definitions: Definitions, name: str) -> str:
 def _standing(status: CubeStatus) -> dict[str, object]:
     return status.model_dump(
         mode="json",
-        include={"enabled", "paused", "problem", "refused", "refused_example", "topic_id", "revisions"},
+        include={"enabled", "paused", "problem", "topic_id", "revisions", "ended"}
+        | {"refused", "refused_example"},
     )
 
 
@@ -233,7 +234,9 @@ def _describe_standing(status: CubeStatus) -> None:
     """Name the cube's later revisions, and warn of what its answers do not hold, and why."""
     if status.revisions:
         console.print(f"later events are in {', '.join(status.revisions)}", highlight=False)
-    if not status.enabled:
+    if status.ended:
+        console.print(f"{status.name} accepts no event any more: it is read by nobody", highlight=False)
+    elif not status.enabled:
         begun = status.assignment_epoch > 0
         warn(f"{status.name} is disabled" if begun else f"{status.name} was never enabled: it has no events")
     elif status.paused:

@@ -179,7 +179,7 @@ def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
 
     @api.post("/cubes/{cube}/retention")
     def retention(cube: str) -> wire.PurgeResult:
-        return coordinator.purge.retention(cube)
+        return coordinator.retention(cube)
 
     @api.post("/cubes/{cube}/cleanup")
     def cleanup(cube: str) -> wire.CleanupResult:

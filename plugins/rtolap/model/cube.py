@@ -140,7 +140,7 @@ class LatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     merge_after_ms: int = 300_000
 
 
-class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The place of a cube among those that statements see as one, by the name of the first.
 
     Each revision holds the events of a range of time of its own. `rtolap alter` makes them.
@@ -153,6 +153,7 @@ class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         renamed: column of this revision → the column of the revision before that it goes on with.
         older: the policy for statements that need a column of events before `since_ms` which the revision
             before does not have: the column is NULL there, or the statement is refused.
+        retired_ms: time at which statements stopped reading it, because all of it was purged; None: they do.
     """
 
     of: str
@@ -161,6 +162,7 @@ class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     until_ms: int | None = None
     renamed: dict[str, str] = {}
     older: Literal["null", "refuse"] = "null"
+    retired_ms: int | None = None
 
     @property
     def bounds_ms(self) -> tuple[int | None, int | None]:

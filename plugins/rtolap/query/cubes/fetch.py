@@ -63,6 +63,7 @@ class _Snapshot(NamedTuple):
     cube_id: str
     history: HistoryPlan
     sets: tuple[ReplicaSetPlan, ...]
+    ended: bool  # history holds all that was ever read
 
 
 class _Planned(NamedTuple):
@@ -88,7 +89,7 @@ class Fetcher:
 
     def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
         """Return what `fetch` would do, out of one snapshot, manifests and statistics. Raises Corrupted."""
-        _, history, sets = self._plan(read, cancellation, fresh=False)
+        _, history, sets, _ = self._plan(read, cancellation, fresh=False)
         stats = _begun(read, history)
         self._history.estimate(read, history.segments, stats, cancellation)
         self._realtime.estimate(read, history.snapshot, sets, stats, cancellation)
@@ -209,7 +210,7 @@ class Fetcher:
         cube_id, control, records = self._identified(read, cancellation)
         topology = self._cluster.topology(fresh=fresh)
         history = self._history_plan(read, control, records)
-        return _Snapshot(cube_id, history, plan_realtime(read.cube, control, topology))
+        return _Snapshot(cube_id, history, plan_realtime(read.cube, control, topology), control.ended)
 
     def _history_plan(
         self, read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]
@@ -242,13 +243,16 @@ class Fetcher:
         cancellation: Cancellation,
         account: Account,
     ) -> pa.Table | SpilledTable:
-        cube_id, history, sets = taken
+        cube_id, history, sets, ended = taken
         at_least = {**self._answered.of(read.cube, cube_id), **beyond}
-        _check_assigned(read.cube, at_least, sets)
+        if not ended:
+            _check_assigned(read.cube, at_least, sets)
         holds_all = not history.segments and len(sets) == 1  # then its first groups are those of the answer
         asked = read if holds_all else replace(read, top=None)
         tables = self._realtime.read(asked, history.snapshot, sets, at_least, stats, cancellation)
         stats.top_groups = asked.top is not None
+        if ended:
+            stats.positions.update(at_least)
         spilled: SpilledTable | None = None
         if history.segments:
             found = self._history.read(read, history.segments, stats, cancellation, account)

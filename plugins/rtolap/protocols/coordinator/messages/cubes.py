@@ -25,6 +25,7 @@ class CubeStatus(Message):
         refused: reason → at least so many records of the topic were refused and are in no count.
         refused_example: reason → what was wrong with one of them.
         revisions: the cubes that hold later events of it, see `rtolap.model.evolution.revisions`.
+        ended: an older revision that accepts no event any more; nobody reads the topic for it.
     """
 
     name: str
@@ -47,6 +48,7 @@ class CubeStatus(Message):
     refused: dict[str, int] = Field(default_factory=dict)
     refused_example: dict[str, str] = Field(default_factory=dict)
     revisions: tuple[str, ...] = ()
+    ended: bool = False
 
 
 class EnableRequest(Message):
@@ -268,8 +270,16 @@ class PurgeRequest(Message):
 
 
 class PurgeResult(Message):
+    """Segments that were dropped for ever.
+
+    Attributes:
+        dropped: the older revision that a run of the retention has dropped wholly, because all of it was
+            purged before; "" for none.
+    """
+
     horizon_ms: int | None
     segments: tuple[str, ...] = ()
+    dropped: str = ""
 
 
 class CleanupResult(Message):
