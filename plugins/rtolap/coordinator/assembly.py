@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Unavailable
 from rtolap.coordinator.alterations.alter import Alterations
 from rtolap.coordinator.alterations.endings import Endings
+from rtolap.coordinator.alterations.filling import Filling
 from rtolap.coordinator.answers import as_message
 from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.applications.owned import CONFIRMED_S
@@ -103,7 +104,7 @@ class Coordinator:
         self._settling = Settling(metadata, self._views)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
         self.batches = Batches(metadata, self._views, store, object_store_uri)
-        self.alterations = Alterations(metadata, self._views, self.heartbeats)
+        self.alterations = Alterations(metadata, self._views, self.heartbeats, topics)
         self.members = Members(metadata, self.heartbeats, self._ticked)
         self.cubes = Cubes(
             metadata,
@@ -121,6 +122,7 @@ class Coordinator:
         self._endings = Endings(
             metadata, self._views, self.assignments, self.cubes.drop_revision, grace_ms=grace_ms
         )
+        self._filling = Filling(metadata, self._views)
         self._ticks = 0
         # Kafka may take its time to answer: the checks do not keep watermarks waiting. One run at a time.
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="coordinator-checks")
@@ -234,6 +236,7 @@ class Coordinator:
             self._views.fresh(cube)  # from here on its watches keep it so
             self.purge.finish(cube)
             self._settling.run(cube)
+            self._filling.run(cube)
             self._endings.run(cube)
         except NotFound:
             return  # dropped meanwhile

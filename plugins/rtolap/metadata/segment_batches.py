@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from rtolap.base.errors import Refused
@@ -72,6 +74,20 @@ def vector_of_batch(record: SegmentRecord, first: Offsets) -> Offsets:
     if record.state is SegmentState.ACTIVE:
         return dict(first)
     return covered_to_be(record)
+
+
+def older_vector(records: Iterable[SegmentRecord], start_ms: int, end_ms: int) -> Offsets:
+    """Return the largest offsets below which history of the older revision holds segments of this range.
+
+    Args:
+        records: the older revision's, with vectors.
+    """
+    vector: Offsets = {}
+    for record in records:
+        if record.start_ms < end_ms and record.end_ms > start_ms:
+            for partition, offset in record.covered.items():
+                vector[partition] = max(offset, vector.get(partition, offset))
+    return vector
 
 
 def withdraw_batch(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:

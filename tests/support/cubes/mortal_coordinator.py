@@ -64,7 +64,7 @@ class MortalCoordinator:
         self._views = Views(metadata)
         self.builds = Builds(metadata, self._views, store, store_uri)
         self.batches = Batches(metadata, self._views, store, store_uri)
-        self.alterations = Alterations(metadata, self._views, Heartbeats(clock))
+        self.alterations = Alterations(metadata, self._views, Heartbeats(clock), lambda cluster: admin)
         self._settling = Settling(metadata, self._views)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)
         self.heartbeats = Heartbeats(clock)

@@ -20,6 +20,7 @@ from rtolap.protocols.coordinator.messages import Alteration, AlterRequest
 class OlderEvents(StrEnum):
     NULL = "null"
     REFUSE = "refuse"
+    FILL = "fill"
 
 
 app = typer.Typer(no_args_is_help=True, help="Changes of running cubes.")
@@ -44,7 +45,7 @@ def alter(
         str | None,
         typer.Option(
             help="The event time from which on the revision holds the events. Default: the end of the last "
-            "segment that there is."
+            "segment that there is; with `--older fill`, the start of the first one."
         ),
     ] = None,
     renamed: Annotated[
@@ -56,7 +57,8 @@ def alter(
     older: Annotated[
         OlderEvents,
         typer.Option(
-            help="Of columns that older events do not have: null, or refuse the statements that need them."
+            help="Of columns that older events do not have: null, or refuse the statements that need them, "
+            "or fill older events in."
         ),
     ] = OlderEvents.NULL,
     as_json: JsonOption = False,
@@ -156,10 +158,25 @@ def _show(alteration: Alteration) -> None:
             f"name {alteration.cube}, and see all",
             highlight=False,
         )
+        _show_filling(alteration)
         if not alteration.applied:
             console.print("`--new-revision` makes it", highlight=False)
     if alteration.applied:
         success(f"{alteration.cube} is changed")
+
+
+def _show_filling(alteration: Alteration) -> None:
+    if alteration.fills_from_ms is None:
+        return
+    since = utc_text(alteration.fills_from_ms)
+    how = {
+        "topic": f"the topic has all events from {since} on: it reads them again",
+        "batch": f"the topic has not all events from {since} on: apply batches to {alteration.revision}",
+    }
+    console.print(
+        f"{how[alteration.filled_by]}; as it is filled, it holds the events from {since} on",
+        highlight=False,
+    )
 
 
 def _named(names: tuple[str, ...]) -> str:
