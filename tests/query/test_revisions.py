@@ -216,7 +216,9 @@ def test_a_moment_that_moves_back_lets_each_time_be_read_once(hours: int) -> Non
         since_ms=SINCE[0] - hours * HOUR_MS,
     )
     moved = Schema(second.table, msgspec.structs.replace(second.cube, revision=filling))
-    with closing(world_of(23, 240, [first, moved, third])) as world, closing(world.service()) as service:
+    shorter = msgspec.structs.replace(first.cube, segment=second.cube.segment)  # the moment begins one of it
+    whole = Schema(first.table, shorter)
+    with closing(world_of(23, 240, [whole, moved, third])) as world, closing(world.service()) as service:
         held = [world.visible(name).num_rows for name in ("flights", "flights_r2")]
         assert sum(held) > sum(at < DAY_2 for at in seen(world).column("ts").to_pylist()), "both hold some"
         with oracle_cursor() as oracle:
