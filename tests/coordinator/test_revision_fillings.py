@@ -17,8 +17,14 @@ from rtolap.model.batch import BatchSpec
 from rtolap.model.cube import Cube, Revision
 from rtolap.model.evolution.cube_changes import begins_again
 from rtolap.model.offsets import Offsets
-from rtolap.model.segment import SegmentRange
-from rtolap.protocols.coordinator.messages import Alteration, AlterRequest
+from rtolap.model.segment import SegmentRange, SegmentState
+from rtolap.protocols.coordinator.messages import (
+    Alteration,
+    AlterRequest,
+    CubeReport,
+    HeartbeatRequest,
+    PartitionReport,
+)
 
 from tests.support.batches.by_hand import stage_empty
 from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, Cluster
@@ -60,8 +66,24 @@ def look(cluster: Cluster, name: str = SECOND) -> int | None:
     return None if moment_ms is None else moment_ms // HOUR_MS
 
 
-def reports(cluster: Cluster, offsets: Offsets) -> None:
-    cluster.metadata.set_replay_from(SECOND, "rs1", offsets)
+def reads(cluster: Cluster, offsets: Offsets) -> None:
+    """A receiver has read the revision up to these offsets."""
+    read = {p: PartitionReport(watermark_ms=0, idle=False, position=at) for p, at in offsets.items()}
+    report = CubeReport(state="CONSUMING", assignment_epoch=1, partitions=read)
+    cluster.client.heartbeat(HeartbeatRequest(receiver_id="r1", replica_set="rs1", cubes={SECOND: report}))
+
+
+def has_history(cluster: Cluster, *hours: int) -> None:
+    """The revision has built what it has read of these hours."""
+
+    def ready(record: SegmentRecord) -> SegmentRecord:
+        return msgspec.structs.replace(
+            record, state=SegmentState.READY, version=1, location="somewhere", covered=FIRST
+        )
+
+    for hour in hours:
+        window = SegmentRange(hour * HOUR_MS, (hour + 1) * HOUR_MS)
+        cluster.metadata.update_segment(SECOND, window, ready)
 
 
 def test_one_whose_topic_has_everything_reads_it_again(cluster: Cluster) -> None:
@@ -84,13 +106,15 @@ def test_the_moment_moves_once_history_holds_what_the_older_ones_holds(cluster: 
     filled(cluster)
     before = cluster.metadata.cube(SECOND)
     assert look(cluster) == 7
-    reports(cluster, {0: 99, 1: 110, 2: 120, 3: 130})
+    reads(cluster, {0: 99, 1: 110, 2: 120, 3: 130})
+    has_history(cluster, 3, 4, 6)
     assert look(cluster) == 7, "an event of partition 0 may be missing"
     assert cluster.metadata.cube(SECOND) == before
-    reports(cluster, {0: 100})
+    reads(cluster, {0: 100, 1: 110, 2: 130, 3: 130})
     assert look(cluster) == 3
     after = cluster.metadata.cube(SECOND)
     assert after.revision is not None
+    assert after.revision.filled_at == {0: 100, 1: 110, 2: 120, 3: 130}
     assert after.revision.bounds_ms == (3 * HOUR_MS, None)
     assert not begins_again(before, after), "receivers have taken these events all the time"
     assert revision(cluster, NAME).until_ms == 7 * HOUR_MS, "a statement with an earlier look reads it on"
@@ -103,9 +127,21 @@ def test_a_range_in_which_the_older_one_is_not_ready_waits(cluster: Cluster) -> 
     built(cluster, 3, 5)
     staged = cluster.closed(4)
     filled(cluster)
-    reports(cluster, dict.fromkeys(FIRST, 1000))
+    reads(cluster, dict.fromkeys(FIRST, 1000))
+    has_history(cluster, 3, 4, 5)
     assert look(cluster) == 5
     cluster.client.promote(NAME, staged.name, cluster.build(staged.name))
+    assert look(cluster) == 3
+
+
+def test_a_range_without_history_of_the_revision_waits(cluster: Cluster) -> None:
+    cluster.enabled()
+    built(cluster, 3, 4)
+    filled(cluster)
+    reads(cluster, dict.fromkeys(FIRST, 1000))
+    has_history(cluster, 3)
+    assert look(cluster) == 5
+    has_history(cluster, 4)
     assert look(cluster) == 3
 
 
@@ -113,7 +149,8 @@ def test_what_only_the_older_one_has_purged_does_not_come_back(cluster: Cluster)
     cluster.enabled()
     built(cluster, 3, 4, 5)
     filled(cluster)
-    reports(cluster, dict.fromkeys(FIRST, 1000))
+    reads(cluster, dict.fromkeys(FIRST, 1000))
+    has_history(cluster, 3, 4, 5)
     cluster.coordinator.purge.purge(NAME, 5 * HOUR_MS)
     assert look(cluster) == 5
     cluster.coordinator.purge.purge(SECOND, 4 * HOUR_MS)
@@ -143,7 +180,8 @@ def test_one_whose_topic_has_not_everything_waits_for_batches(cluster: Cluster, 
     done = filled(cluster, **policy)
     assert (done.fills_from_ms, done.filled_by) == (3 * HOUR_MS, "batch")
     assert cluster.metadata.control(SECOND).first_offsets == {**FIRST, 0: 70}
-    reports(cluster, dict.fromkeys(FIRST, 1000))
+    reads(cluster, dict.fromkeys(FIRST, 1000))
+    has_history(cluster, 3)
     assert look(cluster) == 4
 
 
@@ -153,6 +191,7 @@ def test_batches_fill_and_what_comes_behind_them_counts_beside_them(cluster: Clu
     cluster.topics.logs["clicks"][2] = (21, 1000)
     cluster.metadata.set_replay_from(NAME, "rs1", {0: 70})
     filled(cluster)
+    reads(cluster, dict.fromkeys(FIRST, 1000))
     cluster.metadata.publish_watermark(SECOND, WatermarkRecord(10 * HOUR_MS))
     apply(cluster, "later", 5, 6)
     assert look(cluster) == 4, "there is nothing at four"
@@ -248,7 +287,8 @@ def test_a_broken_commit_moves_the_moment_once(cluster: Cluster, when: Literal["
     cluster.enabled()
     built(cluster, 3, 4)
     filled(cluster)
-    reports(cluster, dict.fromkeys(FIRST, 1000))
+    reads(cluster, dict.fromkeys(FIRST, 1000))
+    has_history(cluster, 3, 4)
     left = [when]
 
     def fault(operations: Sequence[Operation]) -> Literal["before", "after"] | None:
@@ -266,7 +306,8 @@ def test_a_segment_that_changes_meanwhile_is_looked_at_again(
     cluster.enabled()
     built(cluster, 3, 4)
     filled(cluster)
-    reports(cluster, dict.fromkeys(FIRST, 130))
+    reads(cluster, dict.fromkeys(FIRST, 130))
+    has_history(cluster, 3, 4)
     commits, changing = cluster.coordinator.metadata.store.commit, [True]
 
     def commit(operations: Sequence[Operation]) -> None:
@@ -283,7 +324,8 @@ def test_the_older_one_ends_where_it_is_read_no_more(cluster: Cluster) -> None:
     cluster.enabled()
     built(cluster, 3, 4)
     filled(cluster)
-    reports(cluster, dict.fromkeys(FIRST, 1000))
+    reads(cluster, dict.fromkeys(FIRST, 1000))
+    has_history(cluster, 3, 4)
     assert look(cluster) == 3
     cluster.client.purge(NAME, 3 * HOUR_MS)
     cluster.coordinator._endings.run(NAME)

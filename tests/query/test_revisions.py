@@ -214,6 +214,7 @@ def test_a_moment_that_moves_back_lets_each_time_be_read_once(hours: int) -> Non
         second.cube.revision,
         fills_from_ms=SINCE[0] - 24 * HOUR_MS,
         since_ms=SINCE[0] - hours * HOUR_MS,
+        filled_at={1: 2},
     )
     moved = Schema(second.table, msgspec.structs.replace(second.cube, revision=filling))
     shorter = msgspec.structs.replace(first.cube, segment=second.cube.segment)  # the moment begins one of it
@@ -226,6 +227,11 @@ def test_a_moment_that_moves_back_lets_each_time_be_read_once(hours: int) -> Non
             oracle.register("airlines", AIRLINE_ROWS)
             for sql in STATED:
                 assert rows_of(service.execute(sql).table()) == rows_of(asked_of(oracle, sql)), sql
+        said = [
+            query.at_least for _, query in world.asked if query.cube == "flights_r2" and 1 in query.at_least
+        ]
+        assert said, "a receiver that has not read so far waits"
+        assert said[0][1] >= 2
 
 
 def test_a_warning_names_the_columns_that_older_events_do_not_have(asked: Asked) -> None:

@@ -122,7 +122,7 @@ class Coordinator:
         self._endings = Endings(
             metadata, self._views, self.assignments, self.cubes.drop_revision, grace_ms=grace_ms
         )
-        self._filling = Filling(metadata, self._views)
+        self._filling = Filling(metadata, self._views, self.heartbeats)
         self._ticks = 0
         # Kafka may take its time to answer: the checks do not keep watermarks waiting. One run at a time.
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="coordinator-checks")

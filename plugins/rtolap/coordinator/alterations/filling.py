@@ -16,11 +16,13 @@ A crash before the commit has changed nothing; after it, nothing is left to do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from rtolap.base.errors import NotFound
+from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.views import Views
 from rtolap.metadata import codec, paths
 from rtolap.metadata.change_log import change_log
@@ -28,19 +30,22 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.store import Check, Put, Versioned
 from rtolap.metadata.updates import retrying
-from rtolap.model.cube import Cube
+from rtolap.model.cube import Cube, Revision
 from rtolap.model.evolution.revisions import common_window_ms
 from rtolap.model.instants import utc_text
-from rtolap.model.offsets import Offsets
+from rtolap.model.offsets import Offsets, larger
 from rtolap.model.segment import SegmentState
 
 log = logging.getLogger(__name__)
 
 
 class Filling:
-    def __init__(self, metadata: ClusterMetadata, views: Views) -> None:
+    """`heartbeats`: how far receivers have read."""
+
+    def __init__(self, metadata: ClusterMetadata, views: Views, heartbeats: Heartbeats) -> None:
         self._metadata = metadata
         self._views = views
+        self._heartbeats = heartbeats
 
     def run(self, name: str) -> int | None:
         """Move the revision's moment back as far as it is filled, and return it; None of a cube that fills
@@ -67,21 +72,25 @@ class Filling:
         read = [self._read(paths.cube_control(each)) for each in names]
         read += [(paths.cube_changes(each), change_log(store, each, None)[1]) for each in names]
         controls, records = zip(*(self._views.fresh(each) for each in names), strict=True)
-        moment_ms = filled_back_to(
+        filled = filled_back_to(
             cube,
             older,
             *records,
             horizons=(controls[0].horizon_ms, controls[1].horizon_ms),
-            replay_from=self._metadata.replay_from(name),
+            positions={p: each.position for p, each in self._heartbeats.partitions(name).items()},
             covered=lambda record: self._metadata.whole_segment(record).covered,
         )
-        if moment_ms < revision.since_ms:
-            moved = msgspec.structs.replace(revision, since_ms=moment_ms)
+        if filled.since_ms < revision.since_ms:
+            moved = msgspec.structs.replace(
+                revision,
+                since_ms=filled.since_ms,
+                filled_at=larger(revision.filled_at, filled.vector),
+            )
             after = msgspec.structs.replace(cube, revision=moved)
             unchanged = [Check(at, version.version) for at, version in read]
             store.commit([Put(path, codec.encode(after), node.version), *unchanged])
-            log.info("cube %s is filled from %s on", name, utc_text(moment_ms))
-        return moment_ms
+            log.info("cube %s is filled from %s on", name, utc_text(filled.since_ms))
+        return filled.since_ms
 
     def _before(self, cube: Cube) -> Cube | None:
         """Return the revision before this one, if it stands."""
@@ -100,6 +109,18 @@ class Filling:
         return path, node
 
 
+class Filled(NamedTuple):
+    """How far a revision is filled.
+
+    Attributes:
+        since_ms: the earliest moment from which on it holds what the older one's history holds.
+        vector: partition → offset that it has read up to, for that to be so.
+    """
+
+    since_ms: int
+    vector: Offsets
+
+
 def filled_back_to(
     cube: Cube,
     older: Cube,
@@ -107,67 +128,61 @@ def filled_back_to(
     older_records: Mapping[str, SegmentRecord],
     *,
     horizons: tuple[int | None, int | None],
-    replay_from: Offsets,
+    positions: Offsets,
     covered: Callable[[SegmentRecord], Offsets],
-) -> int:
-    """Return the earliest moment from which on the revision holds all that history of the older one holds.
+) -> Filled:
+    """Return how far the revision is filled, from its moment back.
 
-    Filled from the topic is a range once the revision's history holds everything below the vectors of the
-    older one's segments; by a batch, once a READY version of a batch stands for each of them. A range that
-    the older one has purged, and this one has not, is never filled: its events would come back.
+    A range is filled once the older one's segments of it are READY, this one has history of each of them, by
+    a batch where batches fill it, and has read as far as the vectors of the older one's. A range that the
+    older one has purged, and this one has not, is never filled: its events would come back.
 
     Args:
         own_records, older_records: by name.
         horizons: purge horizons, the revision's own first.
-        replay_from: offsets below which the revision's history holds everything of its time.
+        positions: how far the revision is read, by partition.
         covered: the vector of a READY version, which may have to be read.
     """
     revision = cube.revision
     assert revision is not None, "only revisions fill"
     assert revision.since_ms is not None, "none fills but one that follows another"
     assert revision.fills_from_ms is not None, "it fills"
-    step_ms = common_window_ms(older, cube)
+    window_ms, step_ms = cube.segment.window_ms, common_window_ms(older, cube)
     own = {record.start_ms: record for record in own_records.values()}
-    at_ms = revision.since_ms
 
-    def is_filled(start_ms: int, end_ms: int) -> bool:
+    def vector_of(start_ms: int, end_ms: int) -> Offsets | None:
+        """Return the vector of a range that is filled; None where it is not."""
         own_ms, older_ms = horizons
         if older_ms is not None and start_ms < older_ms and (own_ms is None or own_ms < end_ms):
-            return False
-        to_fill = [
-            record
-            for record in _overlapping(older_records.values(), start_ms, end_ms)
-            if record.state is not SegmentState.PURGED
-        ]
-        if any(record.state is not SegmentState.READY for record in to_fill):
-            return False
-        if revision.filled_by == "batch":
-            window_ms = cube.segment.window_ms
-            starts = {
-                window
-                for record in to_fill
-                for window in range(record.start_ms // window_ms * window_ms, record.end_ms, window_ms)
-            }
-            return all(_is_of_batch(own.get(start)) for start in starts)
-        return all(
-            replay_from.get(partition, 0) >= offset
-            for record in to_fill
-            for partition, offset in covered(record).items()
-        )
+            return None
+        vector: Offsets = {}
+        for record in older_records.values():
+            is_within = record.start_ms < end_ms and record.end_ms > start_ms
+            if not is_within or record.state is SegmentState.PURGED:
+                continue
+            if record.state is not SegmentState.READY:
+                return None
+            starts = range(record.start_ms // window_ms * window_ms, record.end_ms, window_ms)
+            if record.events and not _have_history([own.get(start) for start in starts], revision):
+                return None
+            vector = larger(vector, covered(record))
+        return vector if all(positions.get(p, 0) >= at for p, at in vector.items()) else None
 
-    while at_ms - step_ms >= revision.fills_from_ms and is_filled(at_ms - step_ms, at_ms):
-        at_ms -= step_ms
-    return at_ms
+    at_ms, whole = revision.since_ms, dict[int, int]()
+    while at_ms - step_ms >= revision.fills_from_ms:
+        vector = vector_of(at_ms - step_ms, at_ms)
+        if vector is None:
+            break
+        at_ms, whole = at_ms - step_ms, larger(whole, vector)
+    return Filled(at_ms, whole)
 
 
-def _overlapping(records: Iterable[SegmentRecord], start_ms: int, end_ms: int) -> list[SegmentRecord]:
-    return [record for record in records if record.start_ms < end_ms and record.end_ms > start_ms]
-
-
-def _is_of_batch(record: SegmentRecord | None) -> bool:
-    return (
-        record is not None
-        and record.state is SegmentState.READY
-        and bool(record.batch)
-        and not record.pending_batch
+def _have_history(records: Sequence[SegmentRecord | None], revision: Revision) -> bool:
+    """Return True if these segments have what one with events of the older revision is filled with. A batch
+    gives each of them a record; of those that are read from the topic, one may have no event."""
+    if revision.filled_by == "topic":
+        return any(record is not None and record.version for record in records)
+    return all(
+        record is not None and record.version and record.batch and not record.pending_batch
+        for record in records
     )

@@ -115,7 +115,8 @@ def begins_again(before: Cube, after: Cube) -> bool:
 def _as_received(cube: Cube) -> Cube:
     if cube.revision is None or cube.revision.fills_from_ms is None:
         return cube
-    received = msgspec.structs.replace(cube.revision, since_ms=cube.revision.reads_from_ms)
+    revision = cube.revision
+    received = msgspec.structs.replace(revision, since_ms=revision.reads_from_ms, filled_at={})
     return msgspec.structs.replace(cube, revision=received)
 
 

@@ -24,7 +24,7 @@ from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.completeness import offsets_text
 from rtolap.model.cube import Schema
 from rtolap.model.instants import utc_text
-from rtolap.model.offsets import Offsets
+from rtolap.model.offsets import Offsets, larger
 from rtolap.protocols.query.messages import QueryWarning, refused_text
 from rtolap.query.cancel import Cancellation, wait_within
 from rtolap.query.cluster.view import Cluster
@@ -107,7 +107,7 @@ class Fetcher:
 
         Raises Unavailable, Corrupted, OverBudget or StaleSnapshot (when snapshots keep going stale).
         """
-        beyond = self._beyond(read.cube, session, cancellation)
+        beyond = self._beyond(read, session, cancellation)
         if read.top is not None and not self._is_of_one_receiver(read):
             read = replace(read, top=None)  # so that statements of other orders share the read
         key = (*_key(read), cancellation.engine, tuple(sorted(beyond.items())))
@@ -136,15 +136,19 @@ class Fetcher:
         wait_within((look,), cancellation)
         look.result()
 
-    def _beyond(self, cube: str, session: SessionPositions, cancellation: Cancellation) -> Offsets:
-        """Return the session's positions that are larger than those this service has answered with."""
+    def _beyond(self, read: CubeRead, session: SessionPositions, cancellation: Cancellation) -> Offsets:
+        """Return the session's positions, and those at which the cube was filled with older events, that are
+        larger than those this service has answered with."""
+        cube, revision = read.cube, read.schema.cube.revision
+        filled_at = {} if revision is None else revision.filled_at
         view = self._cluster.view(cube)
         cube_id = view.cube_id()
         if session.identities(cube) - {cube_id}:  # of a creation before the one known here, or after it
             self._refresh(cube, cancellation)
             cube_id = view.cube_id()
         answered = self._answered.of(cube, cube_id)
-        return {p: at for p, at in session.of(cube, cube_id).items() if at > answered.get(p, 0)}
+        wanted = larger(session.of(cube, cube_id), filled_at)
+        return {p: at for p, at in wanted.items() if at > answered.get(p, 0)}
 
     def _is_of_one_receiver(self, read: CubeRead) -> bool:
         """Tell, without waiting, whether one replica set has all that is read, by what is known now."""
