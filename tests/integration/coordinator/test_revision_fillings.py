@@ -1,7 +1,7 @@
 """Older events are filled into a revision on real servers, from the topic that has them all.
 
 Events flow, late ones too, receivers are killed, and Spark builds segments of both. At each moment an answer
-is that of one revision for each time: of the older one before, of the newer one after, and of nothing between.
+is that of one revision for each time: of the older one before, of the newer one after, of nothing between.
 """
 
 from __future__ import annotations
