@@ -17,7 +17,7 @@ from rtolap.cli.output import JsonOption, console, print_json, print_table, succ
 from rtolap.cli.tables import drop as drop_table
 from rtolap.cli.tables import show as show_table
 from rtolap.cli.tables import tables_client
-from rtolap.model.cube import Cube, Schema, cuboids
+from rtolap.model.cube import Cube, Revision, Schema, cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.instants import utc_text
 from rtolap.model.stored.table import StoredTable
@@ -247,6 +247,13 @@ def _describe_standing(status: CubeStatus) -> None:
         warn(refused)
 
 
+def _describe_filling(revision: Revision) -> None:
+    from_ms, since_ms = revision.fills_from_ms, revision.since_ms
+    if from_ms is not None and since_ms is not None and from_ms < since_ms:
+        source = "the topic" if revision.filled_by == "topic" else "batches"
+        console.print(f"it is filled from {utc_text(from_ms)} on, by {source}", highlight=False)
+
+
 def _describe_cube(schema: Schema) -> None:
     cube = schema.cube
     segment, retention = cube.segment, cube.retention
@@ -264,6 +271,7 @@ def _describe_cube(schema: Schema) -> None:
         until = "" if until_ms is None else f" until {utc_text(until_ms)}"
         of = f"revision {cube.revision.number} of {cube.revision.of}"
         console.print(f"{of}: its events{since}{until}", highlight=False)
+        _describe_filling(cube.revision)
     print_table(
         ("dimension", "type"), [(name, str(schema.dimension_type(name))) for name in cube.all_dimensions]
     )

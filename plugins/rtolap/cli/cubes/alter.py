@@ -92,10 +92,12 @@ def alter(
             for name, request in wanted.items()
         ]
         is_in_place = any(each.changes for each in planned) and not any(each.revision for each in planned)
-        if (names or since is not None) and is_in_place:
+        fills = older is OlderEvents.FILL
+        if (names or since is not None or fills) and is_in_place:
             raise DefinitionError(
                 "nothing of this file takes a revision",
-                expected="--renamed and --since with a change of dimensions, measures or the window",
+                expected="--renamed, --since and --older fill with a change of dimensions, measures or the "
+                "window",
                 action="leave them out",
             )
         refused = [each.cube for each in planned if each.dropped_segments and not drop_segments]
