@@ -211,6 +211,30 @@ def test_batches_fill_and_what_comes_behind_them_counts_beside_them(cluster: Clu
     assert look(cluster) == 3
 
 
+def test_a_batch_stands_for_the_older_history_though_the_revision_has_some(cluster: Cluster) -> None:
+    """Of late events that both have merged: those of the older one's history are in the batch already."""
+    cluster.enabled()
+    built(cluster, 3)
+    cluster.topics.logs["clicks"][2] = (21, 1000)
+    filled(cluster)
+    reads(cluster, dict.fromkeys(FIRST, 1000))
+    cluster.metadata.publish_watermark(SECOND, WatermarkRecord(10 * HOUR_MS))
+    has_history(cluster, 3)  # up to less than the older one's
+    own = cluster.metadata.segment(SECOND, "19700101030000_19700101040000")
+    older = cluster.metadata.segment(NAME, "19700101030000_19700101040000")
+    assert own is not None
+    assert older is not None
+    plan = planned(cluster, "b", 3, 4)
+    assert {piece.partition: piece.end for piece in plan.segments[0].ranges} == older.covered
+    cluster.metadata.update_segment(
+        SECOND,
+        own.range,
+        lambda record: segments.close(record, {p: 50 + p for p in FIRST}, now_ms=0, by="rs1"),
+    )
+    with pytest.raises(Refused, match="cannot be filled now"):
+        planned(cluster, "c", 3, 4)
+
+
 def planned(cluster: Cluster, batch: str, start: int, end: int) -> BatchSpec:
     source = {"format": "parquet", "path": "of-that-time"}
     plan = cluster.client.plan_batch(

@@ -84,6 +84,7 @@ class Batches:
         self._check_replaceable(cube, control, records, windows)
         _check_own_time(schema.cube, windows)
         filled = self._filled_vectors(schema.cube, windows)
+        _check_settled(cube, records, filled, windows)
         known = {
             window.name: self._metadata.whole_segment(records[window.name])
             for window in windows
@@ -99,7 +100,9 @@ class Batches:
             start_ms=request.start_ms,
             end_ms=request.end_ms,
             segments=tuple(
-                _planned_segment(cube, window, known.get(window.name), control, filled.get(window.start_ms))
+                _planned_segment(
+                    cube, window, known.get(window.name), control, filled.get(window.start_ms, {})
+                )
                 for window in windows
             ),
             source=source,
@@ -122,11 +125,17 @@ class Batches:
         windows = [parse_segment_name(part.segment) for part in left]
         filled = self._filled_vectors(self._metadata.cube(cube), windows)
         for part, window in zip(left, windows, strict=True):
-            first = _begins(control, filled.get(window.start_ms))
+            replaced = functools.partial(
+                self._replaced,
+                batch=batch,
+                part=part,
+                first=_first(control),
+                filled=filled.get(window.start_ms, {}),
+            )
             self._metadata.update_segment(
                 cube,
                 window,
-                functools.partial(self._replaced, batch=batch, part=part, first=first),
+                replaced,
                 cube_id=cube_id,
             )
         return self.progress(cube, batch)
@@ -169,7 +178,7 @@ class Batches:
             )
 
     def _replaced(
-        self, before: SegmentRecord, *, batch: str, part: BatchPart, first: Offsets
+        self, before: SegmentRecord, *, batch: str, part: BatchPart, first: Offsets, filled: Offsets
     ) -> SegmentRecord:
         return segment_batches.replace_by_batch(
             before,
@@ -177,6 +186,7 @@ class Batches:
             part.part,
             version=part.version,
             first=first,
+            filled=filled,
             now_ms=self._metadata.clock.now_ms(),
             by="applied",
         )
@@ -307,13 +317,6 @@ def _refusal(
     return None
 
 
-def _begins(control: CubeControl, filled: Offsets | None) -> Offsets:
-    """Return the offsets below which a batch says what a segment without history holds: where the cube
-    begins; of older events that are filled in, where the older revision's history ends."""
-    first, known = _first(control), filled or {}
-    return {partition: max(offset, known.get(partition, offset)) for partition, offset in first.items()}
-
-
 def _check_own_time(cube: Cube, windows: list[SegmentRange]) -> None:
     """Raise Refused for segments that are another revision's of the cube."""
     if cube.revision is None:
@@ -336,16 +339,41 @@ def _check_own_time(cube: Cube, windows: list[SegmentRange]) -> None:
         )
 
 
+def _check_settled(
+    cube: str,
+    records: Mapping[str, SegmentRecord],
+    filled: Mapping[int, Offsets],
+    windows: list[SegmentRange],
+) -> None:
+    """Raise Refused for segments that are filled while late events of theirs are being closed: what a batch
+    stands for there is not known yet."""
+    closing = [
+        window.name
+        for window in windows
+        if window.start_ms in filled
+        and (record := records.get(window.name)) is not None
+        and record.state not in (SegmentState.ACTIVE, SegmentState.READY)
+        and not record.pending_batch
+    ]
+    if closing:
+        raise Refused(
+            f"{len(closing)} segments of {cube} cannot be filled now",
+            expected="segments that are READY, or have no history",
+            found=f"late events being merged: {', '.join(closing[:_REFUSED_SHOWN])}",
+            action="wait until they are READY",
+        )
+
+
 def _planned_segment(
     cube: str,
     window: SegmentRange,
     record: SegmentRecord | None,
     control: CubeControl,
-    filled: Offsets | None,
+    filled: Offsets,
 ) -> BatchSegment:
     known = record or SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
     first = _first(control)
-    vector = segment_batches.vector_of_batch(known, _begins(control, filled))
+    vector = segment_batches.vector_of_batch(known, first, filled)
     ranges = tuple(
         PartRange(partition, min(first.get(partition, 0), end), end)
         for partition, end in sorted(vector.items())
