@@ -155,8 +155,10 @@ def test_the_runs_notice_a_revision_that_begins_where_receivers_are(monkeypatch:
     """They have read events of its time by then."""
     whole = FollowingRevisions._control
 
-    def careless(self: FollowingRevisions, cube: str, control: CubeControl) -> CubeControl:
-        made = whole(self, cube, control)
+    def careless(
+        self: FollowingRevisions, cube: str, control: CubeControl, *, reads_again: bool
+    ) -> CubeControl:
+        made = whole(self, cube, control, reads_again=reads_again)
         return msgspec.structs.replace(
             made, first_offsets={part: at + 20 for part, at in made.first_offsets.items()}
         )
