@@ -1,7 +1,7 @@
 """How far a revision is filled, in drawn standings of two revisions.
 
-Whatever the older one's history holds of a time that statements read from the newer one, that one has read, and
-is answered for.
+Whatever the older one's history holds of a time that statements read from the newer one, that one has read,
+and is answered for.
 """
 
 from __future__ import annotations
