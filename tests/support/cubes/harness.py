@@ -361,7 +361,7 @@ class Run:
 
     def _drained(self, ends: dict[int, int]) -> bool:
         ended = (SegmentState.READY, SegmentState.PURGED)
-        records = self.cluster.records().values()
+        records = list(self.cluster.records().values())
         until_ms = self.cluster.until_ms()
         if until_ms is not None and self.cluster.metadata.control(self.cluster.cube).ended:
             records = [record for record in records if record.start_ms < until_ms]  # others are nobody's
