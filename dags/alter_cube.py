@@ -36,8 +36,8 @@ with DAG(
         ),
         "older": Param(
             "null",
-            enum=["null", "refuse"],
-            description="Columns that older events do not have: NULL, or refused.",
+            enum=["null", "refuse", "fill"],
+            description="Columns that older events do not have: NULL, refused, or filled in.",
         ),
     },
     tags=["rtolap"],

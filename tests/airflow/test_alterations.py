@@ -89,6 +89,19 @@ def test_a_change_is_planned_approved_and_made_once(cluster: Cluster) -> None:
         planned()
 
 
+def test_the_form_says_where_older_events_come_from(cluster: Cluster) -> None:
+    record = cluster.closed(2)
+    cluster.client.promote(NAME, record.name, cluster.build(record.name))
+    says = "- older events are filled in from 1970-01-01T02:00:00+00:00 on, by "
+    assert f"{says}the topic" in planned(older="fill")["text"]
+    cluster.topics.logs["clicks"][1] = (11, 1000)
+    assert f"{says}batches" in planned(older="fill")["text"]
+    assert alter(planned(older="fill"))["applied"]
+    revision = cluster.metadata.cube(f"{NAME}_r2").revision
+    assert revision is not None
+    assert revision.fills_from_ms == record.start_ms
+
+
 def test_nothing_changes_before_somebody_has_approved_it(cluster: Cluster) -> None:
     plan = planned()
     for answer in (REJECTED, {}, {**APPROVED, "responded_by_user": None}):

@@ -94,6 +94,39 @@ def test_a_revision_is_planned_shown_made_and_described(cluster: Cluster, tmp_pa
     assert described["status"]["revisions"] == [f"{NAME}_r2"]
 
 
+@pytest.mark.parametrize("source", ["topic", "batches"])
+def test_older_events_are_filled_in(cluster: Cluster, tmp_path: Path, source: str) -> None:
+    cluster.enabled()
+    record = cluster.closed(2)
+    cluster.client.promote(NAME, record.name, cluster.build(record.name))
+    if source == "batches":
+        cluster.topics.logs["clicks"][1] = (11, 1000)
+    path = tmp_path / "clicks.yaml"
+    path.write_text(CLICKS.replace("[land]", "[page, country]"))
+    planned = run(alter, str(path), "--plan", "--older", "fill").stdout
+    says = {"topic": "the topic has all events from", "batches": "apply batches to clicks_by_page_r2"}
+    assert says[source] in planned
+    assert "as it is filled, it holds the events from 1970-01-01T02:00:00+00:00 on" in planned
+    run(alter, str(path), "--new-revision", "--older", "fill", "--since", "1970-01-01T02:00")
+    second = run(definitions, "describe", f"{NAME}_r2").stdout
+    assert "its events from 1970-01-01T03:00:00+00:00 on" in second
+    by = {"topic": "the topic", "batches": "batches"}[source]
+    assert f"it is filled from 1970-01-01T02:00:00+00:00 on, by {by}" in second
+
+
+def test_a_revision_that_has_ended_is_described_so(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.enabled()
+    cluster.closed(2)
+    path = tmp_path / "clicks.yaml"
+    path.write_text(CLICKS.replace("[land]", "[page, country]"))
+    run(alter, str(path), "--new-revision")
+    cluster.client.purge(NAME, 3 * HOUR_MS)
+    cluster.coordinator._endings.run(NAME)
+    assert "accepts no event any more" in run(definitions, "describe", NAME).stdout
+    described = json.loads(run(definitions, "describe", NAME, "--json").stdout)
+    assert described["status"]["ended"] is True
+
+
 def test_a_renamed_column_goes_on(cluster: Cluster, tmp_path: Path) -> None:
     cluster.enabled()
     path = tmp_path / "clicks.yaml"
@@ -106,6 +139,8 @@ def test_a_renamed_column_goes_on(cluster: Cluster, tmp_path: Path) -> None:
     useless = CliRunner().invoke(alter.app, [str(path), "--since", "1970-01-02"])
     assert isinstance(useless.exception, DefinitionError)
     assert "nothing of this file takes a revision" in str(useless.exception)
+    useless = CliRunner().invoke(alter.app, [str(path), "--older", "fill"])
+    assert isinstance(useless.exception, DefinitionError)
     wrong = CliRunner().invoke(alter.app, [str(path), "--renamed", "land"])
     assert isinstance(wrong.exception, DefinitionError)
     assert "NEW=OLD" in str(wrong.exception)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +91,14 @@ def world_of(seed: int, rows: int, schemas: list[Schema]) -> QueryWorld:
     return made
 
 
-def seen(world: QueryWorld) -> pa.Table:
-    """Return all flights as the newest revision has them, without what the older ones do not have."""
+def seen(world: QueryWorld, first: datetime = DAY_1) -> pa.Table:
+    """Return all flights as the newest revision has them, without what the older ones do not have. `first`:
+    until when statements read the first one."""
     every = QueryWorld(flights_schema(), world.events, {})
     with closing(every):
         table = every.visible()
     for place, names in ((0, ("gate", "delay")), (1, ("origin", "price"))):
-        older = pa.array([at < (DAY_1, DAY_2)[place] for at in table.column("ts").to_pylist()])
+        older = pa.array([at < (first, DAY_2)[place] for at in table.column("ts").to_pylist()])
         for name in names:
             column: Any = table.column(name)
             nothing = pa.nulls(len(column), column.type)
@@ -202,6 +203,35 @@ def test_each_revision_is_asked_for_its_own_time(world: QueryWorld, asked: Asked
     explained = dict(rows(service.execute("explain select gate, count(*) from flights group by 1").table()))
     assert {name for name, _ in explained.items()} >= {"cube", "history segments"}
     assert explained["cube"] == "flights"
+
+
+@pytest.mark.parametrize("hours", [0, 12, 24])
+def test_a_moment_that_moves_back_lets_each_time_be_read_once(hours: int) -> None:
+    """The second revision holds what it is filled with before, and the first one goes on holding it."""
+    first, second, third = revised()
+    assert second.cube.revision is not None
+    filling = msgspec.structs.replace(
+        second.cube.revision,
+        fills_from_ms=SINCE[0] - 24 * HOUR_MS,
+        since_ms=SINCE[0] - hours * HOUR_MS,
+        filled_at={1: 2},
+    )
+    moved = Schema(second.table, msgspec.structs.replace(second.cube, revision=filling))
+    shorter = msgspec.structs.replace(first.cube, segment=second.cube.segment)  # the moment begins one of it
+    whole = Schema(first.table, shorter)
+    with closing(world_of(23, 240, [whole, moved, third])) as world, closing(world.service()) as service:
+        held = [world.visible(name).num_rows for name in ("flights", "flights_r2")]
+        assert sum(held) > sum(at < DAY_2 for at in seen(world).column("ts").to_pylist()), "both hold some"
+        with oracle_cursor() as oracle:
+            oracle.register("flights", seen(world, DAY_1 - timedelta(hours=hours)))
+            oracle.register("airlines", AIRLINE_ROWS)
+            for sql in STATED:
+                assert rows_of(service.execute(sql).table()) == rows_of(asked_of(oracle, sql)), sql
+        said = [
+            query.at_least for _, query in world.asked if query.cube == "flights_r2" and 1 in query.at_least
+        ]
+        assert said, "a receiver that has not read so far waits"
+        assert said[0][1] >= 2
 
 
 def test_a_warning_names_the_columns_that_older_events_do_not_have(asked: Asked) -> None:

@@ -17,7 +17,7 @@ from rtolap.cli.output import JsonOption, console, print_json, print_table, succ
 from rtolap.cli.tables import drop as drop_table
 from rtolap.cli.tables import show as show_table
 from rtolap.cli.tables import tables_client
-from rtolap.model.cube import Cube, Schema, cuboids
+from rtolap.model.cube import Cube, Revision, Schema, cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.instants import utc_text
 from rtolap.model.stored.table import StoredTable
@@ -225,7 +225,8 @@ def _summary(definitions: Definitions, name: str) -> str:
 def _standing(status: CubeStatus) -> dict[str, object]:
     return status.model_dump(
         mode="json",
-        include={"enabled", "paused", "problem", "refused", "refused_example", "topic_id", "revisions"},
+        include={"enabled", "paused", "problem", "topic_id", "revisions", "ended"}
+        | {"refused", "refused_example"},
     )
 
 
@@ -233,7 +234,9 @@ def _describe_standing(status: CubeStatus) -> None:
     """Name the cube's later revisions, and warn of what its answers do not hold, and why."""
     if status.revisions:
         console.print(f"later events are in {', '.join(status.revisions)}", highlight=False)
-    if not status.enabled:
+    if status.ended:
+        console.print(f"{status.name} accepts no event any more: it is read by nobody", highlight=False)
+    elif not status.enabled:
         begun = status.assignment_epoch > 0
         warn(f"{status.name} is disabled" if begun else f"{status.name} was never enabled: it has no events")
     elif status.paused:
@@ -242,6 +245,13 @@ def _describe_standing(status: CubeStatus) -> None:
         warn(status.problem)
     if refused := refused_text(status.refused, status.refused_example):
         warn(refused)
+
+
+def _describe_filling(revision: Revision) -> None:
+    from_ms, since_ms = revision.fills_from_ms, revision.since_ms
+    if from_ms is not None and since_ms is not None and from_ms < since_ms:
+        source = "the topic" if revision.filled_by == "topic" else "batches"
+        console.print(f"it is filled from {utc_text(from_ms)} on, by {source}", highlight=False)
 
 
 def _describe_cube(schema: Schema) -> None:
@@ -261,6 +271,7 @@ def _describe_cube(schema: Schema) -> None:
         until = "" if until_ms is None else f" until {utc_text(until_ms)}"
         of = f"revision {cube.revision.number} of {cube.revision.of}"
         console.print(f"{of}: its events{since}{until}", highlight=False)
+        _describe_filling(cube.revision)
     print_table(
         ("dimension", "type"), [(name, str(schema.dimension_type(name))) for name in cube.all_dimensions]
     )

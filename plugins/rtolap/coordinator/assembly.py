@@ -7,6 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Unavailable
 from rtolap.coordinator.alterations.alter import Alterations
+from rtolap.coordinator.alterations.endings import Endings
+from rtolap.coordinator.alterations.filling import Filling
 from rtolap.coordinator.answers import as_message
 from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.applications.owned import CONFIRMED_S
@@ -35,6 +37,7 @@ from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.cached import CachedStore
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.requests import Requests
+from rtolap.model.evolution.revision_life import RevisionState
 from rtolap.object_store.store import open_store
 from rtolap.protocols.coordinator import messages as wire
 
@@ -101,7 +104,7 @@ class Coordinator:
         self._settling = Settling(metadata, self._views)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
         self.batches = Batches(metadata, self._views, store, object_store_uri)
-        self.alterations = Alterations(metadata, self._views, self.heartbeats)
+        self.alterations = Alterations(metadata, self._views, self.heartbeats, topics)
         self.members = Members(metadata, self.heartbeats, self._ticked)
         self.cubes = Cubes(
             metadata,
@@ -116,6 +119,10 @@ class Coordinator:
             Losses(metadata, self._views, self.heartbeats, topics),
             self.moves,
         )
+        self._endings = Endings(
+            metadata, self._views, self.assignments, self.cubes.drop_revision, grace_ms=grace_ms
+        )
+        self._filling = Filling(metadata, self._views, self.heartbeats)
         self._ticks = 0
         # Kafka may take its time to answer: the checks do not keep watermarks waiting. One run at a time.
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="coordinator-checks")
@@ -170,6 +177,16 @@ class Coordinator:
         known = self._closable.forced(self.metadata.cube(cube), running, window_end_ms)
         return as_message(wire.CompletenessInfo, known)
 
+    def retention(self, cube: str) -> wire.PurgeResult:
+        """Run a cube's retention: see `Purge.retention`. Drop an older revision of which nothing is left.
+
+        A repetition for one that was dropped is a run for the oldest revision that stands.
+        """
+        name = self.metadata.standing_revision(cube)
+        purged = self.purge.retention(name)
+        state = self._endings.run(name, drops=True)
+        return purged.model_copy(update={"dropped": name}) if state is RevisionState.DROPPED else purged
+
     def require_leader(self) -> None:
         """Raise NotLeader, with the leader's address where there is one."""
         if self.leadership.is_leader():
@@ -219,6 +236,8 @@ class Coordinator:
             self._views.fresh(cube)  # from here on its watches keep it so
             self.purge.finish(cube)
             self._settling.run(cube)
+            self._filling.run(cube)
+            self._endings.run(cube)
         except NotFound:
             return  # dropped meanwhile
         except (SessionLost, Unavailable):

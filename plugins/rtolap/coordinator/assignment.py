@@ -81,7 +81,9 @@ class Assignments:
             control = self._metadata.control(cube)
             if found := recreated(schema.table.topic, control, topic_id):
                 raise found
-            if control.assignment:
+            if control.ended:
+                grown = control
+            elif control.assignment:
                 grown = self._grown(control, partitions)
             else:
                 plan = ASSIGNERS[name](partitions, schema.cube.consumer_tasks_max, self._loads(cube))
@@ -115,9 +117,49 @@ class Assignments:
 
         def attempt() -> CubeControl:
             control = self._metadata.control(cube)
-            if recreated("", control, topic_id):
+            if control.ended or recreated("", control, topic_id):
                 return control
             return self._commit(cube, control, _in_topic(self._grown(control, partitions), topic_id))
+
+        return retrying(attempt)
+
+    def release(self, cube: str, cube_id: str) -> CubeControl:
+        """Assign a revision that has ended to nobody, and stop a move of it. `cube_id`: of the creation that
+        is meant."""
+
+        def released(control: CubeControl) -> CubeControl:
+            if control.ended:
+                return control
+            return msgspec.structs.replace(
+                control,
+                ended=True,
+                assignment={},
+                assignment_epoch=control.epoch_after,
+                next=None,
+                moved_from={},
+            )
+
+        return self._metadata.update_control(cube, released, cube_id=cube_id)
+
+    def assign_again(self, cube: str) -> CubeControl:
+        """Assign all partitions of a revision that had ended, from where history may need them.
+
+        Raises Refused where no replica set has a receiver: then it stays ended.
+        """
+        schema = self._metadata.schema(cube)
+
+        def attempt() -> CubeControl:
+            control = self._metadata.control(cube)
+            if not control.ended:
+                return control
+            partitions = sorted(control.first_offsets)
+            assign = ASSIGNERS[DEFAULT_ASSIGNER]
+            plan = assign(partitions, schema.cube.consumer_tasks_max, self._loads(cube))
+            self._validate(plan, partitions)
+            wanted = msgspec.structs.replace(
+                control, ended=False, assignment=plan, assignment_epoch=control.epoch_after
+            )
+            return self._commit(cube, control, wanted)
 
         return retrying(attempt)
 

@@ -47,7 +47,7 @@ class Checks:
 
     def _look(self, cube: str) -> list[str]:
         control = self._metadata.control(cube)
-        if not control.enabled:
+        if not control.enabled or control.ended:
             return []
         table = self._metadata.schema(cube).table
         topic = table.topic

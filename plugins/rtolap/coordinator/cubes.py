@@ -123,12 +123,11 @@ class Cubes:
         schema = Schema(table, cube)
         validate_schema(schema)
         definitions = self._metadata.cube_definitions()
-        if cube.name in definitions:
-            if cube == declared(self._metadata.revisions(cube.name)[-1]):
-                return
-        elif left := sorted(
-            n for n, each in definitions.items() if each.revision and each.revision.of == cube.name
-        ):
+        left = sorted(n for n, each in definitions.items() if each.revision and each.revision.of == cube.name)
+        stands = cube.name in definitions or bool(left)
+        if stands and cube == declared(self._metadata.revisions(cube.name)[-1]):
+            return
+        if left and cube.name not in definitions:
             raise Refused(
                 f"cube {cube.name} cannot be created",
                 expected="no revision of an earlier cube of that name",
@@ -159,7 +158,7 @@ class Cubes:
         """
         *_, newest = revisions = self._metadata.revisions(name)
         first = newest.revision.of if newest.revision is not None else name
-        if name != first and first in self._metadata.cubes():
+        if name not in (first, self._metadata.revisions(first)[0].name):
             raise Refused(
                 f"{name} is a revision of cube {first}",
                 expected="the name of the cube",
@@ -169,7 +168,12 @@ class Cubes:
             self._metadata.check_droppable(revision.name)
         for revision in reversed(revisions[1:]):
             self._drop(revision.name, None)
-        self._drop(name, note)
+        self._drop(revisions[0].name, note)
+
+    def drop_revision(self, name: str) -> None:
+        """Drop one revision that nothing needs any more. It is disabled. Repeat it after a crash."""
+        self._metadata.check_droppable(name)
+        self._drop(name, None)
 
     def _drop(self, name: str, note: Note | None) -> None:
         left = self._purge.folders_of(name)
@@ -237,6 +241,7 @@ class Cubes:
             return nothing
 
     def status(self, name: str) -> wire.CubeStatus:
+        name = self._metadata.standing_revision(name)  # of a cube whose first ones have aged out
         definition = self._metadata.cube(name)
         control, records = self._views.fresh(name)
         counts = Counter(record.state.value for record in records.values())
@@ -271,6 +276,7 @@ class Cubes:
             problem="; ".join(problems) or None,
             refused=refused,
             refused_example=example,
+            ended=control.ended,
             revisions=tuple(each.name for each in self._metadata.revisions(name)[1:]),
         )
 

@@ -82,10 +82,14 @@ class Purge:
             self._mark(cube)
 
     def retention(self, cube: str) -> PurgeResult:
-        """Purge what the cube's policy says is too old, by the low watermark and never by the wall clock."""
+        """Purge what the cube's policy says is too old, by the low watermark and never by the wall clock.
+
+        A revision that has ended reads no more: its watermark is that of the newest one.
+        """
         cube_id = self._metadata.cube_id(cube)
         after_ms = self._metadata.cube(cube).retention.after_ms
-        watermark_ms = self._metadata.published_watermark_ms(cube)
+        reading = self._metadata.revisions(cube)[-1].name if self._metadata.control(cube).ended else cube
+        watermark_ms = self._metadata.published_watermark_ms(reading)
         if after_ms is None or watermark_ms is None:
             return PurgeResult(horizon_ms=self._metadata.control(cube).horizon_ms)
         return self.purge(cube, watermark_ms - after_ms, cube_id)

@@ -43,6 +43,12 @@ class Reassignments:
         run, nothing changes."""
         control = self._metadata.control(cube)
         before = control.assignment
+        if control.ended:
+            raise Refused(
+                f"revision {cube} has ended: it accepts no event any more, and nobody reads for it",
+                expected="a cube or revision that is read",
+                action="reassign the newest revision",
+            )
         if not before:
             raise Refused(f"cube {cube} has no assignment yet", action="enable it first")
         partitions = sorted({p for assigned in before.values() for p in assigned})

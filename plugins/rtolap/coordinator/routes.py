@@ -179,11 +179,11 @@ def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
 
     @api.post("/cubes/{cube}/retention")
     def retention(cube: str) -> wire.PurgeResult:
-        return coordinator.purge.retention(cube)
+        return coordinator.retention(cube)
 
     @api.post("/cubes/{cube}/cleanup")
     def cleanup(cube: str) -> wire.CleanupResult:
-        return coordinator.purge.cleanup(cube)
+        return coordinator.purge.cleanup(coordinator.metadata.standing_revision(cube))
 
 
 def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:

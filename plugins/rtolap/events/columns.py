@@ -142,8 +142,8 @@ class ColumnMaker:
         revision = self._schema.cube.revision
         if revision is None:
             return outside
-        if revision.since_ms is not None:
-            outside |= event_ms < revision.since_ms
+        if revision.reads_from_ms is not None:
+            outside |= event_ms < revision.reads_from_ms
         if revision.until_ms is not None:
             outside |= event_ms >= revision.until_ms
         if (mark := self._schema.table.heartbeat_column) is not None:

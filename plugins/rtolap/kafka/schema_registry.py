@@ -54,7 +54,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 class RegisteredSchema(msgspec.Struct, frozen=True, rename={"kind": "schemaType", "text": "schema"}):
     """A schema as the registry has it. `text`: JSON of an Avro schema; of a Protobuf one its file's
-    descriptor in Base64."""
+    descriptor in Base64, or the text of the file where the registry gives no descriptors."""
 
     text: str
     kind: str = "AVRO"

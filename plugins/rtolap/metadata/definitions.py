@@ -5,6 +5,7 @@ What stored rows depend on never changes; see `model.evolution.cube_changes`.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -23,6 +24,8 @@ from rtolap.model.evolution.revisions import revision_name
 from rtolap.model.table import Lookup, Table
 
 S = TypeVar("S", bound=msgspec.Struct)
+
+_NUMBERED = re.compile(r"(?P<of>.+)_r(?P<number>[1-9][0-9]*)")
 
 DELETE_BATCH = 200  # keeps one transaction well below ZooKeeper's 1 MB
 
@@ -83,14 +86,50 @@ class Definitions:
         return Schema(self.table(definition.table), definition)
 
     def revisions(self, name: str) -> tuple[Cube, ...]:
-        """Return a cube and the revisions that follow it, oldest first. Raises NotFound without the cube."""
-        found = [self.cube(name)]
-        while (revision := found[-1].revision) is not None:
-            path = paths.cube_definition(revision_name(revision.of, revision.number + 1))
-            following = read(self.store, path, Cube)
-            if following is None or following.revision is None or following.revision.of != revision.of:
-                break
-            found.append(following)
+        """Return a cube and the revisions that follow it, oldest first.
+
+        The first of them may have aged out and be gone: then those that stand are found by its name. Raises
+        NotFound where there is none.
+        """
+        own = read(self.store, paths.cube_definition(name), Cube)
+        if own is not None and own.revision is None:
+            return (own,)
+        if own is not None and own.revision is not None:
+            return (own, *self._numbered(own.revision.of, own.revision.number + 1))
+        standing = self._numbered(name, 1)
+        if not standing:
+            raise NotFound(f"cube {name} does not exist")
+        return standing
+
+    def standing_revision(self, name: str) -> str:
+        """Return the name, or that of the oldest revision that stands where it is one that has aged out.
+
+        Raises NotFound where there is none.
+        """
+        if read(self.store, paths.cube_definition(name), Cube) is not None:
+            return name
+        numbered = _NUMBERED.fullmatch(name)
+        later = self._numbered(name, 1) or (
+            self._numbered(numbered["of"], int(numbered["number"])) if numbered is not None else ()
+        )
+        if not later:
+            raise NotFound(f"cube {name} does not exist")
+        return later[0].name
+
+    def _numbered(self, of: str, first: int) -> tuple[Cube, ...]:
+        """Return the revisions of a series that have this number or a later one, oldest first."""
+        numbers = [
+            int(numbered["number"])
+            for name in self.store.children(paths.CUBES)
+            if (numbered := _NUMBERED.fullmatch(name)) is not None and numbered["of"] == of
+        ]
+        if first <= 1:
+            numbers.append(1)
+        found = []
+        for number in sorted(number for number in numbers if number >= first):
+            each = read(self.store, paths.cube_definition(revision_name(of, number)), Cube)
+            if each is not None and each.revision is not None and each.revision.of == of:
+                found.append(each)
         return tuple(found)
 
     def follow_cube(

@@ -79,6 +79,7 @@ class CubeControl(msgspec.Struct, frozen=True):
         next: the assignment that a running move prepares; None while nothing moves.
         moved_from: the assignment before the move that stood last; empty where none did.
         planned_epoch: the largest epoch that was ever given to a plan, whether it came to stand or not.
+        ended: a revision that accepts no event any more. It is assigned to nobody: history holds all of it.
     """
 
     enabled: bool = False
@@ -97,6 +98,7 @@ class CubeControl(msgspec.Struct, frozen=True):
     next: NextAssignment | None = None
     planned_epoch: int = 0
     moved_from: dict[str, tuple[int, ...]] = {}
+    ended: bool = False
 
     @property
     def epoch_after(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
 from rtolap.base.errors import Refused
@@ -9,6 +11,8 @@ from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.segment_events import shown_vector, take_event
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentEvent, SegmentState, StagedPart
+
+_NOTHING: Mapping[int, int] = {}
 
 
 def covered_to_be(record: SegmentRecord) -> Offsets:
@@ -23,6 +27,7 @@ def replace_by_batch(
     *,
     version: int,
     first: Offsets,
+    filled: Mapping[int, int] = _NOTHING,
     now_ms: int,
     by: str,
 ) -> SegmentRecord:
@@ -36,14 +41,16 @@ def replace_by_batch(
         part: holds the segment's events. Its ranges begin where the cube begins, and end at the vector.
         version: the one that the batch was staged for.
         first: where the cube begins, by partition.
+        filled: where the history ends that the batch stands for, of a revision that is filled.
     """
+    vector = vector_of_batch(record, first, filled)
     if batch in (record.pending_batch, record.batch):
         return record
-    if record.version + 1 != version or _ends(part) != vector_of_batch(record, first):
+    if record.version + 1 != version or _ends(part) != vector:
         raise Refused(
             f"{record.cube}/{record.name} has changed since batch {batch} was planned",
             expected=f"version {version} up to {shown_vector(_ends(part))}",
-            found=f"version {record.version + 1} up to {shown_vector(vector_of_batch(record, first))}",
+            found=f"version {record.version + 1} up to {shown_vector(vector)}",
             action="plan and stage the batch again",
         )
     if record.state is SegmentState.IMMUTABLE and not record.version:
@@ -54,24 +61,36 @@ def replace_by_batch(
             action="wait until it is READY",
         )
     changed = take_event(record, SegmentEvent.REPLACE, now_ms, f"{by}: batch {batch}")
-    target = vector_of_batch(record, first)
     return msgspec.structs.replace(
         changed,
         pending_batch=batch,
-        target=target,
+        target=vector,
         target_epochs={
-            p: e for p, e in {**record.covered_epochs, **record.target_epochs}.items() if p in target
+            p: e for p, e in {**record.covered_epochs, **record.target_epochs}.items() if p in vector
         },
         parts=(part,),
         build=None,
     )
 
 
-def vector_of_batch(record: SegmentRecord, first: Offsets) -> Offsets:
-    """Return the vector below which a batch says what the segment holds. `first`: where the cube begins."""
-    if record.state is SegmentState.ACTIVE:
-        return dict(first)
-    return covered_to_be(record)
+def vector_of_batch(record: SegmentRecord, first: Offsets, filled: Mapping[int, int] = _NOTHING) -> Offsets:
+    """Return the vector below which a batch says what the segment holds: see `replace_by_batch`."""
+    own = dict(first) if record.state is SegmentState.ACTIVE else covered_to_be(record)
+    return {partition: max(offset, filled.get(partition, offset)) for partition, offset in own.items()}
+
+
+def older_vector(records: Iterable[SegmentRecord], start_ms: int, end_ms: int) -> Offsets:
+    """Return the largest offsets below which history of the older revision holds segments of this range.
+
+    Args:
+        records: the older revision's, with vectors.
+    """
+    vector: Offsets = {}
+    for record in records:
+        if record.start_ms < end_ms and record.end_ms > start_ms:
+            for partition, offset in record.covered.items():
+                vector[partition] = max(offset, vector.get(partition, offset))
+    return vector
 
 
 def withdraw_batch(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:

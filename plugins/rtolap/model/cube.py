@@ -140,7 +140,7 @@ class LatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     merge_after_ms: int = 300_000
 
 
-class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The place of a cube among those that statements see as one, by the name of the first.
 
     Each revision holds the events of a range of time of its own. `rtolap alter` makes them.
@@ -152,7 +152,14 @@ class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         until_ms: a start of segments, from which on the next revision holds the events; None: there is none.
         renamed: column of this revision → the column of the revision before that it goes on with.
         older: the policy for statements that need a column of events before `since_ms` which the revision
-            before does not have: the column is NULL there, or the statement is refused.
+            before does not have: the column is NULL there, or the statement is refused; or this revision is
+            filled with these events, and they are NULL until then.
+        fills_from_ms: a start of segments of this revision and the one before. It takes events from there on,
+            and `since_ms` moves back to it as it is filled with what it has not read; None: it fills nothing.
+        filled_at: partition → offset up to which the revision had read when its moment moved back: answers
+            hold at least what lies below. Empty before.
+        filled_by: whether all of that comes from the topic again, or what history holds comes from batches.
+        retired_ms: time at which statements stopped reading it, because all of it was purged; None: they do.
     """
 
     of: str
@@ -160,12 +167,21 @@ class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     since_ms: int | None = None
     until_ms: int | None = None
     renamed: dict[str, str] = {}
-    older: Literal["null", "refuse"] = "null"
+    older: Literal["null", "refuse", "fill"] = "null"
+    fills_from_ms: int | None = None
+    filled_by: Literal["topic", "batch"] = "topic"
+    filled_at: dict[int, int] = {}
+    retired_ms: int | None = None
 
     @property
     def bounds_ms(self) -> tuple[int | None, int | None]:
         """Return the event times between which its events are, the second one excluded."""
         return self.since_ms, self.until_ms
+
+    @property
+    def reads_from_ms(self) -> int | None:
+        """Return the event time from which on receivers take events: some of them may be there to fill."""
+        return self.since_ms if self.fills_from_ms is None else self.fills_from_ms
 
 
 class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -109,15 +109,44 @@ def send(world: ReceiverWorld, *writers: Callable[[Event], bytes]) -> None:
     world.producer.flush(30)
 
 
-@pytest.mark.parametrize("form", ["avro", "protobuf"])
+def text_of(*added: str) -> str:
+    """Return the text of the file of `proto`."""
+    fields = ["int64 ts", "string kind", "int32 place", "sint64 amount", "string price", *added]
+    lines = [
+        f"  {'' if field.startswith('repeated') else 'optional '}{field} = {number};"
+        for number, field in enumerate(fields, 1)
+    ]
+    inside = "\n".join(lines)
+    return (
+        'syntax = "proto3";\npackage test;\nimport "shared/other.proto";\n'
+        f"message Other {{ optional Shared x = 1; }}\nmessage Sale {{\n{inside}\n}}\n"
+    )
+
+
+SHARED = 'syntax = "proto3";\npackage test;\nmessage Shared { optional string x = 1; }\n'
+TEXTS = (text_of(), text_of("string note"), text_of("string note", "repeated string tags"))
+
+
+def registered(registry: Apicurio, subject: str, form: str) -> list[int]:
+    """Register the schemas of a form, one after the other, and return their ids."""
+    if form == "avro":
+        return [registry.register(subject, json.dumps(each)) for each in AVRO]
+    if form == "protobuf":
+        return [registry.register(subject, descriptor(each), kind="PROTOBUF") for each in PROTOBUF]
+    registry.register(f"{subject}-shared", SHARED, kind="PROTOBUF")
+    shared = {"name": "shared/other.proto", "subject": f"{subject}-shared", "version": 1}
+    return [registry.register(subject, each, kind="PROTOBUF", references=[shared]) for each in TEXTS]
+
+
+@pytest.mark.parametrize("form", ["avro", "protobuf", "protobuf texts"])
 def test_schemas_change_and_the_registry_is_killed(
     make_world: Callable[..., ReceiverWorld], registry: Apicurio, unique_name: str, form: str
 ) -> None:
     """What is known goes on without the registry. What is not waits, and the status says why."""
     subject = f"{unique_name}-value"
-    texts = [json.dumps(each) for each in AVRO] if form == "avro" else [descriptor(each) for each in PROTOBUF]
-    ids = [registry.register(subject, text, kind=form.upper()) for text in texts]
-    assert len(set(ids)) == len(texts)
+    ids = registered(registry, subject, form)
+    assert len(set(ids)) == 3
+    form = form.removesuffix(" texts")
     write = as_avro if form == "avro" else as_protobuf
     first, second, third = (write(version, schema_id) for version, schema_id in enumerate(ids))
     world = make_world(format=RecordFormat(type=form, registry="default"))  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +20,11 @@ from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 
+from tests.support.batches.applied import StreamedHours
 from tests.support.batches.source_jars import mariadb_jar
 from tests.support.cubes.builders import Event
 from tests.support.cubes.recount import from_table, recount
+from tests.support.cubes.services import Services
 
 from .conftest import SLOWNESS, progress_lines, spark_submit
 from .test_batches import STAGE_JOB, drawn_events, spec_of
@@ -97,13 +100,18 @@ def staged(
     """Stage the batch on a host whose own zone is another than the database's. No secret is ever shown."""
     file = folder / "batch-spec.json"
     file.write_bytes(msgspec.json.encode(spec_of(store, source)))
+    return submitted(file, password=password, jar=jar)
+
+
+def submitted(file: Path, *, password: str = PASSWORD, jar: bool = True) -> Ended:
+    """Run the job of a batch that stands in a file."""
     command, environment = spark_submit(str(file), job=STAGE_JOB)
     if jar:
         command[1:1] = ["--jars", str(mariadb_jar())]
     done = subprocess.run(
         command,
         env={**environment, "SALES_PASSWORD": password, "TZ": "Europe/Berlin"},
-        cwd=folder,
+        cwd=file.parent,
         capture_output=True,
         text=True,
         timeout=240 * SLOWNESS,
@@ -113,6 +121,29 @@ def staged(
     assert password not in output
     lines = progress_lines(done.stdout)
     return Ended(done.returncode, lines[-1] if lines else {}, output[-6000:])
+
+
+def test_a_batch_of_a_database_takes_the_place_of_what_the_stream_had_said(
+    sales: Sales,
+    tmp_path: Path,
+    zookeeper: str,
+    kafka: str,
+    unique_name: str,
+    create_topic: Callable[..., str],
+) -> None:
+    create_topic(unique_name, 1)
+    services = Services(tmp_path, zookeeper=zookeeper, root=f"/{unique_name}", kafka=kafka, coordinators=1)
+
+    def stage(file: Path) -> None:
+        ended = submitted(file)
+        assert ended.code == 0, ended.output
+
+    try:
+        with closing(StreamedHours(services, unique_name, kafka, tmp_path)) as hours:
+            hours.replace(sales.source(), stage, tmp_path, sales.events)
+        assert services.ended() == []
+    finally:
+        services.close()
 
 
 @pytest.mark.parametrize(("time", "options"), [("at", READ_IN_PARTS), ("wall", {})])

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +26,10 @@ from rtolap.cubes.format.manifest import BATCH_NAME, BatchManifest, decode
 from rtolap.model.batch import BatchSource
 from rtolap.object_store.store import ObjectStore, open_store
 
+from tests.support.batches.applied import StreamedHours
 from tests.support.cubes.builders import Event
 from tests.support.cubes.recount import Answer, from_table, recount
+from tests.support.cubes.services import Services
 
 from .conftest import SLOWNESS, progress_lines, spark_submit
 from .test_batches import STAGE_JOB, drawn_events, spec_of, table_of
@@ -78,6 +82,11 @@ def store(tmp_path: Path) -> ObjectStore:
 def staged(store: ObjectStore, lake: Lake, source: BatchSource) -> tuple[int, dict[str, Any], str]:
     file = lake.folder / "batch-spec.json"
     file.write_bytes(msgspec.json.encode(spec_of(store, source)))
+    return submitted(lake, file)
+
+
+def submitted(lake: Lake, file: Path) -> tuple[int, dict[str, Any], str]:
+    """Run the job of a batch that stands in a file."""
     command, environment = spark_submit(str(file), job=STAGE_JOB)
     settings = {
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
@@ -124,6 +133,30 @@ def test_the_table_and_its_older_snapshot_equal_recounts(store: ObjectStore, lak
     code, _, output = staged(store, lake, older)
     assert code == 0, output
     assert found_in(store, older) == recount(lake.first)
+
+
+def test_a_batch_of_a_table_takes_the_place_of_what_the_stream_had_said(
+    lake: Lake,
+    tmp_path: Path,
+    zookeeper: str,
+    kafka: str,
+    unique_name: str,
+    create_topic: Callable[..., str],
+) -> None:
+    create_topic(unique_name, 1)
+    services = Services(tmp_path, zookeeper=zookeeper, root=f"/{unique_name}", kafka=kafka, coordinators=1)
+
+    def stage(file: Path) -> None:
+        code, _, output = submitted(lake, file)
+        assert code == 0, output
+
+    source = BatchSource(format="iceberg", path="lake.db.sales", columns={**COLUMNS, "kind": "sort"})
+    try:
+        with closing(StreamedHours(services, unique_name, kafka, tmp_path)) as hours:
+            hours.replace(source, stage, tmp_path, lake.events)
+        assert services.ended() == []
+    finally:
+        services.close()
 
 
 @pytest.mark.parametrize(

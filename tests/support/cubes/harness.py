@@ -91,8 +91,16 @@ MOVING = (
 )
 UNNOTICED_WEIGHT = 4.0
 
-# Besides, a revision follows the cube: of that one, answers are asked of the time before it.
-REVISING = (*ACTIONS, (Actions.report_replay, 8.0), (Actions.revise, 6.0))
+# Besides, a revision follows the cube: of that one, answers are asked of the time before it. It ends once
+# nothing of its time is accepted, and is read again where a version has lost what it was built of.
+REVISING = (
+    *ACTIONS,
+    (Actions.report_replay, 8.0),
+    (Actions.revise, 6.0),
+    (Actions.purge, 1.0),
+    (Actions.lose_base, 0.5),
+    (Actions.end_revision, 12.0),
+)
 
 
 class Run:
@@ -289,6 +297,8 @@ class Run:
                     self._passing(step)
             self._close_rest()
             self._passing(self.actions.build)
+            if self.weights is REVISING:
+                self._passing(self.actions.end_revision)
             self.ask()
             if self._drained(ends):
                 break
@@ -299,6 +309,8 @@ class Run:
         for receiver in cluster.receivers:
             receiver.checkpoint()
         missing = cluster.malformed() ^ cluster.dead_letters()
+        if cluster.metadata.control(cluster.cube).ended:  # the newest revision refuses what comes
+            missing &= cluster.dead_letters()
         if self.actions.cut_partitions:  # what a log has lost stays among the dead letters
             missing &= cluster.malformed()
         assert not missing, f"seed {self.seed}: dead letters differ: {sorted(missing)[:5]}"
@@ -349,7 +361,11 @@ class Run:
 
     def _drained(self, ends: dict[int, int]) -> bool:
         ended = (SegmentState.READY, SegmentState.PURGED)
-        return all(record.state in ended for record in self.cluster.records().values()) and all(
+        records = list(self.cluster.records().values())
+        until_ms = self.cluster.until_ms()
+        if until_ms is not None and self.cluster.metadata.control(self.cluster.cube).ended:
+            records = [record for record in records if record.start_ms < until_ms]  # others are nobody's
+        return all(record.state in ended for record in records) and all(
             not receiver.core.state.segments
             and all(receiver.core.state.positions.get(p) == ends[p] for p in receiver.core.owned)
             for receiver in self.cluster.receivers

@@ -14,6 +14,7 @@ from rtolap.cubes.receiver.reports import cube_report
 from rtolap.metadata.change_log import change_log, logged
 from rtolap.metadata.store import Operation
 from rtolap.model.cube import AggregationGroup, Measure
+from rtolap.model.evolution.revision_life import RevisionState
 from rtolap.model.segment import SegmentState
 from rtolap.protocols.coordinator.messages import (
     AlterRequest,
@@ -31,6 +32,8 @@ from tests.support.cubes.stepped_receiver import Receiver
 from tests.support.query.visitors import with_visitor
 
 T = TypeVar("T")
+
+_NOT_READING = (RevisionState.ENDED, RevisionState.RETIRED)
 
 GROUPS = (
     (),
@@ -273,6 +276,7 @@ class Actions:
         """Have a revision with one more measure follow the cube, once. A receiver may start again."""
         if self.cluster.until_ms() is not None or not self.cluster.records():
             return
+        self.counts["revisions tried"] += 1
         running = self.cluster.metadata.cube(self.cluster.cube)
         cube = msgspec.structs.replace(running, measures=(*running.measures, Measure("max", "price")))
         request = AlterRequest(definition=msgspec.to_builtins(cube), new_revision=True)
@@ -280,6 +284,13 @@ class Actions:
         self.counts["revisions"] += self.cluster.until_ms() is not None
         if self.random.random() < 0.5:
             self._any().crash()
+
+    def end_revision(self) -> None:
+        """The leader looks whether the older revision may end, or has to be read again; it may be killed."""
+        before = self.cluster.metadata.control(self.cluster.cube).ended
+        state = self.command(lambda leader: leader.end_revision(self.cluster.cube))
+        self.counts["revisions ended"] += not before and state in _NOT_READING
+        self.counts["revisions resumed"] += before and state is RevisionState.READING
 
     def lose_part(self) -> None:
         """Lose a staged part, or damage a file of it; a person may request a build, or not."""

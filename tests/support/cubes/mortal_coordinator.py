@@ -7,6 +7,8 @@ from typing import Literal
 
 from rtolap.base.clock import Clock
 from rtolap.coordinator.alterations.alter import Alterations
+from rtolap.coordinator.alterations.endings import Endings
+from rtolap.coordinator.assignment import Assignments
 from rtolap.coordinator.builds.batches import Batches
 from rtolap.coordinator.builds.queue import Builds
 from rtolap.coordinator.heartbeats import Heartbeats
@@ -17,6 +19,7 @@ from rtolap.coordinator.settling import Settling
 from rtolap.coordinator.views import Views
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Operation
+from rtolap.model.evolution.revision_life import RevisionState
 from rtolap.object_store.store import open_store
 
 from tests.support.twins.kafka_producer import MemoryAdmin
@@ -61,16 +64,25 @@ class MortalCoordinator:
         self._views = Views(metadata)
         self.builds = Builds(metadata, self._views, store, store_uri)
         self.batches = Batches(metadata, self._views, store, store_uri)
-        self.alterations = Alterations(metadata, self._views, Heartbeats(clock))
+        self.alterations = Alterations(metadata, self._views, Heartbeats(clock), lambda cluster: admin)
         self._settling = Settling(metadata, self._views)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)
         self.heartbeats = Heartbeats(clock)
         self.reassignments = Reassignments(metadata, lambda cluster: admin, self.heartbeats)
         self.moves = Moves(metadata, self.heartbeats)
+        assignments = Assignments(metadata, lambda cluster: admin)
+        self._endings = Endings(metadata, self._views, assignments, self._drop)
         self._metadata = metadata
 
     def tick_move(self, cube: str) -> bool:
         return self.moves.tick(cube, self._metadata.control(cube))
+
+    def end_revision(self, cube: str) -> RevisionState | None:
+        """Take the steps to the end of an older revision that are due, but for its drop."""
+        return self._endings.run(cube)
+
+    def _drop(self, cube: str) -> None:
+        raise AssertionError(f"nobody has asked to drop {cube}")
 
     def settle(self, cube: str) -> int:
         self._views.fresh(cube)

@@ -19,6 +19,8 @@ from rtolap.model.formats.record_format import RecordFormat
 
 from tests.support.formats.avro import encode, framed
 from tests.support.formats.protobuf import (
+    EVENT_TEXT,
+    SHARED_TEXT,
     descriptor,
     descriptor_set,
     event_file,
@@ -36,8 +38,10 @@ class KnownSchemas:
 
     name = "default"
 
-    def __init__(self, schemas: Mapping[int, RegisteredSchema]) -> None:
-        self.schemas = dict(schemas)
+    def __init__(
+        self, schemas: Mapping[int, RegisteredSchema], subjects: Mapping[str, RegisteredSchema] = {}
+    ) -> None:
+        self.schemas, self.subjects = dict(schemas), dict(subjects)
         self.away = False
         self.asked: list[int] = []
 
@@ -50,6 +54,8 @@ class KnownSchemas:
         return self.schemas[schema_id]
 
     def referenced(self, reference: Reference) -> RegisteredSchema:
+        if reference.subject in self.subjects:
+            return self.subjects[reference.subject]
         raise NotFound(f"schema registry default has no subject {reference.subject}")
 
 
@@ -219,28 +225,47 @@ def formats() -> list[Declared]:
             typed=True,
             broken=_PROTOBUF_BROKEN,
         ),
-        Declared(
+        _protobuf_of_registry(
             "protobuf of a registry",
-            RecordFormat(type="protobuf", registry="default"),
-            lambda event: message_framed(SCHEMA_ID, [1], protobuf_value(event)),
-            typed=True,
-            broken={
-                **{
-                    name: (message_framed(SCHEMA_ID, [1], value), why)
-                    for name, (value, why) in _PROTOBUF_BROKEN.items()
-                },
-                "framing": (b'{"ts": 1}', "bad_framing"),
-                "no message": (framed(SCHEMA_ID, b""), "bad_framing"),
-                "steps": (framed(SCHEMA_ID, b"\xff\xff\xff\x01"), "bad_framing"),
-                "unknown message": (message_framed(SCHEMA_ID, [7], b""), "unknown_schema"),
-                "unknown id": (message_framed(9, [1], b""), "unknown_schema"),
-                "other kind": (message_framed(8, [1], b""), "unknown_schema"),
-            },
-            schemas=KnownSchemas(
+            KnownSchemas({SCHEMA_ID: RegisteredSchema(descriptor(_FILE), "PROTOBUF")}),
+        ),
+        _protobuf_of_registry(
+            "protobuf of a registry of texts",
+            KnownSchemas(
                 {
-                    SCHEMA_ID: RegisteredSchema(descriptor(_FILE), "PROTOBUF"),
-                    8: RegisteredSchema(_TEXT),
-                }
+                    SCHEMA_ID: RegisteredSchema(
+                        EVENT_TEXT, "PROTOBUF", (Reference("shared/inner.proto", "inner", 1),)
+                    ),
+                    7: RegisteredSchema("message Half {", "PROTOBUF"),
+                },
+                {"inner": RegisteredSchema(SHARED_TEXT, "PROTOBUF")},
             ),
+            {"no file": (message_framed(7, [1], b""), "unknown_schema")},
         ),
     ]
+
+
+def _protobuf_of_registry(
+    name: str, schemas: KnownSchemas, broken: Mapping[str, tuple[bytes, str]] = {}
+) -> Declared:
+    schemas.schemas[8] = RegisteredSchema(_TEXT)
+    return Declared(
+        name,
+        RecordFormat(type="protobuf", registry="default"),
+        lambda event: message_framed(SCHEMA_ID, [1], protobuf_value(event)),
+        typed=True,
+        broken={
+            **{
+                which: (message_framed(SCHEMA_ID, [1], value), why)
+                for which, (value, why) in _PROTOBUF_BROKEN.items()
+            },
+            "framing": (b'{"ts": 1}', "bad_framing"),
+            "no message": (framed(SCHEMA_ID, b""), "bad_framing"),
+            "steps": (framed(SCHEMA_ID, b"\xff\xff\xff\x01"), "bad_framing"),
+            "unknown message": (message_framed(SCHEMA_ID, [7], b""), "unknown_schema"),
+            "unknown id": (message_framed(9, [1], b""), "unknown_schema"),
+            "other kind": (message_framed(8, [1], b""), "unknown_schema"),
+            **broken,
+        },
+        schemas=schemas,
+    )

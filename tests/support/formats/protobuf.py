@@ -113,3 +113,34 @@ def event_message(kind: type[Message], event: Mapping[str, Any]) -> bytes:
     made.unread.extend(["x", "y"])  # type: ignore[attr-defined]
     made.numbers.extend([1, 1 << 40])  # type: ignore[attr-defined]
     return made.SerializeToString()
+
+
+SHARED_TEXT = """\
+syntax = "proto3";
+package test;
+message Inner { optional int32 n = 1; }
+"""
+EVENT_TEXT = """\
+// what a producer has registered
+syntax = "proto3";
+package test;
+import "google/protobuf/timestamp.proto";
+import "shared/inner.proto";
+
+message Other { optional string ts = 1; }
+message Event {
+  optional int64 ts = 1;
+  repeated string unread = 2;
+  optional string s = 3;
+  optional int32 i = 4;
+  optional sint64 b = 5;
+  optional double f = 6;
+  optional string d = 7;
+  optional bool ok = 8;
+  optional string day = 9;
+  optional google.protobuf.Timestamp at = 10;
+  message Outer { optional Inner inner = 1; }
+  optional Outer outer = 11;
+  repeated int64 numbers = 12;
+}
+"""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from rtolap.base.errors import Unavailable
-from rtolap.cubes.receiver.local.align import Vectors
+from rtolap.cubes.receiver.local.align import Vectors, vectors_of
 
 from tests.support.cubes.builders import DIMENSIONS, Event
 from tests.support.cubes.cluster import Cluster
@@ -76,12 +76,26 @@ class Asker:
             if "does not settle" in str(error):
                 raise AssertionError("two replica sets answer for a partition") from error
             return None
+        vectors, horizon_ms = self._query.vectors, self._query.horizon_ms
+        if self._cluster.metadata.control(self._cluster.cube).ended and not vectors:
+            positions, vectors, horizon_ms = self._of_ended()
         self.seen = client.seen = positions
         rows = [tuple(row.values()) for row in table.to_pylist()]
         keys = len(DIMENSIONS)
         found = {row[:keys]: tuple(number(cell) for cell in row[keys:]) for row in rows}
         assert len(found) == len(rows), "a group is in two rows"
-        return Found(found, positions, self._query.horizon_ms, self._query.vectors, self._query.locations)
+        return Found(found, positions, horizon_ms, vectors, self._query.locations)
+
+    def _of_ended(self) -> tuple[dict[int, int], dict[int, dict[int, Vectors]], int | None]:
+        """Return what an answer of a revision holds that nobody reads any more: all that its log will ever
+        have, as its records say what late events are."""
+        cluster = self._cluster
+        drop_late = cluster.schema.cube.late.policy == "drop"
+        of_records = {
+            record.start_ms: vectors_of(record, drop_late=drop_late) for record in cluster.records().values()
+        }
+        ends = {part: len(events) for part, events in cluster.log.items()}
+        return ends, dict.fromkeys(ends, of_records), cluster.metadata.control(cluster.cube).horizon_ms
 
     def close(self) -> None:
         self._query.close()

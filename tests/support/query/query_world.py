@@ -354,7 +354,8 @@ class QueryWorld:
             unit, first = name.removesuffix("_start"), schema.cube.week_starts_on
             starts = pa.array([unit_start(at, unit, first) for at in local], pa.timestamp("us"))
             table = table.append_column(name, starts)
-        since_ms, until_ms = (None, None) if schema.cube.revision is None else schema.cube.revision.bounds_ms
+        revision = schema.cube.revision
+        since_ms, until_ms = (None, None) if revision is None else (revision.reads_from_ms, revision.until_ms)
         own = [
             (since_ms is None or at >= since_ms) and (until_ms is None or at < until_ms)
             for at in self._times_ms()

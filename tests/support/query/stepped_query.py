@@ -93,7 +93,7 @@ class SteppedQuery:
         tokens = self.service.session_tokens
         session = SessionPositions(tokens.read(session_token))
         outcome = self.service.execute(sql, session_positions=session)
-        return outcome.table(), outcome.positions[self._cube], tokens.write(session)
+        return outcome.table(), outcome.positions.get(self._cube, {}), tokens.write(session)
 
     def close(self) -> None:
         self.service.close()

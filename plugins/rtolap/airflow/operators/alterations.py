@@ -113,6 +113,9 @@ def alteration_text(plan: Alteration) -> str:
         lines.append(
             f"- {plan.revision} holds the events from {utc_text(plan.since_ms)} on, or a later moment"
         )
+    if plan.fills_from_ms is not None:
+        source = "the topic" if plan.filled_by == "topic" else "batches, which a person applies"
+        lines.append(f"- older events are filled in from {utc_text(plan.fills_from_ms)} on, by {source}")
     return "\n".join(lines)
 
 

@@ -70,10 +70,15 @@ class PurgeOperator(CubeOperator):
 
 
 class RetentionOperator(CubeOperator):
-    """Purge segments that are too old by the cube's own retention policy and its low watermark."""
+    """Purge segments that are too old by the cube's own retention policy and its low watermark.
+
+    An older revision of which nothing is left is dropped.
+    """
 
     def call(self, coordinator: CoordinatorClient) -> list[str]:
         result = coordinator.retention(self.cube)
+        if result.dropped:
+            self.log.info("revision %s was dropped: all of it was purged before", result.dropped)
         self.log.info("%s: horizon %s, purged %s", self.cube, result.horizon_ms, result.segments)
         return list(result.segments)
 

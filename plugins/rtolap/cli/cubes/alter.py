@@ -20,6 +20,7 @@ from rtolap.protocols.coordinator.messages import Alteration, AlterRequest
 class OlderEvents(StrEnum):
     NULL = "null"
     REFUSE = "refuse"
+    FILL = "fill"
 
 
 app = typer.Typer(no_args_is_help=True, help="Changes of running cubes.")
@@ -44,7 +45,7 @@ def alter(
         str | None,
         typer.Option(
             help="The event time from which on the revision holds the events. Default: the end of the last "
-            "segment that there is."
+            "segment that there is; with `--older fill`, the start of the first one."
         ),
     ] = None,
     renamed: Annotated[
@@ -56,7 +57,8 @@ def alter(
     older: Annotated[
         OlderEvents,
         typer.Option(
-            help="Of columns that older events do not have: null, or refuse the statements that need them."
+            help="Of columns that older events do not have: null, or refuse the statements that need them, "
+            "or fill older events in."
         ),
     ] = OlderEvents.NULL,
     as_json: JsonOption = False,
@@ -90,10 +92,12 @@ def alter(
             for name, request in wanted.items()
         ]
         is_in_place = any(each.changes for each in planned) and not any(each.revision for each in planned)
-        if (names or since is not None) and is_in_place:
+        fills = older is OlderEvents.FILL
+        if (names or since is not None or fills) and is_in_place:
             raise DefinitionError(
                 "nothing of this file takes a revision",
-                expected="--renamed and --since with a change of dimensions, measures or the window",
+                expected="--renamed, --since and --older fill with a change of dimensions, measures or the "
+                "window",
                 action="leave them out",
             )
         refused = [each.cube for each in planned if each.dropped_segments and not drop_segments]
@@ -156,10 +160,25 @@ def _show(alteration: Alteration) -> None:
             f"name {alteration.cube}, and see all",
             highlight=False,
         )
+        _show_filling(alteration)
         if not alteration.applied:
             console.print("`--new-revision` makes it", highlight=False)
     if alteration.applied:
         success(f"{alteration.cube} is changed")
+
+
+def _show_filling(alteration: Alteration) -> None:
+    if alteration.fills_from_ms is None:
+        return
+    since = utc_text(alteration.fills_from_ms)
+    how = {
+        "topic": f"the topic has all events from {since} on: it reads them again",
+        "batch": f"the topic has not all events from {since} on: apply batches to {alteration.revision}",
+    }
+    console.print(
+        f"{how[alteration.filled_by]}; as it is filled, it holds the events from {since} on",
+        highlight=False,
+    )
 
 
 def _named(names: tuple[str, ...]) -> str:

@@ -6,6 +6,7 @@ from rtolap.base.errors import DefinitionError, Refused
 from rtolap.coordinator.alterations.revisions import FollowingRevisions
 from rtolap.coordinator.alterations.settings import SettingChanges
 from rtolap.coordinator.answers import parsed
+from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.views import Views
 from rtolap.metadata.cubes import ClusterMetadata
@@ -18,12 +19,15 @@ from rtolap.protocols.coordinator import messages as wire
 
 
 class Alterations:
-    """Plans and applies changes. `heartbeats`: of segments that have no record yet."""
+    """Plans and applies changes. `heartbeats`: of segments that have no record yet; `topics`: what may be
+    read again."""
 
-    def __init__(self, metadata: ClusterMetadata, views: Views, heartbeats: Heartbeats) -> None:
+    def __init__(
+        self, metadata: ClusterMetadata, views: Views, heartbeats: Heartbeats, topics: TopicsOf
+    ) -> None:
         self._metadata = metadata
         self._settings = SettingChanges(metadata, views, heartbeats)
-        self._revisions = FollowingRevisions(metadata, views, heartbeats)
+        self._revisions = FollowingRevisions(metadata, views, heartbeats, topics)
 
     def alter(self, name: str, request: wire.AlterRequest) -> wire.Alteration:
         """Return what the change means, and make it unless the request is a dry run.

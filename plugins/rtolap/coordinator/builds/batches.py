@@ -12,7 +12,7 @@ is not: statements see some of them replaced before others.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -41,7 +41,9 @@ from rtolap.model.batch import (
     check_source,
     windows_of,
 )
-from rtolap.model.offsets import PartRange
+from rtolap.model.cube import Cube
+from rtolap.model.instants import utc_text
+from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator import messages as wire
@@ -80,6 +82,9 @@ class Batches:
         if planned is not None:
             return self._as_message(self._same(planned, request, source))
         self._check_replaceable(cube, control, records, windows)
+        _check_own_time(schema.cube, windows)
+        filled = self._filled_vectors(schema.cube, windows)
+        _check_settled(cube, records, filled, windows)
         known = {
             window.name: self._metadata.whole_segment(records[window.name])
             for window in windows
@@ -95,7 +100,10 @@ class Batches:
             start_ms=request.start_ms,
             end_ms=request.end_ms,
             segments=tuple(
-                _planned_segment(cube, window, known.get(window.name), control) for window in windows
+                _planned_segment(
+                    cube, window, known.get(window.name), control, filled.get(window.start_ms, {})
+                )
+                for window in windows
             ),
             source=source,
         )
@@ -113,11 +121,21 @@ class Batches:
         staged = self._staged(cube, cube_id, batch)
         self._check_age(cube, cube_id, batch)
         left = [part for part in staged.parts if not _has(records.get(part.segment), batch)]
-        for part in left[:APPLIED_MAX]:
+        left = left[:APPLIED_MAX]
+        windows = [parse_segment_name(part.segment) for part in left]
+        filled = self._filled_vectors(self._metadata.cube(cube), windows)
+        for part, window in zip(left, windows, strict=True):
+            replaced = functools.partial(
+                self._replaced,
+                batch=batch,
+                part=part,
+                first=_first(control),
+                filled=filled.get(window.start_ms, {}),
+            )
             self._metadata.update_segment(
                 cube,
-                parse_segment_name(part.segment),
-                functools.partial(self._replaced, batch=batch, part=part, control=control),
+                window,
+                replaced,
                 cube_id=cube_id,
             )
         return self.progress(cube, batch)
@@ -160,17 +178,44 @@ class Batches:
             )
 
     def _replaced(
-        self, before: SegmentRecord, *, batch: str, part: BatchPart, control: CubeControl
+        self, before: SegmentRecord, *, batch: str, part: BatchPart, first: Offsets, filled: Offsets
     ) -> SegmentRecord:
         return segment_batches.replace_by_batch(
             before,
             batch,
             part.part,
             version=part.version,
-            first=_first(control),
+            first=first,
+            filled=filled,
             now_ms=self._metadata.clock.now_ms(),
             by="applied",
         )
+
+    def _filled_vectors(self, cube: Cube, windows: Iterable[SegmentRange]) -> dict[int, Offsets]:
+        """Return, by start, the vectors of what a revision's segments of older events are filled with: a
+        batch says what the older revision's history holds, and the revision reads what came after."""
+        revision = cube.revision
+        if revision is None or revision.since_ms is None or revision.fills_from_ms is None:
+            return {}
+        filling = [window for window in windows if window.start_ms < revision.since_ms]
+        before = [
+            each.name
+            for each in self._metadata.revisions(revision.of)
+            if each.revision is not None and each.revision.number < revision.number
+        ]
+        if not filling or not before:
+            return {}
+        _, records = self._views.fresh(before[-1])
+        starts, ends = {each.start_ms for each in filling}, {each.end_ms for each in filling}
+        whole = [
+            self._metadata.whole_segment(record)
+            for record in records.values()
+            if record.version and record.start_ms < max(ends) and record.end_ms > min(starts)
+        ]
+        found = {
+            each.start_ms: segment_batches.older_vector(whole, each.start_ms, each.end_ms) for each in filling
+        }
+        return {start_ms: vector for start_ms, vector in found.items() if vector}
 
     def _planned(self, folder: str) -> BatchPlan | None:
         path = f"{folder}/{PLAN_NAME}"
@@ -209,7 +254,7 @@ class Batches:
         windows: list[SegmentRange],
     ) -> None:
         """Raises Refused, naming segments that the stream has not finished or that are purged."""
-        if not control.assignment:
+        if not control.assignment and not control.ended:
             raise Refused(
                 f"cube {cube} has no place in its topic yet",
                 expected="a cube that was enabled once: a batch is followed by what the topic brings",
@@ -250,7 +295,9 @@ def _source(definition: wire.Definition) -> BatchSource:
 
 
 def _first(control: CubeControl) -> dict[int, int]:
-    """Return where the cube begins, by partition that it reads."""
+    """Return where the cube begins, by partition that it reads. One that has ended has read all."""
+    if control.ended:
+        return dict(control.first_offsets)
     read = {partition for of_set in control.assignment.values() for partition in of_set}
     return {partition: offset for partition, offset in control.first_offsets.items() if partition in read}
 
@@ -270,17 +317,70 @@ def _refusal(
     return None
 
 
+def _check_own_time(cube: Cube, windows: list[SegmentRange]) -> None:
+    """Raise Refused for segments that are another revision's of the cube."""
+    if cube.revision is None:
+        return
+    since_ms, until_ms = cube.revision.reads_from_ms, cube.revision.until_ms
+    outside = [
+        window.name
+        for window in windows
+        if (since_ms is not None and window.start_ms < since_ms)
+        or (until_ms is not None and window.end_ms > until_ms)
+    ]
+    if outside:
+        raise Refused(
+            f"{len(outside)} segments are not of {cube.name}, but of another revision of {cube.revision.of}",
+            expected="segments "
+            + ("" if since_ms is None else f"from {utc_text(since_ms)} on ")
+            + ("" if until_ms is None else f"until {utc_text(until_ms)}"),
+            found=", ".join(outside[:_REFUSED_SHOWN]),
+            action=f"plan a batch for each revision: `rtolap describe {cube.revision.of}` lists them",
+        )
+
+
+def _check_settled(
+    cube: str,
+    records: Mapping[str, SegmentRecord],
+    filled: Mapping[int, Offsets],
+    windows: list[SegmentRange],
+) -> None:
+    """Raise Refused for segments that are filled while late events of theirs are being closed: what a batch
+    stands for there is not known yet."""
+    closing = [
+        window.name
+        for window in windows
+        if window.start_ms in filled
+        and (record := records.get(window.name)) is not None
+        and record.state not in (SegmentState.ACTIVE, SegmentState.READY)
+        and not record.pending_batch
+    ]
+    if closing:
+        raise Refused(
+            f"{len(closing)} segments of {cube} cannot be filled now",
+            expected="segments that are READY, or have no history",
+            found=f"late events being merged: {', '.join(closing[:_REFUSED_SHOWN])}",
+            action="wait until they are READY",
+        )
+
+
 def _planned_segment(
-    cube: str, window: SegmentRange, record: SegmentRecord | None, control: CubeControl
+    cube: str,
+    window: SegmentRange,
+    record: SegmentRecord | None,
+    control: CubeControl,
+    filled: Offsets,
 ) -> BatchSegment:
     known = record or SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
     first = _first(control)
-    vector = segment_batches.vector_of_batch(known, first)
+    vector = segment_batches.vector_of_batch(known, first, filled)
     ranges = tuple(
         PartRange(partition, min(first.get(partition, 0), end), end)
         for partition, end in sorted(vector.items())
     )
-    return BatchSegment(window.name, known.version + 1, ranges, is_recorded=record is not None)
+    return BatchSegment(
+        window.name, known.version + 1, ranges, is_recorded=record is not None or bool(filled)
+    )
 
 
 def _has(record: SegmentRecord | None, batch: str) -> bool:

@@ -28,6 +28,7 @@ from rtolap.model.evolution.cube_changes import begins_again
 log = logging.getLogger(__name__)
 
 RIGHTS_RETRY_S = 10.0
+ENDED_WAIT_S = 5.0  # query services have looked at the assignment by then
 LEADER_WAIT_S = 5.0  # its followers have begun again with a changed cube by then
 
 
@@ -47,6 +48,7 @@ class ServedCubes:
         self._runners: dict[str, CubeRunner] = {}
         self._ahead: dict[str, AheadRunner] = {}
         self._changed_since_s: dict[str, float] = {}  # cubes that it has to begin again with
+        self._ended_since_s: dict[str, float] = {}  # revisions whose runners wait for their end
         self._refusals: dict[str, StartRefusal] = {}  # cubes of its own that Kafka does not let it start
         self._lock = threading.Lock()
         self._begun = threading.Condition(self._lock)
@@ -120,7 +122,9 @@ class ServedCubes:
                 self._follow_move(name, cube_id, control)
             except NotFound:
                 continue  # dropped in between
-            if serving is None:
+            if control.ended:
+                self._leave_ended(name, cube_id, control)
+            elif serving is None:
                 unserved[name] = control
         for name, runner in self.served().items():
             self._take_change(name, runner, definitions[name])
@@ -143,6 +147,24 @@ class ServedCubes:
             log.info("cube %s was dropped", name)
             runner.stop()
             shutil.rmtree(self._cubes.slots(name, runner.cube_id).base, ignore_errors=True)
+
+    def _leave_ended(self, name: str, cube_id: str, control: CubeControl) -> None:
+        """End the runner of a revision that accepts no event any more, and delete what it has here.
+
+        It waits until query services have looked: a statement whose assignment is older is told so.
+        """
+        self._forget_refusal(name)
+        runner = self._runners.get(name)
+        if runner is not None:
+            since_s = self._ended_since_s.setdefault(name, time.monotonic())
+            if time.monotonic() - since_s < ENDED_WAIT_S:
+                return
+            with self._lock:
+                del self._runners[name]
+            log.info("cube %s has ended", name)
+            runner.stop()
+        self._ended_since_s.pop(name, None)
+        shutil.rmtree(self._cubes.slots(name, cube_id).base, ignore_errors=True)
 
     def _take_change(self, name: str, runner: CubeRunner, definition: Cube) -> None:
         """Begin again with a cube whose definition has changed. A leader does so a while after its followers,

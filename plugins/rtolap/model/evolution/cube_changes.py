@@ -100,11 +100,24 @@ def changed_settings(before: Cube, after: Cube) -> tuple[str, ...]:
 
 
 def begins_again(before: Cube, after: Cube) -> bool:
-    """Return True if receivers of the first definition have to take the other one."""
+    """Return True if receivers of the first definition have to take the other one.
+
+    The moment from which on statements read a revision is nothing to them: they take events from
+    `reads_from_ms` on.
+    """
+    before, after = _as_received(before), _as_received(after)
     if before == after:
         return False
     changed = changed_settings(before, after)
     return any(name not in RULES or Follower.RECEIVERS in RULES[name].followers for name in changed)
+
+
+def _as_received(cube: Cube) -> Cube:
+    if cube.revision is None or cube.revision.fills_from_ms is None:
+        return cube
+    revision = cube.revision
+    received = msgspec.structs.replace(revision, since_ms=revision.reads_from_ms, filled_at={})
+    return msgspec.structs.replace(cube, revision=received)
 
 
 def new_cuboids(before: Cube, after: Cube) -> tuple[str, ...]:

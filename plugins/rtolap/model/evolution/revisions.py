@@ -29,10 +29,13 @@ def revision_name(of: str, number: int) -> str:
 
 
 def series_of(cubes: Mapping[str, Schema]) -> dict[str, tuple[Schema, ...]]:
-    """Return name of the first → its revisions, oldest first, of all cubes that are part of several."""
+    """Return name of the first → its revisions, oldest first, of all cubes that are part of several.
+
+    Retired ones are left out: nothing of their time is in an answer.
+    """
     found: dict[str, list[tuple[int, Schema]]] = defaultdict(list)
     for schema in cubes.values():
-        if (revision := schema.cube.revision) is not None:
+        if (revision := schema.cube.revision) is not None and revision.retired_ms is None:
             found[revision.of].append((revision.number, schema))
     for of, numbered in found.items():
         if of in cubes and cubes[of].cube.revision is None:  # it was read before the second one was made
@@ -46,7 +49,9 @@ def series_of(cubes: Mapping[str, Schema]) -> dict[str, tuple[Schema, ...]]:
 def seen_cubes(cubes: Mapping[str, Schema], series: Mapping[str, tuple[Schema, ...]]) -> dict[str, Schema]:
     """Return the cubes as statements see them: of each series the newest, by the first one's name."""
     within = {schema.cube.name for revisions in series.values() for schema in revisions}
-    seen = {name: schema for name, schema in cubes.items() if name not in within}
+    seen = {
+        name: schema for name, schema in cubes.items() if name not in within and schema.cube.revision is None
+    }
     for of, revisions in series.items():
         newest = revisions[-1]
         seen[of] = Schema(newest.table, declared(newest.cube))

@@ -24,7 +24,7 @@ from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.completeness import offsets_text
 from rtolap.model.cube import Schema
 from rtolap.model.instants import utc_text
-from rtolap.model.offsets import Offsets
+from rtolap.model.offsets import Offsets, larger
 from rtolap.protocols.query.messages import QueryWarning, refused_text
 from rtolap.query.cancel import Cancellation, wait_within
 from rtolap.query.cluster.view import Cluster
@@ -63,6 +63,7 @@ class _Snapshot(NamedTuple):
     cube_id: str
     history: HistoryPlan
     sets: tuple[ReplicaSetPlan, ...]
+    ended: bool  # history holds all that was ever read
 
 
 class _Planned(NamedTuple):
@@ -88,7 +89,7 @@ class Fetcher:
 
     def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
         """Return what `fetch` would do, out of one snapshot, manifests and statistics. Raises Corrupted."""
-        _, history, sets = self._plan(read, cancellation, fresh=False)
+        _, history, sets, _ = self._plan(read, cancellation, fresh=False)
         stats = _begun(read, history)
         self._history.estimate(read, history.segments, stats, cancellation)
         self._realtime.estimate(read, history.snapshot, sets, stats, cancellation)
@@ -106,7 +107,7 @@ class Fetcher:
 
         Raises Unavailable, Corrupted, OverBudget or StaleSnapshot (when snapshots keep going stale).
         """
-        beyond = self._beyond(read.cube, session, cancellation)
+        beyond = self._beyond(read, session, cancellation)
         if read.top is not None and not self._is_of_one_receiver(read):
             read = replace(read, top=None)  # so that statements of other orders share the read
         key = (*_key(read), cancellation.engine, tuple(sorted(beyond.items())))
@@ -135,15 +136,19 @@ class Fetcher:
         wait_within((look,), cancellation)
         look.result()
 
-    def _beyond(self, cube: str, session: SessionPositions, cancellation: Cancellation) -> Offsets:
-        """Return the session's positions that are larger than those this service has answered with."""
+    def _beyond(self, read: CubeRead, session: SessionPositions, cancellation: Cancellation) -> Offsets:
+        """Return the session's positions, and those at which the cube was filled with older events, that are
+        larger than those this service has answered with."""
+        cube, revision = read.cube, read.schema.cube.revision
+        filled_at = {} if revision is None else revision.filled_at
         view = self._cluster.view(cube)
         cube_id = view.cube_id()
         if session.identities(cube) - {cube_id}:  # of a creation before the one known here, or after it
             self._refresh(cube, cancellation)
             cube_id = view.cube_id()
         answered = self._answered.of(cube, cube_id)
-        return {p: at for p, at in session.of(cube, cube_id).items() if at > answered.get(p, 0)}
+        wanted = larger(session.of(cube, cube_id), filled_at)
+        return {p: at for p, at in wanted.items() if at > answered.get(p, 0)}
 
     def _is_of_one_receiver(self, read: CubeRead) -> bool:
         """Tell, without waiting, whether one replica set has all that is read, by what is known now."""
@@ -209,7 +214,7 @@ class Fetcher:
         cube_id, control, records = self._identified(read, cancellation)
         topology = self._cluster.topology(fresh=fresh)
         history = self._history_plan(read, control, records)
-        return _Snapshot(cube_id, history, plan_realtime(read.cube, control, topology))
+        return _Snapshot(cube_id, history, plan_realtime(read.cube, control, topology), control.ended)
 
     def _history_plan(
         self, read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]
@@ -242,13 +247,16 @@ class Fetcher:
         cancellation: Cancellation,
         account: Account,
     ) -> pa.Table | SpilledTable:
-        cube_id, history, sets = taken
+        cube_id, history, sets, ended = taken
         at_least = {**self._answered.of(read.cube, cube_id), **beyond}
-        _check_assigned(read.cube, at_least, sets)
+        if not ended:
+            _check_assigned(read.cube, at_least, sets)
         holds_all = not history.segments and len(sets) == 1  # then its first groups are those of the answer
         asked = read if holds_all else replace(read, top=None)
         tables = self._realtime.read(asked, history.snapshot, sets, at_least, stats, cancellation)
         stats.top_groups = asked.top is not None
+        if ended:
+            stats.positions.update(at_least)
         spilled: SpilledTable | None = None
         if history.segments:
             found = self._history.read(read, history.segments, stats, cancellation, account)

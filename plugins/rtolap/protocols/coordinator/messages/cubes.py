@@ -25,6 +25,7 @@ class CubeStatus(Message):
         refused: reason → at least so many records of the topic were refused and are in no count.
         refused_example: reason → what was wrong with one of them.
         revisions: the cubes that hold later events of it, see `rtolap.model.evolution.revisions`.
+        ended: an older revision that accepts no event any more; nobody reads the topic for it.
     """
 
     name: str
@@ -47,6 +48,7 @@ class CubeStatus(Message):
     refused: dict[str, int] = Field(default_factory=dict)
     refused_example: dict[str, str] = Field(default_factory=dict)
     revisions: tuple[str, ...] = ()
+    ended: bool = False
 
 
 class EnableRequest(Message):
@@ -102,9 +104,11 @@ class AlterRequest(Message):
         dry_run: answer what it means, change nothing.
         drop_segments: go on where a shorter retention drops segments for good.
         new_revision: go on where the change takes a revision of the cube, from a moment on.
-        since_ms: that moment; None: the end of the last segment that there is.
+        since_ms: that moment; None: the end of the last segment that there is. Where older events are filled
+            in, an earlier one, to which it moves back; None: the start of the first segment.
         renamed: column of the definition → the running one's column that it goes on with.
-        older: of columns that a revision adds: NULL in older events, or statements about these are refused.
+        older: of columns that a revision adds: NULL in older events, or statements about these are refused,
+            or older events are filled in.
     """
 
     definition: Definition
@@ -114,7 +118,7 @@ class AlterRequest(Message):
     new_revision: bool = False
     since_ms: int | None = None
     renamed: dict[str, str] = Field(default_factory=dict)
-    older: Literal["null", "refuse"] = "null"
+    older: Literal["null", "refuse", "fill"] = "null"
 
 
 class SettingChange(Message):
@@ -134,6 +138,8 @@ class Alteration(Message):
             again.
         dropped_segments: those that the next retention drops because of the change.
         revision: the cube that holds the events from `since_ms` on; None: the change is made in place.
+        fills_from_ms: the moment moves back to here as older events are filled in; None: none are.
+        filled_by: whether they come from the topic, or from batches that a person applies.
         added_columns: dimensions and partials that older events do not have.
         gone_columns: those that statements can name no more.
         table_columns: those that the table gets.
@@ -148,6 +154,8 @@ class Alteration(Message):
     dropped_segments: tuple[str, ...] = ()
     revision: str | None = None
     since_ms: int | None = None
+    fills_from_ms: int | None = None
+    filled_by: Literal["topic", "batch"] = "topic"
     added_columns: tuple[str, ...] = ()
     gone_columns: tuple[str, ...] = ()
     table_columns: tuple[str, ...] = ()
@@ -268,8 +276,16 @@ class PurgeRequest(Message):
 
 
 class PurgeResult(Message):
+    """Segments that were dropped for ever.
+
+    Attributes:
+        dropped: the older revision that a run of the retention has dropped wholly, because all of it was
+            purged before; "" for none.
+    """
+
     horizon_ms: int | None
     segments: tuple[str, ...] = ()
+    dropped: str = ""
 
 
 class CleanupResult(Message):
