@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -13,7 +16,34 @@ from rtolap.columnar.reduce import extreme, sum_values
 from rtolap.columnar.sketches import merge_bitmaps
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, file_column
-from rtolap.stored.engine.rows.keys import Longs, sort
+from rtolap.stored.engine.rows.keys import Longs, sort, sorted_rows
+
+
+class Merged(NamedTuple):
+    """Rows sorted by key, merged by the model, that may not be copied in this order yet.
+
+    Attributes:
+        table: the rows in file columns.
+        rows: the places in `table` that make up the result, in order; None where it is the table as it is.
+    """
+
+    table: pa.Table
+    rows: Longs | None
+
+    @property
+    def num_rows(self) -> int:
+        return self.table.num_rows if self.rows is None else len(self.rows)
+
+    def whole(self) -> pa.Table:
+        return self.table if self.rows is None else self.table.take(pa.array(self.rows))
+
+    def pieces(self, rows_max: int) -> Iterator[pa.Table]:
+        """Yield the rows piece by piece. A copy of a few rows stays in the processor's cache."""
+        for start in range(0, self.num_rows, rows_max):
+            if self.rows is None:
+                yield self.table.slice(start, rows_max)
+            else:
+                yield self.table.take(pa.array(self.rows[start : start + rows_max]))
 
 
 def merge(table: pa.Table, schema: StoredSchema) -> pa.Table:
@@ -22,20 +52,25 @@ def merge(table: pa.Table, schema: StoredSchema) -> pa.Table:
 
     Raises RowsRefused when a sum needs more than its type holds.
     """
+    return merged(table, schema).whole()
+
+
+def merged(table: pa.Table, schema: StoredSchema) -> Merged:
+    """Do as `merge`, without the copy in the order of keys where that can come later."""
     keys = [single_chunk(table.column(file_column(column.id))) for column in schema.key_columns]
     if not keys or table.num_rows == 0:
-        return table
+        return Merged(table, None)
+    if schema.model == "duplicate":
+        return Merged(table, sorted_rows(keys))
     ties = []
     if schema.model == "unique" and schema.sequence is not None:
         ties = [single_chunk(table.column(file_column(schema.sequence)))]
     order = sort(keys, ties)
-    if schema.model == "duplicate":
-        return table if order.rows is None else table.take(pa.array(order.rows))
     if schema.model == "unique":
         last = _ends(order.starts, table.num_rows)
-        return table.take(pa.array(last if order.rows is None else order.rows[last]))
+        return Merged(table, last if order.rows is None else order.rows[last])
     ordered = table if order.rows is None else table.take(pa.array(order.rows))
-    return aggregate(ordered, order.starts, schema)
+    return Merged(aggregate(ordered, order.starts, schema), None)
 
 
 def aggregate(table: pa.Table, starts: Longs, schema: StoredSchema) -> pa.Table:
