@@ -15,6 +15,7 @@ from rtolap.stored.engine.disk import Disk
 from rtolap.stored.engine.files import bloom
 from rtolap.stored.engine.files.zones import ZoneRows
 from rtolap.stored.engine.rows.keys import Hashes, hashes
+from rtolap.stored.engine.rows.texts import plain_texts
 
 MAGIC = b"RTOLAPT1"
 FORMAT_VERSION = 1
@@ -106,13 +107,15 @@ class FileWriter:
         self._zones = ZoneRows(columns, keys)
         self._sparse: list[pa.Table] = []
         self._hashes: list[Hashes] = []
-        self._last: pa.Table | None = None
+        self._last: pa.RecordBatch | None = None
         self._sink = _Sink(disk, path)
         self._sink.write(MAGIC.ljust(ALIGNMENT, b"\0"))
         options = pa.ipc.IpcWriteOptions(compression=compression)
         self._ipc = pa.ipc.new_file(self._sink, columns, options=options)
 
     def append(self, table: pa.Table) -> None:
+        """Append rows. Columns of text may come as sorted dictionaries (`rows.texts`), of one table all the
+        same; the file has them plain."""
         self._waiting.append(table.select(self._columns.names))
         self._waiting_rows += table.num_rows
         if self._waiting_rows >= self._block_rows:
@@ -124,7 +127,7 @@ class FileWriter:
         self._ipc.close()
         sections = {"rows": self._sink.section()}
         keys = pa.schema([self._columns.field(name) for name in self._keys])
-        last = [] if self._last is None else [self._last]
+        last = [] if self._last is None else [pa.Table.from_batches([self._last])]
         self._add(sections, "sparse", _stream(pa.concat_tables([keys.empty_table(), *self._sparse, *last])))
         self._add(sections, "zones", _stream(self._zones.table()))
         row_hashes = np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)
@@ -164,14 +167,17 @@ class FileWriter:
         self._waiting, self._waiting_rows = [whole.slice(rows)] if rest else [], rest
         whole = whole.slice(0, rows).combine_chunks()
         for start in range(0, rows, self._block_rows):
-            for block in whole.slice(start, self._block_rows).to_batches():
+            for given in whole.slice(start, self._block_rows).to_batches():
+                self._zones.add_block(given)
+                block = pa.RecordBatch.from_arrays(
+                    [plain_texts(column) for column in given.columns], schema=self._columns
+                )
                 self._ipc.write_batch(block)
-                self._zones.add_block(block)
                 if self._keys:
                     keys = block.select(self._keys)
                     self._hashes.append(hashes(keys.columns))
                     self._sparse.append(pa.Table.from_batches([keys.slice(0, 1)]))
-        self._last = whole.select(self._keys).slice(rows - 1)
+        self._last = block.select(self._keys).slice(block.num_rows - 1)
         self.rows += rows
 
 

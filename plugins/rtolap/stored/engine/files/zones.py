@@ -38,6 +38,7 @@ class ZoneRows:
         self._nulls: dict[str, list[int]] = {field.name: [] for field in self._fields}
 
     def add_block(self, block: pa.RecordBatch) -> None:
+        """Add a block of sorted rows. A column of text may come as a sorted dictionary."""
         for field in self._fields:
             values = block.column(field.name)
             low, high = _ends(values, is_sorted=field.name == self._first_key)
@@ -60,6 +61,11 @@ class ZoneRows:
 
 def _ends(values: pa.Array, *, is_sorted: bool) -> tuple[pa.Scalar, pa.Scalar]:
     """Return the smallest and the largest value; nulls where there is none."""
+    if pa.types.is_dictionary(values.type):  # a sorted one
+        ends = pc.min_max(values.indices)
+        if not ends["min"].is_valid:
+            return pa.scalar(None, values.type.value_type), pa.scalar(None, values.type.value_type)
+        return values.dictionary[ends["min"].as_py()], values.dictionary[ends["max"].as_py()]
     if len(values) and not values.null_count:
         if is_sorted:
             return values[0], values[-1]

@@ -16,6 +16,7 @@ from rtolap.columnar.sketches import merge_bitmaps
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, file_column
 from rtolap.stored.engine.rows.keys import Longs, Order, sort, sorted_rows
+from rtolap.stored.engine.rows.texts import with_dictionaries
 
 
 class Merged(NamedTuple):
@@ -37,12 +38,16 @@ class Merged(NamedTuple):
         return self.table if self.rows is None else self.table.take(pa.array(self.rows))
 
     def pieces(self, rows_max: int) -> Iterator[pa.Table]:
-        """Yield the rows piece by piece. A copy of a few rows stays in the processor's cache."""
+        """Yield the rows piece by piece. A copy of a few rows stays in the processor's cache.
+
+        Texts that repeat come as sorted dictionaries (`texts`).
+        """
+        table = with_dictionaries(self.table)
         for start in range(0, self.num_rows, rows_max):
             if self.rows is None:
-                yield self.table.slice(start, rows_max)
+                yield table.slice(start, rows_max)
             else:
-                yield self.table.take(pa.array(self.rows[start : start + rows_max]))
+                yield table.take(pa.array(self.rows[start : start + rows_max]))
 
 
 def merge(table: pa.Table, schema: StoredSchema) -> pa.Table:
