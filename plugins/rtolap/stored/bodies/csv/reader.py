@@ -113,12 +113,12 @@ class CsvReader:
         bounds = np.zeros(2 * len(starts) + 1, np.int32)
         bounds[1::2], bounds[2::2] = starts, ends
         pieces = pa.StringArray.from_buffers(2 * len(starts), pa.py_buffer(bounds), pa.py_buffer(data))
-        first = np.arange(1, 2 * len(starts) + 1, 2 * width)
+        first = np.arange(1, 2 * len(starts) + 1, 2 * width, dtype=np.int32)
         nulls = b"\\" in data and _NULL in data
         columns = {}
         for place, name in enumerate(self._names):
             own = None if enclosed is None else enclosed[place::width]
-            values = pieces.take(pa.array(first + 2 * place))
+            values = pc.take(pieces, pa.array(first + np.int32(2 * place)), boundscheck=False)
             columns[name] = self._values(values, own, nulls, fields.rewritten)
         return columns
 

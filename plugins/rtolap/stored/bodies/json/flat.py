@@ -254,7 +254,7 @@ class _Shape:
             np.add(starts, quoted, out=bounds[1::2], casting="unsafe")
             np.subtract(ends, quoted, out=bounds[2::2], casting="unsafe")
             pieces = pa.StringArray.from_buffers(2 * len(starts), pa.py_buffer(bounds), text)
-            values = pieces.take(self._pieces)
+            values = pc.take(pieces, self._pieces, boundscheck=False)
             yield key.name, values if quoted.all() else self._tokens(values, quoted, as_written=as_written)
 
     def _value_places(self, place: int, key: _Key) -> tuple[Longs, Longs, Mask]:
