@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
+from rtolap.base.cycle_collection import keep_blocks
 from rtolap.model.stored.schema import StoredSchema, initial_schema
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.stored.bodies.decode import decode_body
@@ -138,6 +139,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     pa.set_cpu_count(1)
+    keep_blocks()  # as front ends and storage nodes do
     table = rows(arguments.rows, seed=1)
     comma = {"column_separator": ","}
     with tempfile.TemporaryDirectory() as name:

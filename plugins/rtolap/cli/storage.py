@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.settings import Settings
 from rtolap.base.stopping import stop_event, wait_awake
 from rtolap.base.users import Users
@@ -87,6 +88,7 @@ def serve(
             settings, name, settings.storage_body_port if body_port is None else body_port, bodies_max
         ),
     )
+    keep_blocks()
     switch_often()
     with service:
         wait_awake(stopping)

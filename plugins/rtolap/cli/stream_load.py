@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rtolap.base.cycle_collection import keep_blocks
 from rtolap.cli.serving import service_settings
 from rtolap.servers.limits import HttpLimits
 from rtolap.stored.frontend.assembly import FrontendOptions
@@ -69,4 +70,5 @@ def serve(
         redirect=settings.stream_load_redirect,
         http=HttpLimits.from_settings(settings),
     )
+    keep_blocks()
     run(settings, options)

@@ -20,6 +20,7 @@ from rtolap.base.errors import Corrupted, DefinitionError, Refused
 from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.bodies.options import Format, LoadOptions
 from rtolap.stored.bodies.settings import BodySettings
+from rtolap.stored.bodies.spool import SpoolMemory, held
 
 from tests.support.arrow_memory import counted_allocations
 from tests.support.stored.body_tables import Decoded, decoded, plain_schema, sketch_schema, unique_schema
@@ -233,6 +234,30 @@ def test_texts_of_parquet_are_the_same_whatever_dictionaries_hold_them() -> None
 def test_a_file_that_is_too_large_to_spool_fails() -> None:
     with pytest.raises(Refused, match="too large for its format"):
         decoded(parquet(TABLE), plain_schema(), BodySettings(spool_bytes_max=100), format="parquet")
+
+
+def test_a_body_is_held_in_memory_or_in_a_file_as_there_is_room() -> None:
+    chunks = [bytes([at]) * 10 for at in range(10)]
+    memory = SpoolMemory(150)
+    for settings, in_memory in ((BodySettings(), False), (BodySettings(spool_memory_bytes_max=50), False)):
+        with held(iter(chunks), settings, memory) as (source, size):
+            assert (source.read(), size) == (b"".join(chunks), 100)
+            assert isinstance(source, pa.BufferReader) is in_memory
+            assert memory.used_bytes == 0
+    with held(iter(chunks[:5]), BodySettings(), memory) as (source, size):
+        assert (source.read(), size) == (b"".join(chunks[:5]), 50)
+        assert isinstance(source, pa.BufferReader)
+        assert memory.used_bytes == 100
+        with held(iter(chunks[5:8]), BodySettings(), memory) as (other, _):  # a neighbour has most of it
+            assert other.read() == b"".join(chunks[5:8])
+            assert isinstance(other, pa.PythonFile)
+    assert memory.used_bytes == 0
+    with (
+        pytest.raises(Refused, match="too large"),
+        held(iter(chunks), BodySettings(spool_bytes_max=30), memory),
+    ):
+        pass
+    assert memory.used_bytes == 0
 
 
 def test_a_batch_that_is_too_long_fails() -> None:

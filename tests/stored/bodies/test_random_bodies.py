@@ -298,7 +298,9 @@ def cut(rng: random.Random, body: bytes) -> Iterator[bytes]:
 
 
 def settings(rng: random.Random) -> BodySettings:
-    return BodySettings(chunk_bytes=rng.choice((1, 50, 1000, 1 << 20)))
+    return BodySettings(
+        chunk_bytes=rng.choice((1, 50, 1000, 1 << 20)), spool_memory_bytes_max=rng.choice((1, 2000, 1 << 20))
+    )
 
 
 @pytest.mark.seeded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -87,6 +87,39 @@ class SourceRows:
     refused: Refusals
     total: int
     absent: dict[str, Mask] = field(default_factory=dict)
+
+
+def together(parts: Sequence[SourceRows]) -> SourceRows:
+    """Return the rows of parts with the same columns in the order of their numbers. At most one part has
+    refused rows."""
+    if len(parts) == 1:
+        return parts[0]
+    numbers = np.concatenate([part.numbers for part in parts])
+    order = np.argsort(numbers)
+    place_of = pa.array(order)
+    columns = {
+        name: pa.concat_arrays([part.columns[name] for part in parts]).take(place_of)
+        for name in parts[0].columns
+    }
+    absent = {
+        name: np.concatenate([part.absent.get(name, np.zeros(len(part.numbers), bool)) for part in parts])[
+            order
+        ]
+        for name in columns
+        if any(name in part.absent for part in parts)
+    }
+    firsts = np.cumsum([0] + [len(part.numbers) for part in parts])
+
+    def texts(rows: Longs) -> list[str]:
+        at = order[rows]
+        part_of = np.searchsorted(firsts, at, "right") - 1
+        return [
+            parts[part].texts(np.array([place - firsts[part]]))[0]
+            for part, place in zip(part_of.tolist(), at.tolist(), strict=True)
+        ]
+
+    refused = next((part.refused for part in parts if part.refused.count), parts[0].refused)
+    return SourceRows(columns, numbers[order], texts, refused, sum(part.total for part in parts), absent)
 
 
 @dataclass(frozen=True, slots=True)

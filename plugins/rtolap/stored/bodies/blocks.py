@@ -62,3 +62,13 @@ def whole_records(
             )
     if parts:
         yield take(b"".join(parts), True)[1]
+
+
+def is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

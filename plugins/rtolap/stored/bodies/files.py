@@ -1,7 +1,7 @@
 """Parquet, ORC and Arrow streams → source columns, as their files type them.
 
-Parquet and ORC are read from their end, so they are spooled to a file without a name, which is gone with its
-process. Batches of rows come out one after another; like packed bodies, none may grow absurdly.
+Parquet and ORC are read from their end, so they are received whole before (`spool`). Batches of rows come out
+one after another; like packed bodies, none may grow absurdly.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from rtolap.base.errors import Corrupted, DefinitionError, TooLarge, Unavailable
+from rtolap.base.errors import Corrupted, DefinitionError
 from rtolap.columnar.chunks import single_chunk
 from rtolap.stored.bodies.arrow_messages import Chunks, Messages
 from rtolap.stored.bodies.batches import Longs, Refusals, SourceRows
@@ -34,7 +33,9 @@ from rtolap.stored.bodies.file_sizes import (
 from rtolap.stored.bodies.options import Format
 from rtolap.stored.bodies.orc.stripes import OrcStripes
 from rtolap.stored.bodies.settings import BodySettings
+from rtolap.stored.bodies.spool import held, write_spool
 
+_READ_BYTES = 1 << 20  # at once, of a file; memory is read where it lies
 Batches = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
 
 
@@ -129,18 +130,20 @@ def open_file(chunks: Iterator[bytes], layout: Format, settings: BodySettings) -
         with reader:
             yield streamed
         return
-    with tempfile.TemporaryFile(prefix="rtolap-load-") as spool:
-        size = _spool(chunks, spool, settings.spool_bytes_max)
-        source = pa.PythonFile(spool, mode="r")
-        allowance = Allowance(settings, lambda: size)
-        if layout == "orc":
+    if layout == "orc":
+        with tempfile.TemporaryFile(prefix="rtolap-load-") as spool:
+            size = write_spool(chunks, spool, settings.spool_bytes_max)
             with _damaged():
                 stripes = OrcStripes(spool, settings)
             with stripes:
                 with _damaged():
-                    body = FileBody(stripes.schema, stripes.batches, allowance, settings)
+                    body = FileBody(
+                        stripes.schema, stripes.batches, Allowance(settings, lambda: size), settings
+                    )
                 yield body
-            return
+        return
+    with held(chunks, settings) as (source, received):
+        allowance = Allowance(settings, lambda: received)
         with _damaged():
             parquet = _Parquet(source, allowance, settings)
             body = FileBody(parquet.schema, parquet.batches, allowance, settings)
@@ -164,7 +167,7 @@ class _Parquet:
             metadata=first.metadata,
             read_dictionary=parquet_dictionaries(first),
             pre_buffer=False,
-            buffer_size=1 << 20,
+            buffer_size=0 if isinstance(source, pa.BufferReader) else _READ_BYTES,
             page_checksum_verification=True,
         )
 
@@ -172,23 +175,6 @@ class _Parquet:
         self._allowance.expect(parquet_bytes(self._file.metadata, names))
         rows = parquet_rows(self._file, names, self._settings.record_bytes_max)
         return iter(self._file.iter_batches(rows, columns=list(names), use_threads=False))
-
-
-def _spool(chunks: Iterator[bytes], spool: IO[bytes], bytes_max: int) -> int:
-    size = 0
-    for chunk in chunks:
-        size += len(chunk)
-        if size > bytes_max:
-            raise TooLarge("a body is too large for its format", expected=f"at most {bytes_max} bytes")
-        try:
-            spool.write(chunk)
-            spool.flush()
-        except OSError as error:
-            raise Unavailable(
-                "a body cannot be spooled", found=error.strerror, action="free disk space"
-            ) from error
-    spool.seek(0)
-    return size
 
 
 @contextmanager

@@ -17,7 +17,8 @@ class BodySettings(msgspec.Struct, frozen=True, kw_only=True):
         record_bytes_max: a longer record ends the load.
         ratio_max: a body that unpacks to more than so many times its size ends the load.
         ratio_free_bytes: below this much unpacked, `ratio_max` is not looked at.
-        spool_bytes_max: of a file for parquet and orc, which are read from their end.
+        spool_bytes_max: of a body of parquet and orc, which are read from their end.
+        spool_memory_bytes_max: of a body of parquet that is held in memory instead of a file.
         rejected_rows_max: the most refused rows of one batch that are reported with text and reason.
         orc_memory_bytes_max: of the process that unpacks an ORC body, stripe by stripe.
         expression_memory_bytes_max: of the engine of `columns`, `where` and `delete`.
@@ -28,6 +29,7 @@ class BodySettings(msgspec.Struct, frozen=True, kw_only=True):
     ratio_max: int = 1000
     ratio_free_bytes: int = 64 << 20
     spool_bytes_max: int = 16 << 30
+    spool_memory_bytes_max: int = 64 << 20
     rejected_rows_max: int = 1000
     orc_memory_bytes_max: int = 1 << 30
     expression_memory_bytes_max: int = 512 << 20

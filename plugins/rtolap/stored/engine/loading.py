@@ -13,7 +13,7 @@ from rtolap.stored.engine.disk import Disk
 from rtolap.stored.engine.files.writer import Compression, FileWriter
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, accept, file_column
 from rtolap.stored.engine.rows.partial_rows import merge_partial
-from rtolap.stored.engine.rows.reduce import merge
+from rtolap.stored.engine.rows.reduce import Merged, merged
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.engine.state import FileMeta
 from rtolap.stored.engine.steps import file_name
@@ -49,22 +49,24 @@ class Memtable:
             return False
         if self._schema.model == "duplicate" or self._partial:
             return True  # partial rows are merged once, from the order in which they came
-        merged = self._merged()
-        self._tables, self._bytes = [merged], merged.nbytes
+        whole = self._merged().whole()
+        self._tables, self._bytes = [whole], whole.nbytes
         return self._bytes > self._bytes_max // 2
 
-    def take_sorted(self) -> pa.Table | None:
+    def take_sorted(self) -> Merged | None:
         """Return everything, sorted and merged, in file columns; None when there is nothing."""
         if not self._tables:
             return None
-        merged = self._merged()
+        taken = self._merged()
         self._tables, self._bytes = [], 0
-        return merged
+        return taken
 
-    def _merged(self) -> pa.Table:
+    def _merged(self) -> Merged:
         is_single = len(self._tables) == 1
         whole = self._tables[0] if is_single else _together(self._tables).combine_chunks()
-        return merge_partial(whole, self._schema) if self._partial else merge(whole, self._schema)
+        if self._partial:
+            return Merged(merge_partial(whole, self._schema), None)
+        return merged(whole, self._schema)
 
     def _check_columns(self, table: pa.Table) -> None:
         names = set(table.column_names) - {DELETE_SIGN}
@@ -109,26 +111,27 @@ class FileLoader:
 
     def flush(self) -> None:
         """Write the rows in memory to a file."""
-        table = self._memtable.take_sorted()
-        if table is None:
+        taken = self._memtable.take_sorted()
+        if taken is None:
             return
         name = file_name(len(self._files))
         path = self._folder / name
-        table = without_idle_signs(table)
+        taken = without_idle_signs(taken)
         writer = open_writer(
             self._disk,
             path,
-            table.schema,
+            taken.table.schema,
             self._schema,
             self._settings.load_compression,
             self._settings.block_rows,
         )
         try:
-            writer.append(table)
+            for piece in taken.pieces(self._settings.block_rows):
+                writer.append(piece)
             writer.finish()
         finally:
             writer.close()
-        self._files.append(FileMeta(name, table.num_rows, path.stat().st_size))
+        self._files.append(FileMeta(name, taken.num_rows, path.stat().st_size))
 
 
 def open_writer(
@@ -150,11 +153,13 @@ def open_writer(
     )
 
 
-def without_idle_signs(table: pa.Table) -> pa.Table:
-    """Return the batch without delete signs if none is set."""
-    if DELETE_SIGN in table.column_names and not pc.any(table.column(DELETE_SIGN)).as_py():
-        return table.drop_columns([DELETE_SIGN])
-    return table
+def without_idle_signs(rows: Merged) -> Merged:
+    """Return the rows without delete signs if none is set."""
+    if DELETE_SIGN not in rows.table.column_names:
+        return rows
+    signs = rows.table.column(DELETE_SIGN)
+    chosen = signs if rows.rows is None else signs.take(pa.array(rows.rows))
+    return rows if pc.any(chosen).as_py() else Merged(rows.table.drop_columns([DELETE_SIGN]), rows.rows)
 
 
 def _together(tables: list[pa.Table]) -> pa.Table:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.stored.bodies.batches import Longs, Mask, Refusals, SourceRows
-from rtolap.stored.bodies.blocks import whole_records
+from rtolap.stored.bodies.blocks import is_utf8, whole_records
 from rtolap.stored.bodies.csv.cut import Fields, cut, trimmed
 from rtolap.stored.bodies.options import CsvOptions, Format
 from rtolap.stored.bodies.settings import BodySettings
@@ -75,11 +75,11 @@ class CsvReader:
         if fields.malformed is not None:
             refuse(wanted & fields.malformed, "an enclosed field does not end, or goes on behind its end")
         self._refuse_counts(fields, wanted, numbers, texts, refused)
-        if not _is_utf8(data[: fields.consumed]):
+        if not is_utf8(data[: fields.consumed]):
             lines = np.flatnonzero(wanted)
             spans = zip(fields.line_starts[lines].tolist(), fields.line_ends[lines].tolist(), strict=True)
             broken = np.zeros(len(wanted), bool)
-            broken[lines[[not _is_utf8(data[start:end]) for start, end in spans]]] = True
+            broken[lines[[not is_utf8(data[start:end]) for start, end in spans]]] = True
             refuse(broken, "the row is not UTF-8")
         if self._options.trim_double_quotes:
             fields = trimmed(text, fields)
@@ -113,12 +113,12 @@ class CsvReader:
         bounds = np.zeros(2 * len(starts) + 1, np.int32)
         bounds[1::2], bounds[2::2] = starts, ends
         pieces = pa.StringArray.from_buffers(2 * len(starts), pa.py_buffer(bounds), pa.py_buffer(data))
-        first = np.arange(1, 2 * len(starts) + 1, 2 * width)
+        first = np.arange(1, 2 * len(starts) + 1, 2 * width, dtype=np.int32)
         nulls = b"\\" in data and _NULL in data
         columns = {}
         for place, name in enumerate(self._names):
             own = None if enclosed is None else enclosed[place::width]
-            values = pieces.take(pa.array(first + 2 * place))
+            values = pc.take(pieces, pa.array(first + np.int32(2 * place)), boundscheck=False)
             columns[name] = self._values(values, own, nulls, fields.rewritten)
         return columns
 
@@ -154,11 +154,3 @@ def _plain(values: pa.Array, options: CsvOptions) -> pa.Array:
 
 def _literal(character: bytes) -> str:
     return f"\\x{character.hex()}"
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -3,13 +3,15 @@
 The engine reads values by the column. It is lenient, and it reads fractions as doubles; so a strict parser
 looks at all records before, and those with a fraction that a double may not keep (with `num_as_string`: with
 any) are read once more, as written. Of two equal keys the first one counts.
+
+Lines that are flat objects go neither way: `flat` cuts their texts out of the body, to the same result.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,10 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.base.undecodable import UNDECODABLE
-from rtolap.stored.bodies.batches import Longs, Mask, Refusals, SourceRows
+from rtolap.stored.bodies.batches import Longs, Mask, Refusals, SourceRows, together
+from rtolap.stored.bodies.blocks import is_utf8
 from rtolap.stored.bodies.expressions import Engine
+from rtolap.stored.bodies.json.flat import FlatRows, flat_rows, lines_of
 from rtolap.stored.bodies.json.paths import pointer, value_at
-from rtolap.stored.bodies.json.records import Records, records
+from rtolap.stored.bodies.json.records import Records, is_by_line, line_blocks, records
+from rtolap.stored.bodies.json.tokens import LONG_RUN
 from rtolap.stored.bodies.options import LoadOptions
 from rtolap.stored.bodies.settings import BodySettings
 
@@ -29,7 +34,6 @@ _OBJECT = msgspec.defstruct("Object", [])
 _ONE, _ALL = msgspec.json.Decoder(_OBJECT), msgspec.json.Decoder(list[_OBJECT])  # type: ignore[valid-type]
 _ARRAY = "JSON data is array-object, `strip_outer_array` must be TRUE"
 _NO_FIELD = "all fields is null, this is a invalid row"
-_LONG_RUN = 16  # digits and point; a double keeps any 15 digits
 _FRACTION = re.compile(rb"[0-9][.eE]")
 _IN_NUMBER = np.zeros(256, bool)
 _IN_NUMBER[list(b"0123456789.")] = True
@@ -49,17 +53,64 @@ class JsonReader:
         written = ", ".join(_literal(pointer(steps)) for steps in paths.values())
         self._values = f"SELECT TRY(json_extract_string(c0, [{written}])) FROM rows"
         self._exists = f"SELECT json_exists(c0, [{written}]) FROM rows"
+        names = [steps[0] for steps in paths.values() if len(steps) == 1]
+        #: what flat records are looked through for; None where columns are not just members of a record
+        self._names = None if [*paths] != names else [*paths]
         self._rows = 0
 
     def read(self, chunks: Iterator[bytes]) -> Iterator[SourceRows]:
+        if self._names is not None and is_by_line(self._options.json, self._options.csv):
+            for block in line_blocks(chunks, self._settings):
+                source = self._lines(block, self._names)
+                if source.total:
+                    yield source
+            return
         for chunk_records in records(chunks, self._options.json, self._options.csv, self._settings):
             if chunk_records.texts:
-                yield self._source(chunk_records)
+                yield self._source(chunk_records, self._numbers(len(chunk_records.texts)))
 
-    def _source(self, chunk_records: Records) -> SourceRows:
+    def _numbers(self, count: int) -> Longs:
+        """Return the numbers of the next rows of the body."""
+        numbers = self._rows + np.arange(1, count + 1)
+        self._rows += count
+        return numbers
+
+    def _lines(self, block: bytes, names: Collection[str]) -> SourceRows:
+        """Return the rows of whole lines: flat ones all at once, others record by record."""
+        lines = lines_of(block)
+        numbers = self._numbers(len(lines.starts))
+        as_written = self._options.json.num_as_string
+        found = flat_rows(block, lines, names, as_written=as_written) if is_utf8(block) else []
+
+        def texts(places: Longs) -> list[str]:
+            spans = zip(lines.starts[places].tolist(), lines.ends[places].tolist(), strict=True)
+            return [block[start:end].strip().decode(errors="replace") for start, end in spans]
+
+        parts = [self._flat_source(each, numbers, texts) for each in found]
+        left = np.ones(len(numbers), bool)
+        for each in found:
+            left[each.rows] = False
+        if left.any() or not parts:
+            spans = zip(lines.starts[left].tolist(), lines.ends[left].tolist(), strict=True)
+            singles = Records([block[start:end] for start, end in spans], {})
+            parts.append(self._source(singles, numbers[left]))
+        return together(parts)
+
+    def _flat_source(self, flat: FlatRows, numbers: Longs, texts: Callable[[Longs], list[str]]) -> SourceRows:
+        count = len(flat.rows)
+        lacking = [name for name in self._paths if name not in flat.columns]
+        nothing = pa.nulls(count, pa.string())
+        return SourceRows(
+            {name: flat.columns.get(name, nothing) for name in self._paths},
+            numbers[flat.rows],
+            lambda rows: texts(flat.rows[rows]),
+            Refusals(self._settings.rejected_rows_max),
+            count,
+            {name: np.ones(count, bool) for name in lacking},
+        )
+
+    def _source(self, chunk_records: Records, numbers: Longs) -> SourceRows:
         refused = Refusals(self._settings.rejected_rows_max)
-        numbers = self._rows + np.arange(1, len(chunk_records.texts) + 1)
-        self._rows += len(chunk_records.texts)
 
         def texts(places: Longs) -> list[str]:
             return [chunk_records.texts[place].strip().decode(errors="replace") for place in places.tolist()]
@@ -126,7 +177,7 @@ class JsonReader:
             record = json.loads(texts[row], parse_float=_Written, object_pairs_hook=_first_of_each)
             for name, steps in self._paths.items():
                 value = value_at(record, steps)
-                if isinstance(value, _Written) and (is_text or len(value) >= _LONG_RUN):
+                if isinstance(value, _Written) and (is_text or len(value) >= LONG_RUN):
                     exact.setdefault(name, {})[row] = str(value)
         for name, values in exact.items():
             mask = np.zeros(len(texts), bool)
@@ -203,7 +254,7 @@ def _with_long_fractions(texts: Sequence[bytes]) -> list[int]:
     in_number = _IN_NUMBER[joined]
     edges = np.flatnonzero(in_number[1:] != in_number[:-1]) + 1
     starts, ends = edges[::2], edges[1::2]
-    long = ends - starts >= _LONG_RUN
+    long = ends - starts >= LONG_RUN
     if not long.any():
         return []
     starts, ends = starts[long], ends[long]

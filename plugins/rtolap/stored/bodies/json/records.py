@@ -79,6 +79,24 @@ def records(
         taker.check_ended()
 
 
+def is_by_line(options: JsonOptions, csv: CsvOptions) -> bool:
+    """Return whether each line of the body is a record."""
+    plain = options.by_line and not options.strip_outer_array and options.root is None
+    return plain and csv.line_delimiter == b"\n"
+
+
+def line_blocks(chunks: Iterator[bytes], settings: BodySettings) -> Iterator[bytes]:
+    """Yield the body in blocks of whole lines. Raises TooLarge for a line that is too long."""
+
+    def whole_lines(data: bytes, final: bool) -> tuple[int, bytes]:
+        end = len(data) if final else data.rfind(b"\n") + 1
+        return end, data if end == len(data) else data[:end]
+
+    return whole_records(
+        chunks, whole_lines, size_bytes=settings.chunk_bytes, record_bytes_max=settings.record_bytes_max
+    )
+
+
 def _inside(document: bytes, root: tuple[str | int, ...], strip: bool) -> tuple[list[bytes], str | None]:
     """Return the records of one document; itself, and why not."""
     try:

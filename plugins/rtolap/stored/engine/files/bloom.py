@@ -12,13 +12,16 @@ from rtolap.stored.engine.rows.keys import Hashes
 
 BITS_PER_KEY = 16
 _BITS_SET = 5
+_HASHES_AT_ONCE = 8192  # what is made of them fits the processor's cache
 Words = NDArray[np.uint64]
 
 
 def build(hashes: Hashes) -> Words:
     """Build a filter of at least one word."""
     words = np.zeros(max(1, len(hashes) * BITS_PER_KEY // 64), np.uint64)
-    np.bitwise_or.at(words, _places(hashes, len(words)), _masks(hashes))
+    for start in range(0, len(hashes), _HASHES_AT_ONCE):
+        some = hashes[start : start + _HASHES_AT_ONCE]
+        np.bitwise_or.at(words, _places(some, len(words)), _masks(some))
     return words
 
 

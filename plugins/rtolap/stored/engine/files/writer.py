@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from rtolap.columnar.chunks import single_chunk
 from rtolap.stored.engine.disk import Disk
 from rtolap.stored.engine.files import bloom
-from rtolap.stored.engine.files.zones import zone_row
+from rtolap.stored.engine.files.zones import ZoneRows
 from rtolap.stored.engine.rows.keys import Hashes, hashes
+from rtolap.stored.engine.rows.texts import plain_texts
 
 MAGIC = b"RTOLAPT1"
 FORMAT_VERSION = 1
@@ -104,16 +104,18 @@ class FileWriter:
         self.rows = 0
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
-        self._zones: list[pa.Table] = []
+        self._zones = ZoneRows(columns, keys)
         self._sparse: list[pa.Table] = []
         self._hashes: list[Hashes] = []
-        self._last: pa.Table | None = None
+        self._last: pa.RecordBatch | None = None
         self._sink = _Sink(disk, path)
         self._sink.write(MAGIC.ljust(ALIGNMENT, b"\0"))
         options = pa.ipc.IpcWriteOptions(compression=compression)
         self._ipc = pa.ipc.new_file(self._sink, columns, options=options)
 
     def append(self, table: pa.Table) -> None:
+        """Append rows. Columns of text may come as sorted dictionaries (`rows.texts`), of one table all the
+        same; the file has them plain."""
         self._waiting.append(table.select(self._columns.names))
         self._waiting_rows += table.num_rows
         if self._waiting_rows >= self._block_rows:
@@ -125,10 +127,9 @@ class FileWriter:
         self._ipc.close()
         sections = {"rows": self._sink.section()}
         keys = pa.schema([self._columns.field(name) for name in self._keys])
-        last = [] if self._last is None else [self._last]
+        last = [] if self._last is None else [pa.Table.from_batches([self._last])]
         self._add(sections, "sparse", _stream(pa.concat_tables([keys.empty_table(), *self._sparse, *last])))
-        zones = pa.concat_tables(self._zones) if self._zones else pa.table({})
-        self._add(sections, "zones", _stream(zones))
+        self._add(sections, "zones", _stream(self._zones.table()))
         row_hashes = np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)
         if self._keys:
             self._add(sections, "bloom", bloom.build(row_hashes).tobytes())
@@ -161,19 +162,22 @@ class FileWriter:
     def _write_blocks(self, rows: int) -> None:
         if not rows:
             return
-        whole = pa.concat_tables(self._waiting)
-        self._waiting = [whole.slice(rows)]
-        self._waiting_rows = whole.num_rows - rows
+        whole = self._waiting[0] if len(self._waiting) == 1 else pa.concat_tables(self._waiting)
+        rest = whole.num_rows - rows
+        self._waiting, self._waiting_rows = [whole.slice(rows)] if rest else [], rest
         whole = whole.slice(0, rows).combine_chunks()
-        if self._keys:
-            self._hashes.append(hashes([single_chunk(whole.column(name)) for name in self._keys]))
         for start in range(0, rows, self._block_rows):
-            block = whole.slice(start, self._block_rows)
-            for batch in block.combine_chunks().to_batches():
-                self._ipc.write_batch(batch)
-            self._zones.append(pa.table(zone_row(block)))
-            self._sparse.append(block.select(self._keys).slice(0, 1))
-        self._last = whole.select(self._keys).slice(rows - 1)
+            for given in whole.slice(start, self._block_rows).to_batches():
+                self._zones.add_block(given)
+                block = pa.RecordBatch.from_arrays(
+                    [plain_texts(column) for column in given.columns], schema=self._columns
+                )
+                self._ipc.write_batch(block)
+                if self._keys:
+                    keys = block.select(self._keys)
+                    self._hashes.append(hashes(keys.columns))
+                    self._sparse.append(pa.Table.from_batches([keys.slice(0, 1)]))
+        self._last = block.select(self._keys).slice(block.num_rows - 1)
         self.rows += rows
 
 

@@ -15,6 +15,7 @@ from rtolap.model.stored.schema import SchemaColumn
 from rtolap.stored.engine.rows.columns import constant, file_column, stored_type
 
 TEXT_BYTES_MAX = 256  # a longer bound would cost more than it spares
+_SHORT_DECIMAL_DIGITS = 18  # fit 64 bits
 IN_VALUES_MAX = 64  # more are not judged one by one
 Blocks = NDArray[np.bool_]
 
@@ -23,23 +24,62 @@ def has_zone(kind: pa.DataType) -> bool:
     return not pa.types.is_binary(kind)
 
 
-def zone_row(block: pa.Table) -> dict[str, pa.Array]:
-    """Return the one row of `zones` for a block of file columns."""
-    row: dict[str, pa.Array] = {}
-    for field in block.schema:
-        if not has_zone(field.type):
-            continue
-        values = block.column(field.name)
-        ends = pc.min_max(values)
-        low, high = ends["min"], ends["max"]
-        if pa.types.is_string(field.type) and high.is_valid:
-            longest = max(low.as_buffer().size, high.as_buffer().size)
-            if longest > TEXT_BYTES_MAX:
-                low = high = pa.scalar(None, field.type)
-        row[f"{field.name}.min"] = pa.array([low], field.type)
-        row[f"{field.name}.max"] = pa.array([high], field.type)
-        row[f"{field.name}.nulls"] = pa.array([values.null_count], pa.int64())
-    return row
+class ZoneRows:
+    """The rows of `zones`, one of each block of file columns.
+
+    Rows come in the order of `keys`: the ends of the first key stand at the ends of a block.
+    """
+
+    def __init__(self, columns: pa.Schema, keys: Sequence[str]) -> None:
+        self._fields = [field for field in columns if has_zone(field.type)]
+        self._first_key = keys[0] if keys else None
+        self._lows: dict[str, list[pa.Scalar]] = {field.name: [] for field in self._fields}
+        self._highs: dict[str, list[pa.Scalar]] = {field.name: [] for field in self._fields}
+        self._nulls: dict[str, list[int]] = {field.name: [] for field in self._fields}
+
+    def add_block(self, block: pa.RecordBatch) -> None:
+        """Add a block of sorted rows. A column of text may come as a sorted dictionary."""
+        for field in self._fields:
+            values = block.column(field.name)
+            low, high = _ends(values, is_sorted=field.name == self._first_key)
+            if pa.types.is_string(field.type) and high.is_valid:
+                longest = max(low.as_buffer().size, high.as_buffer().size)
+                if longest > TEXT_BYTES_MAX:
+                    low = high = pa.scalar(None, field.type)
+            self._lows[field.name].append(low)
+            self._highs[field.name].append(high)
+            self._nulls[field.name].append(values.null_count)
+
+    def table(self) -> pa.Table:
+        columns: dict[str, pa.Array] = {}
+        for field in self._fields:
+            columns[f"{field.name}.min"] = pa.array(self._lows[field.name], field.type)
+            columns[f"{field.name}.max"] = pa.array(self._highs[field.name], field.type)
+            columns[f"{field.name}.nulls"] = pa.array(self._nulls[field.name], pa.int64())
+        return pa.table(columns)
+
+
+def _ends(values: pa.Array, *, is_sorted: bool) -> tuple[pa.Scalar, pa.Scalar]:
+    """Return the smallest and the largest value; nulls where there is none."""
+    if pa.types.is_dictionary(values.type):  # a sorted one
+        ends = pc.min_max(values.indices)
+        if not ends["min"].is_valid:
+            return pa.scalar(None, values.type.value_type), pa.scalar(None, values.type.value_type)
+        return values.dictionary[ends["min"].as_py()], values.dictionary[ends["max"].as_py()]
+    if len(values) and not values.null_count:
+        if is_sorted:
+            return values[0], values[-1]
+        # numpy's extremes of whole columns are several times as fast as Arrow's for these two types
+        if pa.types.is_float64(values.type):
+            doubles = values.to_numpy()
+            least, largest = int(doubles.argmin()), int(doubles.argmax())
+            if not np.isnan(doubles[largest]):  # NaN counts as an extreme to numpy, and never to Arrow
+                return values[least], values[largest]
+        elif pa.types.is_decimal128(values.type) and values.type.precision <= _SHORT_DECIMAL_DIGITS:
+            words = np.frombuffer(values.buffers()[1], np.int64, 2 * len(values), 16 * values.offset)[::2]
+            return values[int(words.argmin())], values[int(words.argmax())]
+    ends = pc.min_max(values)
+    return ends["min"], ends["max"]
 
 
 class Zones:

@@ -121,7 +121,9 @@ def _accept_column(batch: pa.RecordBatch | pa.Table, column: SchemaColumn, rows:
             f"column {column.name} has nulls in a batch", expected="none", found=values.null_count
         )
     check = _CHECKS.get(column.definition.aggregate or "")
-    return check(values) if check is not None else values.cast(target)
+    if check is not None:
+        return check(values)
+    return values if values.type == target else values.cast(target)
 
 
 def _accept_deletes(batch: pa.RecordBatch | pa.Table, schema: StoredSchema) -> pa.Array:
