@@ -1,17 +1,26 @@
-"""A cache of parsed and planned statements: live views of a cube send the same text again and again."""
+"""A cache of parsed and planned statements: live views of a cube send the same text again and again.
+
+A text that differs from another only in what it compares columns with is neither parsed nor planned, where
+`plan_templates` has proven that its plan differs in nothing else.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from typing import TypeVar
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final, Literal, TypeVar
 
 import pyarrow as pa
 from cachetools import LRUCache
 
+from rtolap.base.errors import QueryError
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.plan import Planned, Rewritten
+from rtolap.query.plan_templates import PlanTemplate, template_of
 from rtolap.query.sql.statement import SqlStatement
+from rtolap.query.statement_shape import StatementShape, shape_of
 from rtolap.query.workers.packing import value_size
 
 STATEMENTS_CACHED_MAX = 256
@@ -19,6 +28,10 @@ TEXT_CHARACTERS_MAX = 8_192  # characters, with its values; longer texts are wri
 SQL_CHARACTERS_MAX = 65_536  # characters of what the engine runs for one
 
 ANSWER_BYTES_MAX = 4_096  # of a constant statement: pools send SELECT 1 before each of their own
+
+SEEN: Final = "seen"  # of a shape: one statement of it was planned
+NO_TEMPLATE: Final = "none"  # its plans depend on the literals otherwise, or one is being made
+_Known = Literal["seen", "none"]
 
 V = TypeVar("V")
 
@@ -38,6 +51,9 @@ class StatementCache:
         self._fixed: LRUCache[Hashable, tuple[QueryCatalogue, Rewritten]] = _recent()
         self._bound: LRUCache[Hashable, tuple[QueryCatalogue, Rewritten]] = _recent()
         self._answers: LRUCache[Hashable, pa.Table] = _recent()
+        self._shape_of = lru_cache(STATEMENTS_CACHED_MAX)(shape_of)
+        self._alike: LRUCache[Hashable, SqlStatement] = _recent()  # one statement of each shape
+        self._templates: LRUCache[Hashable, tuple[QueryCatalogue, PlanTemplate | _Known]] = _recent()
         self.rewrites = 0  # that were not found here
 
     def statement(
@@ -48,10 +64,18 @@ class StatementCache:
             known = self._read.get((database, text))
         if known is not None:
             return known
+        shape = self._shape_of(text)
+        if shape is not None:
+            with self._lock:
+                alike = self._alike.get((database, shape.pieces))
+            if alike is not None:
+                return replace(alike, text=text)
         statement = read(text, database)
         if len(text) <= TEXT_CHARACTERS_MAX:
             with self._lock:
                 self._read[database, text] = statement
+                if shape is not None and not (statement.parameters or statement.session_names):
+                    self._alike[database, shape.pieces] = statement
         return statement
 
     def rewritten(
@@ -59,9 +83,10 @@ class StatementCache:
         statement: SqlStatement,
         catalogue: QueryCatalogue,
         values: Mapping[str, object],
-        plan: Callable[[], Planned],
+        plan: Callable[[SqlStatement], Planned],
     ) -> Rewritten:
-        """Return the cached plan, or the one that `plan` makes.
+        """Return the cached plan, one out of the template of the statement's shape, or the one that `plan`
+        makes.
 
         Args:
             values: parameter → value, of the parameters that have values already.
@@ -74,12 +99,54 @@ class StatementCache:
             entry = None if key is None else cache.get(key)
             if entry is not None and entry[0] is catalogue:
                 return entry[1]
+        shape = None if statement.parameters or statement.given else self._shape_of(statement.text)
+        filled = None if shape is None else self._filled(statement, shape, catalogue)
+        if filled is not None:
+            return filled
+        with self._lock:
             self.rewrites += 1
-        planned = plan()
+        planned = plan(statement)
+        if shape is not None:
+            self._learn(statement, shape, catalogue, planned, plan)
         if key is not None and not planned.varies and len(planned.rewritten.sql) <= SQL_CHARACTERS_MAX:
             with self._lock:
                 cache[key] = (catalogue, planned.rewritten)
         return planned.rewritten
+
+    def _filled(
+        self, statement: SqlStatement, shape: StatementShape, catalogue: QueryCatalogue
+    ) -> Rewritten | None:
+        with self._lock:
+            known = self._templates.get(_of_shape(statement, shape))
+        if known is None or known[0] is not catalogue or not isinstance(known[1], PlanTemplate):
+            return None
+        return known[1].filled(shape.literals)
+
+    def _learn(
+        self,
+        statement: SqlStatement,
+        shape: StatementShape,
+        catalogue: QueryCatalogue,
+        planned: Planned,
+        plan: Callable[[SqlStatement], Planned],
+    ) -> None:
+        """Make the template of a shape that is planned for the second time: many statements come once."""
+        key = _of_shape(statement, shape)
+        with self._lock:
+            known = self._templates.get(key)
+            is_new = known is None or known[0] is not catalogue
+            if not is_new and known != (catalogue, SEEN):
+                return
+            self._templates[key] = (catalogue, SEEN if is_new else NO_TEMPLATE)
+        if is_new:
+            return
+        try:
+            template = template_of(shape, planned, lambda text: plan(replace(statement, text=text)))
+        except QueryError:  # of the markers: a literal is read as something else, a moment maybe
+            return
+        if template is not None:
+            with self._lock:
+                self._templates[key] = (catalogue, template)
 
     def constant_answer(self, rewritten: Rewritten) -> pa.Table | None:
         """Return what `keep_constant_answer` was given for a constant statement."""
@@ -97,6 +164,10 @@ class StatementCache:
 def _recent() -> LRUCache[Hashable, V]:
     """Return a cache of the STATEMENTS_CACHED_MAX most recently used."""
     return LRUCache(STATEMENTS_CACHED_MAX)
+
+
+def _of_shape(statement: SqlStatement, shape: StatementShape) -> Hashable:
+    return (statement.database, statement.zone, shape.pieces)
 
 
 def _key(statement: SqlStatement, values: Mapping[str, object]) -> Hashable | None:
