@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rtolap.aggregates.accumulator import Fold, Partial
+from rtolap.columnar.fold_at import fold_at
 from rtolap.columnar.reduce import Ids
 from rtolap.columnar.sum_bounds import INT64_MAX, SumBound
 from rtolap.scan.columns import MeasureColumn, NotCoded
@@ -100,7 +101,7 @@ class CodedGroups:
             if valued is not None:
                 valued[of_measure] = True
             totals = self._totals[place]
-            self._operations[place].at(totals, of_measure, values.astype(totals.dtype))
+            fold_at(self._operations[place], totals, of_measure, values.astype(totals.dtype))
         self._seen[ids] = True
 
 

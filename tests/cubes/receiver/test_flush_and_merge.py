@@ -144,7 +144,7 @@ def test_more_fragments_than_allowed_become_one_whose_files_replace_theirs(tmp_p
     assert bench.answers_are_exact()
 
 
-def test_fragments_are_merged_once_the_small_ones_have_a_quarter_of_the_rows_of_the_largest(
+def test_fragments_are_merged_once_the_small_ones_have_half_of_the_rows_of_the_largest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(tmp_path, flush_rows=1, fragments_max=30)
@@ -156,9 +156,9 @@ def test_fragments_are_merged_once_the_small_ones_have_a_quarter_of_the_rows_of_
         assert bench.answers_are_exact()
     assert merged_rows == [
         [1, 1, 1, 1],
-        *([4, 1], [5, 1, 1], [7, 1, 1], [9, 1, 1, 1], [12, 1, 1, 1], [15, 1, 1, 1, 1]),
+        *([4, 1, 1], [6, 1, 1, 1], [9, 1, 1, 1, 1, 1]),
     ]
-    assert [table.rows for table in bench.flushed] == [19, 1]
+    assert [table.rows for table in bench.flushed] == [14, *[1] * 6]
 
 
 @pytest.mark.parametrize("bound", ["merge_rows_max", "merge_bytes_max"])

@@ -41,7 +41,7 @@ from rtolap.model.segment import parse_segment_name
 from rtolap.protocols.receiver.messages import PartialQuery
 from rtolap.watermark_client.client import WatermarkClient
 
-INTERVAL_S_MAX = 0.025
+INTERVAL_S_MAX = 0.0125
 INTERVAL_PER_STEP = 4.0  # steps that are short use at most this fraction of the time
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTa
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.model.cube import Schema
 
-SPREAD_PART = 0.25
+SPREAD_PART = 0.5
 SPREAD_ROWS_MIN = TABLE_ROWS_MIN  # fewer rows are read about as quickly wherever they are
 
 
@@ -112,7 +112,7 @@ def _is_spread(run: list[LocalTable]) -> bool:
 
     A statement that comes once reads the rows of each fragment. Cuboids can be small beside one large
     fragment where they are not beside its parts. Each merge makes a fragment larger by at least that part,
-    which bounds how often a row is written: about five times in all.
+    which bounds how often a row is written: about three times in all.
     """
     rows = [table.rows for table in run]
     return len(run) > 1 and sum(rows) >= max((1 + SPREAD_PART) * max(rows), SPREAD_ROWS_MIN)
