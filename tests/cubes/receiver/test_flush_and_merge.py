@@ -175,3 +175,18 @@ def test_a_merge_takes_no_more_than_its_bound(tmp_path: Path, bound: str) -> Non
             assert size <= most
         assert bench.answers_are_exact()
     assert 2 < len(bench.flushed) < 40, "those that fit are merged, those at the bound stay"
+
+
+def test_a_complete_fragment_is_not_merged_again(tmp_path: Path) -> None:
+    """Else each flush beside it would write it once more."""
+    bench = Bench(tmp_path, flush_rows=1, fragments_max=2, merge_rows_max=8)
+    written: dict[int, int] = {}
+    for number in range(60):
+        bench.send(f"kind {number}")
+        for job in bench.merge_all():
+            rows = sum(table.rows for table in job.group)
+            assert all(2 * table.rows <= 8 for table in job.group)
+            written[rows] = written.get(rows, 0) + rows
+        assert bench.answers_are_exact()
+    assert sum(written.values()) <= 5 * 60, "each row is written a few times only"
+    assert len(bench.flushed) < 30

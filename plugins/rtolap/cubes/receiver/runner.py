@@ -121,6 +121,7 @@ class CubeRunner:
             views=self._views,
             requests=self._requests,
             stopping=self._stopping,
+            clock=clock,
         )
         name = schema.cube.name
         self._threads = [

@@ -92,12 +92,12 @@ def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) 
     """Return a job that merges as many neighbouring fragments as fit; None if there is nothing to merge.
 
     The first run of more than `fragments_max` fragments is taken, else the first one that is spread over
-    several.
+    several. A complete fragment is merged no more: each merge with its small neighbours would write it again.
     """
     fragment_runs = [
         (segment.start_ms, run)
         for segment in segments.values()
-        for run in runs(segment, lambda table: not table.in_memory)
+        for run in runs(segment, lambda table: not (table.in_memory or _is_complete(table, settings)))
     ]
     for wanted in (lambda run: len(run) > settings.fragments_max, _is_spread):
         for start_ms, run in fragment_runs:
@@ -105,6 +105,11 @@ def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) 
             if len(group) > 1:
                 return MergeJob(start_ms, group)
     return None
+
+
+def _is_complete(table: LocalTable, settings: ReceiverSettings) -> bool:
+    """Return True for a fragment that has half of what a merge may read."""
+    return 2 * table.rows > settings.merge_rows_max or 2 * table.nbytes > settings.merge_bytes_max
 
 
 def _is_spread(run: list[LocalTable]) -> bool:
@@ -144,6 +149,13 @@ def unverified(state: LocalState) -> list[Fragment]:
         for table in state.tables()
         if table.fragment is not None and not table.fragment.verified
     ]
+
+
+def release_pages(tables: Iterable[LocalTable]) -> None:
+    """Release the pages of the tables' fragments that were read."""
+    for table in tables:
+        if table.fragment is not None:
+            table.fragment.release_pages()
 
 
 def cuboid_jobs(state: LocalState, rows_min: int = TABLE_ROWS_MIN) -> list[LocalTable]:
