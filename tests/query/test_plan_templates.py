@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 from rtolap.base.errors import QueryError
-from rtolap.query import plan_templates, statement_cache, statement_shape
+from rtolap.query import statement_cache
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.plan import Planned, Rewritten
-from rtolap.query.plan_templates import PlanTemplate
+from rtolap.query.shapes import plan_templates, statement_shape
+from rtolap.query.shapes.plan_templates import PlanTemplate
+from rtolap.query.shapes.statement_shape import StatementShape, shape_of
 from rtolap.query.sql import planner
 from rtolap.query.sql.planner import SqlPlanner
 from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.statement_cache import StatementCache
-from rtolap.query.statement_shape import StatementShape, shape_of
 from sqlglot import exp
 
 from tests.support.cubes.flights import flights_schema, routes_schema

@@ -18,9 +18,9 @@ from cachetools import LRUCache
 from rtolap.base.errors import QueryError
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.plan import Planned, Rewritten
-from rtolap.query.plan_templates import PlanTemplate, template_of
+from rtolap.query.shapes.plan_templates import PlanTemplate, template_of
+from rtolap.query.shapes.statement_shape import StatementShape, shape_of
 from rtolap.query.sql.statement import SqlStatement
-from rtolap.query.statement_shape import StatementShape, shape_of
 from rtolap.query.workers.packing import value_size
 
 STATEMENTS_CACHED_MAX = 256

@@ -20,6 +20,11 @@ HASHED_ROWS = 1 << 18  # that wait until they are hashed
 _NUMBER_BYTES = 8
 
 
+def is_exact_fold(partial: Partial) -> bool:
+    """Return True if its values are folded to the same value in any order."""
+    return partial.type.kind != "double" and partial.type.kind in partial.accumulator.folded_kinds
+
+
 class CodedGroups:
     """Partials by group number, merged as their accumulators fold them.
 

@@ -13,7 +13,6 @@ import pytest
 from rtolap.base.errors import Corrupted, Refused
 from rtolap.cubes.format.aggregate import to_plain
 from rtolap.cubes.format.fragment import open_unverified
-from rtolap.cubes.receiver.answers import coded_tables
 from rtolap.cubes.receiver.answers.coded_tables import CodedTables
 from rtolap.cubes.receiver.answers.result_cache import ResultCache, Selected, merged_plainly
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
@@ -27,6 +26,7 @@ from rtolap.model.cube import AggregationGroup, Measure
 from rtolap.model.predicate import And, Compare, CompareOp, In, IsNull, Like, Not, Or, Predicate
 from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 from rtolap.scan.columns import MeasureColumn, measure_column
+from rtolap.scan.folds import is_exact_fold
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.seeds import so_many
@@ -48,7 +48,7 @@ VIEW = CubeView(
     control=CubeControl(enabled=True, assignment={"rs": (0,)}, assignment_epoch=1, first_offsets={0: 0}),
     start_offsets={0: 0},
 )
-FOLDABLE = tuple(each.name for each in SCHEMA.partials if coded_tables._is_foldable(each))
+FOLDABLE = tuple(each.name for each in SCHEMA.partials if is_exact_fold(each))
 KINDS = ("k0", "k1", "k2", "k3", "k", "zz", "")
 OPS: tuple[CompareOp, ...] = ("eq", "ne", "lt", "le", "gt", "ge")
 MINUTES = tuple(f"2023-11-14 22:{14 + number}:00.000000" for number in range(4))

@@ -19,7 +19,6 @@ from weakref import WeakSet
 
 import pyarrow as pa
 
-from rtolap.aggregates.accumulator import Partial
 from rtolap.columnar.schema import LOCAL_STRING, arrow_type, physical_schema, select_partials
 from rtolap.cubes.receiver.local.table_codes import TableCodes
 from rtolap.cubes.receiver.local.tables import LocalTable
@@ -27,6 +26,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.predicate import columns_of
 from rtolap.protocols.receiver.messages import PartialQuery
 from rtolap.scan.columns import CodedFile, DimensionCodes, NotCoded
+from rtolap.scan.folds import is_exact_fold
 from rtolap.scan.group_scan import GroupScan
 
 _DIMENSION_BYTES, _MEASURE_BYTES = 2, 8  # of a row, at most
@@ -63,7 +63,7 @@ class CodedTables:
         """Return the groups of the tables that have codes; None where the statement cannot be answered so."""
         partials = select_partials(self._schema, query.partials)
         needed = sorted({*query.dimensions, *columns_of(query.filter)})
-        if len(tables) < _TABLES_MIN or not all(map(_is_foldable, partials)) or self._has_doubles(needed):
+        if len(tables) < _TABLES_MIN or not all(map(is_exact_fold, partials)) or self._has_doubles(needed):
             return None
         dictionaries = self._of_dimensions(needed)
         files: list[CodedFile] = []
@@ -75,7 +75,7 @@ class CodedTables:
             if local.fragment is not None and not local.fragment.can_match(query.filter):
                 pruned += local.rows
                 continue
-            file = self._file(local, needed, dictionaries, partials)
+            file = self._file(local, needed, dictionaries, query.partials)
             if file is None:
                 others.append(local)
             else:
@@ -97,7 +97,7 @@ class CodedTables:
         local: LocalTable,
         needed: Sequence[str],
         dictionaries: Mapping[str, DimensionCodes],
-        partials: Sequence[Partial],
+        partials: Sequence[str],
     ) -> CodedFile | None:
         if local.cuboids.covering(needed) is not None:
             return None
@@ -134,7 +134,3 @@ def to_local(table: pa.Table) -> pa.Table:
         for column in table.columns
     ]
     return pa.Table.from_arrays(arrays, names=table.column_names)
-
-
-def _is_foldable(partial: Partial) -> bool:
-    return partial.type.kind != "double" and partial.type.kind in partial.accumulator.folded_kinds

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from rtolap.aggregates.accumulator import Partial
 from rtolap.columnar.chunks import single_chunk
 from rtolap.scan.columns import (
     CodedColumn,
@@ -36,21 +35,22 @@ class TableCodes:
         self._measures: dict[str, MeasureColumn | None] = {}
         self.nbytes = 0
 
-    def lacks(self, dictionaries: Mapping[str, DimensionCodes], partials: Sequence[Partial]) -> bool:
+    def lacks(self, dictionaries: Mapping[str, DimensionCodes], partials: Sequence[str]) -> bool:
         """Return True if one of these columns has to be made first."""
         return any(
             name not in self._dimensions or self._dimensions[name][0] is not dictionary
             for name, dictionary in dictionaries.items()
-        ) or any(partial.name not in self._measures for partial in partials)
+        ) or any(name not in self._measures for name in partials)
 
     def file(
-        self, table: pa.Table, dictionaries: Mapping[str, DimensionCodes], partials: Sequence[Partial]
+        self, table: pa.Table, dictionaries: Mapping[str, DimensionCodes], partials: Sequence[str]
     ) -> CodedFile | None:
         """Return these columns of the table; None if one of them has too many values or too large ones.
 
         Args:
             table: the table in local form, always the same.
             dictionaries: those of the dimensions, by name.
+            partials: names of foldable partials.
         """
         dimensions: dict[str, CodedColumn] = {}
         for name, dictionary in dictionaries.items():
@@ -59,11 +59,11 @@ class TableCodes:
                 return None
             dimensions[name] = column
         measures: dict[str, MeasureColumn] = {}
-        for partial in partials:
-            measure = self._measure(table, partial.name)
+        for name in partials:
+            measure = self._measure(table, name)
             if measure is None:
                 return None
-            measures[partial.name] = measure
+            measures[name] = measure
         return CodedFile(table.num_rows, dimensions, measures, frozenset())
 
     def _dimension(self, table: pa.Table, name: str, dictionary: DimensionCodes) -> CodedColumn | None:

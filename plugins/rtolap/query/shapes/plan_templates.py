@@ -26,7 +26,7 @@ import msgspec
 
 from rtolap.model.predicate import And, Compare, In, Not, Or, Predicate, Scalar
 from rtolap.query.plan import CubeRead, Planned, Rewritten
-from rtolap.query.statement_shape import StatementShape
+from rtolap.query.shapes.statement_shape import StatementShape
 from rtolap.query.workers.plans import plan_of
 
 MARKER_CHARACTERS = 20
