@@ -150,9 +150,9 @@ def differences(folder: Path, seed: int, amounts: tuple[int | None, ...] = AMOUN
     core = Core(folder, seed, amounts)
     codes = CodedTables(SCHEMA, BYTES_MAX)
     wrong, by_codes = [], 0
-    for _ in range(40):
+    for _ in range(25):
         core.act()
-        for _ in range(4):
+        for _ in range(3):
             query, tables = core.query(), core.tables
             cache = ResultCache(SCHEMA, BYTES_MAX)
             cache._codes = codes
@@ -169,7 +169,7 @@ def differences(folder: Path, seed: int, amounts: tuple[int | None, ...] = AMOUN
 def test_rows_by_codes_are_the_rows_of_the_tables(seed: int, tmp_path: Path) -> None:
     wrong, by_codes = differences(tmp_path, seed)
     assert not wrong, f"seed {seed}"
-    assert by_codes > 20, f"seed {seed}: too few statements were answered by codes"
+    assert by_codes > 10, f"seed {seed}: too few statements were answered by codes"
 
 
 @pytest.mark.seeded
