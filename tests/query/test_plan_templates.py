@@ -11,9 +11,9 @@ from rtolap.query import statement_cache
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.plan import Planned, Rewritten
-from rtolap.query.shapes import plan_templates, statement_shape
+from rtolap.query.shapes import plan_templates, shaped, statement_shape
 from rtolap.query.shapes.plan_templates import PlanTemplate
-from rtolap.query.shapes.statement_shape import StatementShape, shape_of
+from rtolap.query.shapes.statement_shape import operands_of, shape_of
 from rtolap.query.sql import planner
 from rtolap.query.sql.planner import SqlPlanner
 from rtolap.query.sql.statement import SqlStatement
@@ -25,7 +25,7 @@ from tests.support.cubes.flights import flights_schema, routes_schema
 SEEDS = range(4)
 STATEMENTS = 160
 SHAPES = 12  # of a run, so that each comes some ten times
-SPARED_MIN = 8  # statements of a run that are not planned, or the draw says little
+SPARED_MIN, BOUND_SPARED_MIN = 8, 3  # statements of a run that are not planned, or the draw says little
 VALUES = (
     *("AA", "UA", "aa", "JFK", "é", "日本 😀", "a%_b", "x y", "null", "true", "/a/b-c", "x" * 300),
     *("DL", "EWR", "LGA", "b", "c", "1e3", "12abc", "+a", "Aa"),
@@ -88,14 +88,18 @@ def drawn_shapes(rng: random.Random) -> list[str]:
     return shapes
 
 
-def drawn_statements(rng: random.Random) -> Iterator[str]:
+def drawn_statements(rng: random.Random, *, bound: bool) -> Iterator[tuple[str, list[object]]]:
+    """Yield texts with the values of their question marks: none, unless values are `bound`."""
     shapes = drawn_shapes(rng)
     for _ in range(STATEMENTS):
         text = rng.choice(shapes)
+        parameters: list[object] = []
         while "{v}" in text:
-            values = OTHER_VALUES if rng.random() < OTHERS else VALUES
-            text = text.replace("{v}", f"'{rng.choice(values)}'", 1)
-        yield text
+            value: object = rng.choice(OTHER_VALUES if rng.random() < OTHERS else VALUES)
+            if bound:
+                parameters.append(rng.choice((5, None)) if rng.random() < OTHERS else value)
+            text = text.replace("{v}", "?" if bound else f"'{value}'", 1)
+        yield text, parameters
 
 
 class Asking:
@@ -107,27 +111,32 @@ class Asking:
         self._engine = engine
         self._planner = SqlPlanner()
 
-    def cached(self, sql: str) -> Rewritten | str:
+    def cached(self, sql: str, parameters: Sequence[object] = ()) -> Rewritten | str:
         def ask() -> Rewritten:
             statement = self.cache.statement(sql, None, self._planner.read)
             return self.cache.rewritten(
-                statement, self._known, {}, lambda one: self._plan(self._planner, one)
+                *(statement, self._known, statement.bind(parameters)),
+                lambda one, bound: self._plan(self._planner, one, bound),
             )
 
         return self._or_error(ask)
 
-    def plain(self, sql: str) -> Rewritten | str:
-        fresh = SqlPlanner()
-        return self._or_error(lambda: self._plan(fresh, fresh.read(sql, None)).rewritten)
+    def plain(self, sql: str, parameters: Sequence[object] = ()) -> Rewritten | str:
+        def ask() -> Rewritten:
+            fresh = SqlPlanner()
+            statement = fresh.read(sql, None)
+            return self._plan(fresh, statement, statement.bind(parameters)).rewritten
 
-    def _plan(self, by: SqlPlanner, statement: SqlStatement) -> Planned:
+        return self._or_error(ask)
+
+    def _plan(self, by: SqlPlanner, statement: SqlStatement, values: Mapping[str, object]) -> Planned:
         session = self._engine.session()
         try:
 
             def value_of(sql: str, parameters: Mapping[str, object]) -> object:
                 return session.value(sql, parameters)
 
-            return by.plan(statement, {}, self._known, value_of, lambda: None)
+            return by.plan(statement, values, self._known, value_of, lambda: None)
         finally:
             session.close()
 
@@ -138,33 +147,38 @@ class Asking:
             return str(error)
 
 
-def differences(engine: EmbeddedEngine, seed: int) -> tuple[list[str], int]:
+def differences(engine: EmbeddedEngine, seed: int, *, bound: bool = False) -> tuple[list[str], int]:
     """Return the statements whose plans differ, and how many were not planned."""
     asking = Asking(engine)
     wrong, planned = [], 0
-    for sql in drawn_statements(random.Random(seed)):
-        expected = asking.plain(sql)
-        if asking.cached(sql) != expected:
-            wrong.append(sql)
+    for sql, parameters in drawn_statements(random.Random(seed), bound=bound):
+        expected = asking.plain(sql, parameters)
+        if asking.cached(sql, parameters) != expected:
+            wrong.append(f"{sql} {parameters}")
         planned += not isinstance(expected, str)
     return wrong, planned - asking.cache.rewrites
 
 
+@pytest.mark.parametrize("bound", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_filled_template_is_the_plan_of_the_statement(engine: EmbeddedEngine, seed: int) -> None:
-    wrong, spared = differences(engine, seed)
+def test_a_filled_template_is_the_plan_of_the_statement(
+    engine: EmbeddedEngine, seed: int, bound: bool
+) -> None:
+    wrong, spared = differences(engine, seed, bound=bound)
     assert not wrong, f"seed {seed}"
-    assert spared >= SPARED_MIN, f"seed {seed}: the draw has too few shapes with templates"
+    assert spared >= (BOUND_SPARED_MIN if bound else SPARED_MIN), (
+        f"seed {seed}: the draw has too few shapes with templates"
+    )
 
 
 def test_the_draw_notices_a_template_that_was_not_proven(
     engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unproven(
-        shape: StatementShape, planned: Planned, plan: Callable[[str], Planned]
+        literals: Sequence[str], planned: Planned, plan: Callable[[Sequence[str]], Planned]
     ) -> PlanTemplate | None:
-        markers = tuple(f"Zq{place}" for place in range(len(shape.literals)))
-        return PlanTemplate(plan(shape.text(markers)).rewritten, markers)
+        markers = tuple(f"Zq{place}" for place in range(len(literals)))
+        return PlanTemplate(plan(markers).rewritten, markers)
 
     monkeypatch.setattr(statement_cache, "template_of", unproven)
     assert any(differences(engine, seed)[0] for seed in SEEDS)
@@ -203,6 +217,7 @@ def test_it_shows_where_every_literal_is_taken_out(
     def small_letters(count: int) -> tuple[str, ...]:
         return tuple(f"zq{place}x" for place in range(count))
 
+    monkeypatch.setattr(shaped, "_shape_of", statement_shape.shape_of)  # without those of other tests
     monkeypatch.setattr(statement_shape, "_operands", every_text)
     monkeypatch.setattr(planner, "_CONSTANT", (exp.Expr,))
     monkeypatch.setattr(plan_templates, "_markers", small_letters)
@@ -246,6 +261,12 @@ def test_the_literals_of_a_shape(sql: str, literals: tuple[str, ...]) -> None:
 )
 def test_what_has_no_shape(sql: str) -> None:
     assert shape_of(sql) is None
+
+
+def test_the_question_marks_that_are_operands() -> None:
+    sql = "select ? from t where a = ? and b in (?, 'x', ?) and c = f(?) and d = ? + 1 and e in (?, 1)"
+    assert operands_of(sql) == (False, True, True, True, False, False, False)
+    assert operands_of(f"{sql} -- ?") == ()
 
 
 def test_statements_that_differ_beside_their_literals_have_other_shapes() -> None:

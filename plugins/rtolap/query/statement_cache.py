@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final, Literal, TypeVar
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from rtolap.base.errors import QueryError
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.plan import Planned, Rewritten
 from rtolap.query.shapes.plan_templates import PlanTemplate, template_of
-from rtolap.query.shapes.statement_shape import StatementShape, shape_of
+from rtolap.query.shapes.shaped import ShapedStatement, shaped, text_key
 from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.workers.packing import value_size
 
@@ -51,7 +50,6 @@ class StatementCache:
         self._fixed: LRUCache[Hashable, tuple[QueryCatalogue, Rewritten]] = _recent()
         self._bound: LRUCache[Hashable, tuple[QueryCatalogue, Rewritten]] = _recent()
         self._answers: LRUCache[Hashable, pa.Table] = _recent()
-        self._shape_of = lru_cache(STATEMENTS_CACHED_MAX)(shape_of)
         self._alike: LRUCache[Hashable, SqlStatement] = _recent()  # one statement of each shape
         self._templates: LRUCache[Hashable, tuple[QueryCatalogue, PlanTemplate | _Known]] = _recent()
         self.rewrites = 0  # that were not found here
@@ -64,18 +62,18 @@ class StatementCache:
             known = self._read.get((database, text))
         if known is not None:
             return known
-        shape = self._shape_of(text)
-        if shape is not None:
+        key = text_key(text, database)
+        if key is not None:
             with self._lock:
-                alike = self._alike.get((database, shape.pieces))
+                alike = self._alike.get(key)
             if alike is not None:
                 return replace(alike, text=text)
         statement = read(text, database)
         if len(text) <= TEXT_CHARACTERS_MAX:
             with self._lock:
                 self._read[database, text] = statement
-                if shape is not None and not (statement.parameters or statement.session_names):
-                    self._alike[database, shape.pieces] = statement
+                if key is not None and not (statement.parameters or statement.session_names):
+                    self._alike[key] = statement
         return statement
 
     def rewritten(
@@ -83,7 +81,7 @@ class StatementCache:
         statement: SqlStatement,
         catalogue: QueryCatalogue,
         values: Mapping[str, object],
-        plan: Callable[[SqlStatement], Planned],
+        plan: Callable[[SqlStatement, Mapping[str, object]], Planned],
     ) -> Rewritten:
         """Return the cached plan, one out of the template of the statement's shape, or the one that `plan`
         makes.
@@ -99,39 +97,36 @@ class StatementCache:
             entry = None if key is None else cache.get(key)
             if entry is not None and entry[0] is catalogue:
                 return entry[1]
-        shape = None if statement.parameters or statement.given else self._shape_of(statement.text)
-        filled = None if shape is None else self._filled(statement, shape, catalogue)
+        alike = None if key is None else shaped(statement, values)
+        filled = None if alike is None else self._filled(alike, catalogue)
         if filled is not None:
             return filled
         with self._lock:
             self.rewrites += 1
-        planned = plan(statement)
-        if shape is not None:
-            self._learn(statement, shape, catalogue, planned, plan)
+        planned = plan(statement, values)
+        if alike is not None:
+            self._learn(alike, catalogue, planned, plan)
         if key is not None and not planned.varies and len(planned.rewritten.sql) <= SQL_CHARACTERS_MAX:
             with self._lock:
                 cache[key] = (catalogue, planned.rewritten)
         return planned.rewritten
 
-    def _filled(
-        self, statement: SqlStatement, shape: StatementShape, catalogue: QueryCatalogue
-    ) -> Rewritten | None:
+    def _filled(self, statement: ShapedStatement, catalogue: QueryCatalogue) -> Rewritten | None:
         with self._lock:
-            known = self._templates.get(_of_shape(statement, shape))
+            known = self._templates.get(statement.key)
         if known is None or known[0] is not catalogue or not isinstance(known[1], PlanTemplate):
             return None
-        return known[1].filled(shape.literals)
+        return known[1].filled(statement.literals)
 
     def _learn(
         self,
-        statement: SqlStatement,
-        shape: StatementShape,
+        statement: ShapedStatement,
         catalogue: QueryCatalogue,
         planned: Planned,
-        plan: Callable[[SqlStatement], Planned],
+        plan: Callable[[SqlStatement, Mapping[str, object]], Planned],
     ) -> None:
         """Make the template of a shape that is planned for the second time: many statements come once."""
-        key = _of_shape(statement, shape)
+        key = statement.key
         with self._lock:
             known = self._templates.get(key)
             is_new = known is None or known[0] is not catalogue
@@ -141,7 +136,9 @@ class StatementCache:
         if is_new:
             return
         try:
-            template = template_of(shape, planned, lambda text: plan(replace(statement, text=text)))
+            template = template_of(
+                statement.literals, planned, lambda markers: plan(*statement.with_literals(markers))
+            )
         except QueryError:  # of the markers: a literal is read as something else, a moment maybe
             return
         if template is not None:
@@ -164,10 +161,6 @@ class StatementCache:
 def _recent() -> LRUCache[Hashable, V]:
     """Return a cache of the STATEMENTS_CACHED_MAX most recently used."""
     return LRUCache(STATEMENTS_CACHED_MAX)
-
-
-def _of_shape(statement: SqlStatement, shape: StatementShape) -> Hashable:
-    return (statement.database, statement.zone, shape.pieces)
 
 
 def _key(statement: SqlStatement, values: Mapping[str, object]) -> Hashable | None:

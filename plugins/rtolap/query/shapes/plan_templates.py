@@ -26,7 +26,6 @@ import msgspec
 
 from rtolap.model.predicate import And, Compare, In, Not, Or, Predicate, Scalar
 from rtolap.query.plan import CubeRead, Planned, Rewritten
-from rtolap.query.shapes.statement_shape import StatementShape
 from rtolap.query.workers.plans import plan_of
 
 MARKER_CHARACTERS = 20
@@ -52,25 +51,26 @@ class PlanTemplate:
 
 
 def template_of(
-    shape: StatementShape, planned: Planned, plan: Callable[[str], Planned]
+    literals: Sequence[str], planned: Planned, plan: Callable[[Sequence[str]], Planned]
 ) -> PlanTemplate | None:
-    """Return the template of a shape; None if its plans depend on the literals in another way.
+    """Return the template of a statement's shape; None if its plans depend on the literals in another way.
 
     Args:
-        planned: the plan of the statement that has the shape.
-        plan: plans another text like it. What it raises is raised.
+        literals: those of the statement.
+        planned: the plan of the statement.
+        plan: plans the statement with other literals. What it raises is raised.
     """
     if planned.varies or not _has_only_cubes(planned.rewritten):
         return None
-    markers = _markers(len(shape.literals))
-    marked = plan(shape.text(markers))
+    markers = _markers(len(literals))
+    marked = plan(markers)
     if marked.varies or not _has_only_cubes(marked.rewritten):
         return None
     places = [place for read in marked.rewritten.reads for place in _places(read)]
     if any(marker not in places for marker in markers) or _mentioned(marked.rewritten, markers):
         return None
     template = PlanTemplate(marked.rewritten, markers)
-    return template if template.filled(shape.literals) == planned.rewritten else None
+    return template if template.filled(literals) == planned.rewritten else None
 
 
 def _markers(count: int) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ them is its shape. A literal is taken out only where the words around it leave n
 operand: behind a comparison or in a list of IN that has nothing but texts, and before the end of the
 condition. Everything else, and each literal that could be a moment or a number, stays in the shape.
 
-A text that this module does not read to the end (comments, other quotes, escapes) has no shape.
+A text that this module does not read to the end (comments, other quotes, escapes) has no shape. Question
+marks are operands by the same rule: the texts that a statement binds to them are literals of its shape too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _TOKEN = re.compile(
     r"|(?P<word>[^\W\d]\w*)"
     r"|(?P<number>\d[\w.]*)"
     r"|(?P<mark><=>|<=|>=|<>|!=|[-+*/%=<>(),.;])"
+    r"|(?P<hole>\?)"
 )
 _COMPARISONS = frozenset(("=", "<>", "!=", "<", ">", "<=", ">="))
 _ENDS = frozenset(("AND", "OR", "GROUP", "ORDER", "HAVING", "LIMIT", ")", ";", ""))
@@ -63,7 +65,7 @@ def shape_of(text: str) -> StatementShape | None:
     if len(text) > TEXT_CHARACTERS_MAX or "'" not in text:
         return None
     tokens = _tokens(text)
-    if tokens is None:
+    if tokens is None or any(token.kind == "hole" for token in tokens):
         return None
     chosen = [tokens[place] for place in _operands(tokens)]
     if not chosen or len(chosen) > LITERALS_MAX:
@@ -71,6 +73,21 @@ def shape_of(text: str) -> StatementShape | None:
     bounds = [0, *(bound for token in chosen for bound in (token.start, token.end)), len(text)]
     pieces = tuple(text[bounds[place] : bounds[place + 1]] for place in range(0, len(bounds), 2))
     return StatementShape(pieces, tuple(token.value for token in chosen))
+
+
+def operands_of(text: str) -> tuple[bool, ...]:
+    """Return, for each question mark of a statement, whether it is a whole operand; nothing where the text is
+    not read to the end."""
+    tokens = _tokens(text) if len(text) <= TEXT_CHARACTERS_MAX else None
+    if tokens is None:
+        return ()
+    places = set(_operands(tokens))
+    return tuple(place in places for place, token in enumerate(tokens) if token.kind == "hole")
+
+
+def is_plain(value: str) -> bool:
+    """Return True if the text is not read as a number or a moment, and has no characters that control."""
+    return not _OTHER_TYPE.match(value) and not _CONTROL.search(value)
 
 
 def _tokens(text: str) -> list[_Token] | None:
@@ -115,10 +132,9 @@ def _listed(tokens: Sequence[_Token], first: int) -> list[int]:
 
 
 def _is_plain(tokens: Sequence[_Token], place: int) -> bool:
-    if place >= len(tokens) or tokens[place].kind != "text":
+    if place >= len(tokens):
         return False
-    value = tokens[place].value
-    return not _OTHER_TYPE.match(value) and not _CONTROL.search(value)
+    return tokens[place].kind == "hole" or (tokens[place].kind == "text" and is_plain(tokens[place].value))
 
 
 def _value(tokens: Sequence[_Token], place: int) -> str:
