@@ -25,6 +25,7 @@ class ReceiverSettings:
         idle_after_s: silence at the log's end after which a partition no longer delays the watermark.
         realign_records_max: number of records that are read again at once.
         result_bytes_max: bytes of results of repeated statements, for one cube; results beyond are forgotten.
+            The codes of its tables, for statements that come once, take as much at most.
         cuboid_bytes_max: bytes of small cuboids beside the fragments of one cube; 0 makes none.
         retry_s: pause after a failed flush, merge, upload or realignment.
     """
