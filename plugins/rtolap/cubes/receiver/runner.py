@@ -41,8 +41,10 @@ from rtolap.model.segment import parse_segment_name
 from rtolap.protocols.receiver.messages import PartialQuery
 from rtolap.watermark_client.client import WatermarkClient
 
-INTERVAL_S_MAX = 0.0125
+INTERVAL_S_MAX = 0.025
 INTERVAL_PER_STEP = 4.0  # steps that are short use at most this fraction of the time
+SHORT_INTERVAL_S_MAX = 0.0125  # from one step to the next, while they are short
+INTERVAL_PER_LONG_STEP = 2.5  # the same of long steps, as where others want the processor
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +67,9 @@ class StepPace:
 
     def stepped(self, begun_s: float, ended_s: float) -> None:
         """Schedule the next step after one that took in records. Steps without records need no call."""
-        self._next_s = begun_s + min(INTERVAL_S_MAX, INTERVAL_PER_STEP * (ended_s - begun_s))
+        took_s = ended_s - begun_s
+        interval_s = min(SHORT_INTERVAL_S_MAX, INTERVAL_PER_STEP * took_s)
+        self._next_s = begun_s + min(INTERVAL_S_MAX, max(interval_s, INTERVAL_PER_LONG_STEP * took_s))
 
 
 class CubeRunner:
