@@ -1,6 +1,7 @@
 """Measure how long live records wait while other partitions have a backlog: read together, and read apart.
 
     python -m benchmarks.catch_up [--slow-broker] [--backlog 400000] [--seconds 8] [--rounds 3] [--json]
+    python -m benchmarks.catch_up --behind 8000000 [--pages 400] [--settle-s 5] [--json]
 
 A real broker. One partition has a backlog, another gets records at an even rate, each with the time at which
 it was made. A reader takes batches and works a fixed time on each record, so that the backlog takes longer to
@@ -11,7 +12,7 @@ One of them stands still (SIGSTOP) for 150 ms of every 250 ms; `well` are waits 
 one, `slow` of its own.
 
 `ratio` is the p99 wait of live records read apart, over that of records read together, of the broker that is
-well.
+well. `--behind`: the memory of a whole receiver that begins so many events behind, see `far_behind`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.stack.artifacts import java_artifacts
 
+from benchmarks import far_behind
+from benchmarks.freshness import PRELOAD_PAGES
 from benchmarks.servers import kafka
 from tests.support.fleet.brokers import Brokers
 
@@ -196,9 +199,18 @@ def main() -> None:
     parser.add_argument("--backlog", type=int, default=400_000)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--behind", type=int, default=0, help="events that a whole receiver is behind")
+    parser.add_argument("--pages", type=int, default=PRELOAD_PAGES, help="values of one dimension of these")
+    parser.add_argument("--settle-s", type=float, default=5.0, help="its memory is watched after reading")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    result = run(arguments.backlog, arguments.seconds, arguments.rounds, slow_broker=arguments.slow_broker)
+    result: dict[str, object]
+    if arguments.behind:
+        result = {**far_behind.run(arguments.behind, arguments.pages, arguments.settle_s)}
+    else:
+        result = run(
+            arguments.backlog, arguments.seconds, arguments.rounds, slow_broker=arguments.slow_broker
+        )
     if arguments.json:
         print(json.dumps(result))
     else:

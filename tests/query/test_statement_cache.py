@@ -35,7 +35,7 @@ def asking(prepared: StatementCache) -> Ask:
         statement = prepared.statement(sql, None, planner.read)
         return prepared.rewritten(
             *(statement, known, values),
-            lambda: planner.plan(statement, values, known, value_of, lambda: None),
+            lambda one, bound: planner.plan(one, bound, known, value_of, lambda: None),
         )
 
     return ask

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Refused
+from rtolap.columnar.fold_at import fold_at
 from rtolap.columnar.hll_image import prune_coupons
 from rtolap.columnar.schema import COUPONS
 from rtolap.columnar.sum_bounds import DECIMAL_MAX, largest_of, sum_fits, whole_words
@@ -47,7 +48,7 @@ def sum_values(column: pa.Array, ids: Ids, groups: int, target: pa.DataType) -> 
     low, high = _words(column)
     if _fits(low, high, len(ids)):
         sums = np.zeros(groups, np.int64)
-        np.add.at(sums, ids, low.view(np.int64))
+        fold_at(np.add, sums, ids, low.view(np.int64))
         if pa.types.is_integer(target):
             return pa.array(sums, target, mask=absent)
         wide = pa.decimal128(38, target.scale)  # below 38 digits
@@ -82,7 +83,7 @@ def fold_longs(column: pa.Array, ids: Ids, groups: int, ufunc: str, neutral: int
         keep = _valid(column)
         column, ids = column.filter(pa.array(keep)), ids[keep]
     totals = np.full(groups, neutral, np.int64)
-    getattr(np, ufunc).at(totals, ids, column.cast(pa.int64()).to_numpy())
+    fold_at(getattr(np, ufunc), totals, ids, column.cast(pa.int64()).to_numpy())
     absent = np.bincount(ids, minlength=groups) == 0
     return pa.array(totals, mask=absent if absent.any() else None)
 
@@ -187,11 +188,11 @@ def _sum_limbs(
     limbs = []
     for limb in (low & _LIMB, low >> _SHIFT, top & _LIMB):
         total = carry
-        np.add.at(total, ids, limb)
+        fold_at(np.add, total, ids, limb)
         limbs.append(total & _LIMB)
         carry = total >> _SHIFT
     signed = carry.view(np.int64)
-    np.add.at(signed, ids, top.view(np.int64) >> 32)
+    fold_at(np.add, signed, ids, top.view(np.int64) >> 32)
     if len(signed) and max(int(signed.max()), -int(signed.min()) - 1) > _INT32_MAX:
         raise Refused("a sum needs more than 38 digits", expected="decimal(38)")
     return limbs[0] | limbs[1] << _SHIFT, limbs[2] | signed.view(np.uint64) << _SHIFT
@@ -219,6 +220,6 @@ def _extreme_longs(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array
     values = column.cast(storage).to_numpy()
     limits = np.iinfo(values.dtype)
     extremes = np.full(groups, limits.max if op == "min" else limits.min, values.dtype)
-    (np.minimum if op == "min" else np.maximum).at(extremes, ids, values)
+    fold_at(np.minimum if op == "min" else np.maximum, extremes, ids, values)
     absent = None if keep is None else np.bincount(ids, minlength=groups) == 0
     return pa.array(extremes, storage, mask=absent).cast(kind)

@@ -467,7 +467,7 @@ class QueryService:
         session: EngineSession,
     ) -> Rewritten:
         return self._statement_cache.rewritten(
-            statement, catalogue, values, lambda: session.plan(statement, values, catalogue)
+            statement, catalogue, values, lambda one, bound: session.plan(one, bound, catalogue)
         )
 
     def _register_information(

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rtolap.aggregates.accumulator import Fold, Partial
+from rtolap.columnar.fold_at import fold_at
 from rtolap.columnar.reduce import Ids
 from rtolap.columnar.sum_bounds import INT64_MAX, SumBound
 from rtolap.scan.columns import MeasureColumn, NotCoded
@@ -17,6 +18,11 @@ from rtolap.scan.columns import MeasureColumn, NotCoded
 SLOTS_MAX = 1 << 16  # of groups that are addressed by their number; of more, those that occur are hashed
 HASHED_ROWS = 1 << 18  # that wait until they are hashed
 _NUMBER_BYTES = 8
+
+
+def is_exact_fold(partial: Partial) -> bool:
+    """Return True if its values are folded to the same value in any order."""
+    return partial.type.kind != "double" and partial.type.kind in partial.accumulator.folded_kinds
 
 
 class CodedGroups:
@@ -100,7 +106,7 @@ class CodedGroups:
             if valued is not None:
                 valued[of_measure] = True
             totals = self._totals[place]
-            self._operations[place].at(totals, of_measure, values.astype(totals.dtype))
+            fold_at(self._operations[place], totals, of_measure, values.astype(totals.dtype))
         self._seen[ids] = True
 
 

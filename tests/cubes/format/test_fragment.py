@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import xxhash
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_plain
 from rtolap.cubes.format.fragment import (
@@ -151,3 +152,41 @@ def test_lost_data_is_corruption(schema: Schema, local: pa.Table, tmp_path: Path
 def test_other_columns_are_refused(schema: Schema, local: pa.Table, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError):
         write_fragment(tmp_path, "f1", local.drop_columns(["city"]), schema)
+
+
+def resident_kb(path: Path) -> int:
+    """Return how much of the file this process has mapped and read."""
+    found = 0
+    is_file = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ", 1)[0] and ":" not in line.split(" ", 1)[0]:
+            is_file = line.endswith(str(path))
+        elif is_file and line.startswith("Rss:"):
+            found += int(line.split()[1])
+    return found
+
+
+def test_released_pages_are_read_again(schema: Schema, local: pa.Table, tmp_path: Path) -> None:
+    whole = pa.concat_tables([local] * 200).combine_chunks()
+    write_fragment(tmp_path, "f1", whole, schema)
+    fragment = open_fragment(tmp_path / "f1.fragment", verify=True)
+    assert fragment.table.equals(whole)
+    path = tmp_path / "f1.arrow"
+    before_kb = resident_kb(path)
+    assert before_kb > path.stat().st_size // 2048
+    fragment.release_pages()
+    assert resident_kb(path) < before_kb // 4
+    assert fragment.table.equals(whole)
+
+
+def test_the_checksum_is_that_of_the_file(schema: Schema, local: pa.Table, tmp_path: Path) -> None:
+    info = write_fragment(tmp_path, "f1", local, schema)
+    data = (tmp_path / "f1.arrow").read_bytes()
+    assert (info.arrow_bytes, info.arrow_xxh3) == (len(data), xxhash.xxh3_64_hexdigest(data))
+
+
+def test_a_file_without_bytes_is_damaged(schema: Schema, local: pa.Table, tmp_path: Path) -> None:
+    write_fragment(tmp_path, "f1", local, schema)
+    (tmp_path / "f1.arrow").write_bytes(b"")
+    with pytest.raises(Corrupted, match="length"):
+        open_fragment(tmp_path / "f1.fragment", verify=True)

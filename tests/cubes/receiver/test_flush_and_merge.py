@@ -144,7 +144,7 @@ def test_more_fragments_than_allowed_become_one_whose_files_replace_theirs(tmp_p
     assert bench.answers_are_exact()
 
 
-def test_fragments_are_merged_once_the_small_ones_have_a_quarter_of_the_rows_of_the_largest(
+def test_fragments_are_merged_once_the_small_ones_have_half_of_the_rows_of_the_largest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(tmp_path, flush_rows=1, fragments_max=30)
@@ -156,9 +156,9 @@ def test_fragments_are_merged_once_the_small_ones_have_a_quarter_of_the_rows_of_
         assert bench.answers_are_exact()
     assert merged_rows == [
         [1, 1, 1, 1],
-        *([4, 1], [5, 1, 1], [7, 1, 1], [9, 1, 1, 1], [12, 1, 1, 1], [15, 1, 1, 1, 1]),
+        *([4, 1, 1], [6, 1, 1, 1], [9, 1, 1, 1, 1, 1]),
     ]
-    assert [table.rows for table in bench.flushed] == [19, 1]
+    assert [table.rows for table in bench.flushed] == [14, *[1] * 6]
 
 
 @pytest.mark.parametrize("bound", ["merge_rows_max", "merge_bytes_max"])
@@ -175,3 +175,18 @@ def test_a_merge_takes_no_more_than_its_bound(tmp_path: Path, bound: str) -> Non
             assert size <= most
         assert bench.answers_are_exact()
     assert 2 < len(bench.flushed) < 40, "those that fit are merged, those at the bound stay"
+
+
+def test_a_complete_fragment_is_not_merged_again(tmp_path: Path) -> None:
+    """Else each flush beside it would write it once more."""
+    bench = Bench(tmp_path, flush_rows=1, fragments_max=2, merge_rows_max=8)
+    written: dict[int, int] = {}
+    for number in range(60):
+        bench.send(f"kind {number}")
+        for job in bench.merge_all():
+            rows = sum(table.rows for table in job.group)
+            assert all(2 * table.rows <= 8 for table in job.group)
+            written[rows] = written.get(rows, 0) + rows
+        assert bench.answers_are_exact()
+    assert sum(written.values()) <= 5 * 60, "each row is written a few times only"
+    assert len(bench.flushed) < 30

@@ -91,6 +91,7 @@ class World(TwoSegments):
             views=cast(Any, views),
             requests=requests,
             stopping=Event(),
+            clock=self.cluster.clock,
         )
 
 

@@ -6,10 +6,13 @@ A fragment is immutable, opened by memory map, and may be deleted while it is re
 from __future__ import annotations
 
 import logging
+import os
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
+from io import RawIOBase
+from mmap import MADV_DONTNEED, PROT_READ, mmap
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -23,7 +26,7 @@ from pyroaring import BitMap
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
-from rtolap.base.files import fsync_dir, write_atomic, write_synced
+from rtolap.base.files import fsync_dir, write_atomic
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.filter import mask
 from rtolap.columnar.schema import physical_schema
@@ -82,13 +85,16 @@ class Fragment:
     to call it themselves.
     """
 
-    def __init__(self, info: FragmentInfo, table: pa.Table, path: Path, unverified: pa.Buffer | None) -> None:
-        """Open a fragment's table. `unverified` holds the Arrow file's bytes while they have not been
-        compared with their checksum."""
+    def __init__(
+        self, info: FragmentInfo, table: pa.Table, path: Path, mapped: mmap, *, verified: bool
+    ) -> None:
+        """Open a fragment's table. `mapped` has the Arrow file's bytes; `verified`: they have been compared
+        with their checksum."""
         self.info = info
         self.table = table
         self._path = path
-        self._unverified = unverified
+        self._mapped = mapped
+        self._unverified = None if verified else pa.py_buffer(mapped)
         self._lock = Lock()
         self._types = {
             field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type
@@ -110,6 +116,11 @@ class Fragment:
                 with suppress(NotFound):  # deleted since: the map has the bytes, and the index is not needed
                     _read_index(self._path, self.info)
                 self._unverified = None
+
+    def release_pages(self) -> None:
+        """Let go of the pages that were read: they stay in the system's cache, as long as it has room, and
+        count as the process's memory again once they are read."""
+        self._mapped.madvise(MADV_DONTNEED)
 
     def load_index(self) -> None:
         """Read the index now, so that no statement waits for it."""
@@ -195,11 +206,11 @@ def write_fragment(folder: Path, name: str, table: pa.Table, schema: Schema) -> 
 def open_fragment(path: Path, *, verify: bool) -> Fragment:
     """Open the fragment at `path`, a `.fragment` file. With `verify`, the Arrow bytes are read too. Raises
     NotFound, Corrupted."""
-    info, content = _opened(path)
+    info, mapped = _opened(path)
     _read_index(path, info)
     if verify:
-        _check_arrow(path.with_suffix(ARROW_SUFFIX), info, content)
-    return Fragment(info, _table(path, info, content), path, None)
+        _check_arrow(path.with_suffix(ARROW_SUFFIX), info, pa.py_buffer(mapped))
+    return Fragment(info, _table(path, info, mapped), path, mapped, verified=True)
 
 
 def open_unverified(path: Path, schema: Schema) -> Fragment:
@@ -208,29 +219,30 @@ def open_unverified(path: Path, schema: Schema) -> Fragment:
     Its cost does not depend on the fragment's size. Only names and types of the columns are read before that,
     and they are compared with the schema's.
     """
-    info, content = _opened(path)
-    table, expected = _table(path, info, content), physical_schema(schema, plain=False)
+    info, mapped = _opened(path)
+    table, expected = _table(path, info, mapped), physical_schema(schema, plain=False)
     if not table.schema.equals(expected):
         raise _damaged(path.with_suffix(ARROW_SUFFIX), "columns", f"those of {schema.cube.name}", "others")
-    return Fragment(info, table, path, content)
+    return Fragment(info, table, path, mapped, verified=False)
 
 
-def _opened(path: Path) -> tuple[FragmentInfo, pa.Buffer]:
+def _opened(path: Path) -> tuple[FragmentInfo, mmap]:
     info = _read_header(path)
     arrow_path = path.with_suffix(ARROW_SUFFIX)
     try:
-        mapped = pa.memory_map(str(arrow_path), "r")
+        with arrow_path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != info.arrow_bytes or not size:
+                raise _damaged(arrow_path, "length", info.arrow_bytes, size)
+            return info, mmap(file.fileno(), size, prot=PROT_READ)
     except FileNotFoundError as error:
         raise Corrupted(f"fragment {path} has lost its data", expected=str(arrow_path)) from error
-    if mapped.size() != info.arrow_bytes:
-        raise _damaged(arrow_path, "length", info.arrow_bytes, mapped.size())
-    return info, mapped.read_buffer()
 
 
-def _table(path: Path, info: FragmentInfo, content: pa.Buffer) -> pa.Table:
+def _table(path: Path, info: FragmentInfo, mapped: mmap) -> pa.Table:
     arrow_path = path.with_suffix(ARROW_SUFFIX)
     try:
-        table = pa.ipc.open_file(content).read_all()
+        table = pa.ipc.open_file(pa.py_buffer(mapped)).read_all()
     except (pa.ArrowException, OSError) as error:
         raise _damaged(arrow_path, "structure", "an Arrow file", str(error)) from error
     if table.num_rows != info.rows:
@@ -251,12 +263,41 @@ def delete_fragment(folder: Path, name: str) -> None:
 
 
 def _write_arrow(path: Path, batch: pa.RecordBatch) -> tuple[str, int]:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    data = sink.getvalue()
-    write_synced(path, memoryview(data))
-    return xxhash.xxh3_64_hexdigest(data), data.size
+    """Write the file and sync it. Return the checksum of what was handed over, and its length.
+
+    It is written column by column: as a whole it would be in memory a second time.
+    """
+    with open(path, "wb", buffering=0) as file:
+        digested = _Digested(file)
+        with pa.PythonFile(digested, mode="w") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        os.fsync(file.fileno())
+    return digested.digest.hexdigest(), digested.size
+
+
+class _Digested:
+    """A file that is written, and its checksum. The file is closed by whoever has opened it."""
+
+    closed = False
+
+    def __init__(self, file: RawIOBase) -> None:
+        self._file = file
+        self.digest = xxhash.xxh3_64()
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+        self.size += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: no byte is held back."""
+
+    def close(self) -> None:
+        """Do nothing: the file is synced first."""
 
 
 def _check_arrow(path: Path, info: FragmentInfo, content: pa.Buffer) -> None:

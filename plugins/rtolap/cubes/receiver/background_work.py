@@ -14,6 +14,7 @@ from functools import partial
 from threading import Event
 from typing import TypeVar
 
+from rtolap.base.clock import Clock
 from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError, Unavailable
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
@@ -36,6 +37,7 @@ REQUESTS_MAX = 64
 REQUEST_TIMEOUT_S = 60.0
 _QUEUE_TIMEOUT_S = 1.0
 
+RELEASE_S, RELEASE_BEHIND_S = 10.0, 1.0  # between two times that pages of fragments are released
 CUBOID_TABLES_MAX = 8  # get their cuboids in one round
 VERIFIED_BYTES_MAX = 128 << 20  # of fragments are verified in one round, and the last one
 
@@ -104,8 +106,11 @@ class BackgroundWork:
         views: ViewSource,
         requests: CoreRequests,
         stopping: Event,
+        clock: Clock,
     ) -> None:
         self._schema = schema
+        self._clock = clock
+        self._released_s = clock.monotonic_s()
         self._core = core
         self._cube_id = cube_id
         self._replica_set = replica_set
@@ -127,6 +132,7 @@ class BackgroundWork:
             self._merge,
             self._verify,
             self._keep_cuboids,
+            self._release_pages,
             self._tell_replay_from,
         ):
             if self._stopping.is_set():
@@ -181,6 +187,7 @@ class BackgroundWork:
                 log.error("%s cannot be read again: %s", job.window.name, error)
             except Refused as error:
                 log.warning("part of %s is not taken: %s", job.window.name, error)
+            fragments.release_pages(job.tables)  # it has read them whole
             self._views.refresh()
 
     def _merge(self) -> None:
@@ -216,6 +223,18 @@ class BackgroundWork:
             if self._stopping.is_set():
                 return
             fragments.keep_cuboids(self._schema, state, table, self._core.settings.cuboid_bytes_max)
+
+    def _release_pages(self) -> None:
+        """Release the pages of fragments that statements, merges and uploads have read.
+
+        They are read again where they are needed. Without this, a receiver that catches up has nearly all
+        that it holds among its own memory.
+        """
+        is_behind = self._core.consumer_state is ConsumerState.REPLAYING
+        now_s = self._clock.monotonic_s()
+        if now_s - self._released_s >= (RELEASE_BEHIND_S if is_behind else RELEASE_S):
+            self._released_s = now_s
+            fragments.release_pages(self._core.state.tables())
 
     def _tell_replay_from(self) -> None:
         core = self._core

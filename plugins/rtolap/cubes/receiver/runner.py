@@ -43,6 +43,8 @@ from rtolap.watermark_client.client import WatermarkClient
 
 INTERVAL_S_MAX = 0.025
 INTERVAL_PER_STEP = 4.0  # steps that are short use at most this fraction of the time
+SHORT_INTERVAL_S_MAX = 0.0125  # from one step to the next, while they are short
+INTERVAL_PER_LONG_STEP = 2.5  # the same of long steps, as where others want the processor
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +67,9 @@ class StepPace:
 
     def stepped(self, begun_s: float, ended_s: float) -> None:
         """Schedule the next step after one that took in records. Steps without records need no call."""
-        self._next_s = begun_s + min(INTERVAL_S_MAX, INTERVAL_PER_STEP * (ended_s - begun_s))
+        took_s = ended_s - begun_s
+        interval_s = min(SHORT_INTERVAL_S_MAX, INTERVAL_PER_STEP * took_s)
+        self._next_s = begun_s + min(INTERVAL_S_MAX, max(interval_s, INTERVAL_PER_LONG_STEP * took_s))
 
 
 class CubeRunner:
@@ -121,6 +125,7 @@ class CubeRunner:
             views=self._views,
             requests=self._requests,
             stopping=self._stopping,
+            clock=clock,
         )
         name = schema.cube.name
         self._threads = [

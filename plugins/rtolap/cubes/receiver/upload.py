@@ -14,8 +14,10 @@ read from Kafka again, and later events are in local tables.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from rtolap.cubes.format.aggregate import merge_tables, to_plain
 from rtolap.cubes.format.staged import write_staged_part
@@ -30,6 +32,8 @@ from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange, SegmentState
 from rtolap.object_store.store import ObjectStore
+
+MERGED_BYTES_MAX = 64 << 20  # of local tables at once: their merge takes two and a half times as much
 
 
 @dataclass(frozen=True)
@@ -154,11 +158,6 @@ class Uploader:
         wanted = [piece for piece in job.read if piece.start < piece.end]
         tables = (*job.tables, *(self._reader.read(job.window.start_ms, wanted) if wanted else ()))
         cube = self._schema.cube
-        plain = (
-            [to_plain(self._schema, merge_tables(self._schema, [table.table for table in tables]))]
-            if tables
-            else []
-        )
         part = write_staged_part(
             self._store,
             schema=self._schema,
@@ -168,7 +167,7 @@ class Uploader:
             version=job.version,
             replica_set=self._replica_set,
             ranges=job.ranges,
-            tables=plain,
+            tables=self._plain(tables),
             events=sum(table.events for table in tables),
             unique=uuid.uuid4().hex[:12],
             begins=_begins(job.ranges, tables),
@@ -188,6 +187,25 @@ class Uploader:
             )
 
         return self._metadata.update_segment(cube.name, job.window, added, cube_id=self._cube_id)
+
+    def _plain(self, tables: Sequence[LocalTable]) -> Iterator[pa.Table]:
+        """Yield the rows of the tables in plain form, merged where they are together within MERGED_BYTES_MAX:
+        a build merges the rest."""
+        for group in _groups(tables):
+            merged = merge_tables(self._schema, [table.table for table in group])
+            yield to_plain(self._schema, merged)
+
+
+def _groups(tables: Sequence[LocalTable]) -> Iterator[list[LocalTable]]:
+    """Yield neighbours that have at most MERGED_BYTES_MAX together, or one table that has more by itself."""
+    group: list[LocalTable] = []
+    for table in tables:
+        if group and sum(member.nbytes for member in group) + table.nbytes > MERGED_BYTES_MAX:
+            yield group
+            group = []
+        group.append(table)
+    if group:
+        yield group
 
 
 def _begins(ranges: Iterable[PartRange], tables: Iterable[LocalTable]) -> Offsets:

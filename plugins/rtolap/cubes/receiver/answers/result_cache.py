@@ -6,7 +6,8 @@ next answer merges the former with the tables that came since. Where a table was
 more than once, the answer starts from the results of single tables.
 
 Results are stored from a statement's second run on, so that single statements cost no memory. `select` reads
-no rows of a table, those of a small cuboid, or the table's own.
+no rows of a table, those of a small cuboid, or the table's own. A statement's first run reads the tables by
+their codes where it can (see `coded_tables`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 from rtolap.columnar.filter import mask
 from rtolap.cubes.format.aggregate import merge_tables
+from rtolap.cubes.receiver.answers.coded_tables import CodedTables, to_local
 from rtolap.cubes.receiver.local.table_results import Shape
 from rtolap.cubes.receiver.local.tables import LocalTable
 from rtolap.model.cube import Schema
@@ -115,6 +117,7 @@ class ResultCache:
     def __init__(self, schema: Schema, bytes_max: int, *, table_rows_min: int = TABLE_ROWS_MIN) -> None:
         self._schema = schema
         self._table_rows_min = table_rows_min
+        self._codes = CodedTables(schema, bytes_max)  # as much again as results may take
         self._bytes_max = bytes_max
         self._recent: OrderedDict[Shape, _Combined | None] = OrderedDict()
         self._lock = Lock()
@@ -130,8 +133,24 @@ class ResultCache:
             while len(self._recent) > SHAPES_MAX:
                 self._recent.popitem(last=False)
         if not again or before is _TOO_LARGE:
-            return merged_plainly(self._schema, query, tables)
+            return self._once(query, tables)
         return self._with_results(shape, query, tables, before)
+
+    def _once(self, query: PartialQuery, tables: Sequence[LocalTable]) -> Selected:
+        """Return the rows without a look at results. In plain form where all tables were read by codes."""
+        coded = self._codes.rows(query, tables)
+        if coded is None:
+            return merged_plainly(self._schema, query, tables)
+        if not coded.others:
+            return Selected(coded.table, coded.rows_scanned, coded.rows_pruned)
+        plain = merged_plainly(self._schema, query, coded.others)
+        parts = [part for part in (to_local(coded.table), plain.table) if part.num_rows]
+        return Selected(
+            self._merge(query, parts),
+            coded.rows_scanned + plain.rows_scanned,
+            coded.rows_pruned + plain.rows_pruned,
+            plain.cuboids,
+        )
 
     def _with_results(
         self, shape: Shape, query: PartialQuery, tables: Sequence[LocalTable], before: _Combined | None

@@ -17,7 +17,7 @@ from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTa
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.model.cube import Schema
 
-SPREAD_PART = 0.25
+SPREAD_PART = 0.5
 SPREAD_ROWS_MIN = TABLE_ROWS_MIN  # fewer rows are read about as quickly wherever they are
 
 
@@ -92,12 +92,12 @@ def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) 
     """Return a job that merges as many neighbouring fragments as fit; None if there is nothing to merge.
 
     The first run of more than `fragments_max` fragments is taken, else the first one that is spread over
-    several.
+    several. A complete fragment is merged no more: each merge with its small neighbours would write it again.
     """
     fragment_runs = [
         (segment.start_ms, run)
         for segment in segments.values()
-        for run in runs(segment, lambda table: not table.in_memory)
+        for run in runs(segment, lambda table: not (table.in_memory or _is_complete(table, settings)))
     ]
     for wanted in (lambda run: len(run) > settings.fragments_max, _is_spread):
         for start_ms, run in fragment_runs:
@@ -107,12 +107,17 @@ def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) 
     return None
 
 
+def _is_complete(table: LocalTable, settings: ReceiverSettings) -> bool:
+    """Return True for a fragment that has half of what a merge may read."""
+    return 2 * table.rows > settings.merge_rows_max or 2 * table.nbytes > settings.merge_bytes_max
+
+
 def _is_spread(run: list[LocalTable]) -> bool:
     """Tell whether the fragments beside the largest have a SPREAD_PART of its rows together.
 
     A statement that comes once reads the rows of each fragment. Cuboids can be small beside one large
     fragment where they are not beside its parts. Each merge makes a fragment larger by at least that part,
-    which bounds how often a row is written: about five times in all.
+    which bounds how often a row is written: about three times in all.
     """
     rows = [table.rows for table in run]
     return len(run) > 1 and sum(rows) >= max((1 + SPREAD_PART) * max(rows), SPREAD_ROWS_MIN)
@@ -144,6 +149,13 @@ def unverified(state: LocalState) -> list[Fragment]:
         for table in state.tables()
         if table.fragment is not None and not table.fragment.verified
     ]
+
+
+def release_pages(tables: Iterable[LocalTable]) -> None:
+    """Release the pages of the tables' fragments that were read."""
+    for table in tables:
+        if table.fragment is not None:
+            table.fragment.release_pages()
 
 
 def cuboid_jobs(state: LocalState, rows_min: int = TABLE_ROWS_MIN) -> list[LocalTable]:

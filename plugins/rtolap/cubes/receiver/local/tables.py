@@ -30,6 +30,7 @@ from rtolap.cubes.format.fragment import Fragment
 from rtolap.cubes.format.index import ColumnRange, can_match, column_range
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Ranges, Vectors, versions_of
 from rtolap.cubes.receiver.local.small_cuboids import TableCuboids
+from rtolap.cubes.receiver.local.table_codes import TableCodes
 from rtolap.cubes.receiver.local.table_results import TableResults
 from rtolap.cubes.receiver.settled import NO_SETTLED_SEGMENTS, SettledSegments
 from rtolap.model.leader_epochs import PartitionEpochs
@@ -53,6 +54,7 @@ class LocalTable:
         sealed: True while a checkpoint writes the table out: until then it stands for itself.
         results: results of repeated statements over `table`; retained while only its versions change.
         cuboids: small cuboids of `table`, once they are made; retained likewise.
+        codes: columns of `table` as codes, as far as statements have needed them; retained likewise.
         cuts: partition → offset at which the log was cut: what the table has beyond is void.
     """
 
@@ -65,6 +67,7 @@ class LocalTable:
     sealed: bool = False
     results: TableResults = field(default_factory=TableResults)
     cuboids: TableCuboids = field(default_factory=TableCuboids)
+    codes: TableCodes = field(default_factory=TableCodes)
     cuts: Mapping[int, int] = field(default_factory=dict)
 
     @property
