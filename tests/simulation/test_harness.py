@@ -126,8 +126,7 @@ def test_the_runs_notice_a_batch_that_takes_the_vector_that_it_finds(monkeypatch
 def test_every_answer_is_the_recount_while_segments_merge(seed: int) -> None:
     """Replay a failure with `run_seed(N, merging=True)`."""
     counts = run_seed(seed, merging=True)
-    assert counts["sets written"] > 0
-    assert counts["sets that answer"] > 0
+    assert counts["sets committed"] or counts["purges"], "a run without merges proves little"
     assert counts["answers"] > 5
 
 

@@ -267,10 +267,12 @@ class Run:
         moving = (Actions.produce, Actions.consume, Actions.look, Actions.close, Actions.upload)
         for _ in range(MERGE_ROUNDS):
             self.actions.fault_rate = self.actions.kill_rate = 0.1
-            for action in self.random.choices((*merging, *moving), k=MERGE_STEPS):
+            for action in (plan_merges, *self.random.choices((*merging, *moving), k=MERGE_STEPS)):
                 self._passing(lambda act=action: act(self.actions))
-                self._passing(self.ask)
+                if self.random.random() < 0.3:
+                    self._passing(self.ask)
             self.drain()
+        self._merge_rest()
 
     def _lose_history(self) -> None:
         """Lose much of what builds start from, once everything is history, and produce late events."""
@@ -315,7 +317,6 @@ class Run:
             raise AssertionError(f"seed {self.seed}: not drained: {self._state()}")
         self._history_is_exact(ends)
         self._revision_reads_all()
-        self._merge_rest()
         for receiver in cluster.receivers:
             receiver.checkpoint()
         missing = cluster.malformed() ^ cluster.dead_letters()
@@ -325,8 +326,6 @@ class Run:
 
     def _merge_rest(self) -> None:
         """Merge what there is, with nothing in the way: answers stay, and what statements open is there."""
-        if self.weights is not MERGING:
-            return
         plan_merges(self.actions)
         for cube, merge in self.actions.merges:
             self._passing(lambda cube=cube, merge=merge: self.cluster.coordinator.merges.commit(cube, merge))

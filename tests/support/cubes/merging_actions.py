@@ -45,8 +45,8 @@ def short_merges() -> Iterator[None]:
     """Have intervals and ages that fit into a run."""
     with (
         mock.patch.object(intervals, "interval_of", short_interval),
-        mock.patch.object(merges, "COMMITTED_MS", 60_000),
-        mock.patch.object(leftovers, "KEPT_MS", 90_000),
+        mock.patch.object(merges, "COMMITTED_MS", 300_000),
+        mock.patch.object(leftovers, "KEPT_MS", 330_000),
     ):
         yield
 
