@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
 import msgspec
 
@@ -30,6 +31,7 @@ from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator import messages as wire
 
 MERGES_MAX = 64  # that one request plans: Spark writes them in one job, and the next request plans others
+PLANNED_MEMBERS_MAX = 4_000  # of these merges: some 250 bytes each in a request to an agent
 COMMITTED_MS = 6 * 3_600_000  # a merge is written and committed within this time, or planned again
 KEPT_MS = 8 * 3_600_000  # longer by more than a clean-up takes
 
@@ -65,7 +67,7 @@ class Merges:
                     counts[each.verdict] += 1
                     if each.verdict is Verdict.REFUSED:
                         refused.append(_refused(revision.name, each))
-                    elif each.verdict is Verdict.MERGE and len(planned) < MERGES_MAX:
+                    elif each.verdict is Verdict.MERGE and _has_room(planned, each):
                         planned.append(self._planned(revision, cube_id, each, dry_run=request.dry_run))
         return wire.MergePlans(
             cube=cube,
@@ -206,6 +208,11 @@ def _levels(cube: Cube, request: wire.MergeRequest) -> tuple[MergeLevel, ...]:
             found="none",
         )
     return tuple(level for level in LEVELS if level in levels)
+
+
+def _has_room(planned: Sequence[wire.PlannedMerge], interval: Interval) -> bool:
+    members = sum(each.segments for each in planned) + len(interval.members)
+    return not planned or (len(planned) < MERGES_MAX and members <= PLANNED_MEMBERS_MAX)
 
 
 def _refused(cube: str, interval: Interval) -> wire.RefusedMerge:
