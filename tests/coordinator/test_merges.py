@@ -176,6 +176,16 @@ def test_a_publication_of_a_cuboid_that_members_lose_stands_in_the_way(merging: 
         merging.client.plan_merges(NAME)
 
 
+def test_merged_segments_are_published_by_their_base_only(merging: Cluster) -> None:
+    merged(merging, "day")
+    catalog = IcebergCatalog(kind="sqlite", address="/tmp/catalog.db", warehouse="file:///tmp/warehouse")
+    everything = Publication(name="everything", cube=NAME, catalog=catalog, table="sales.clicks")
+    create_publication(merging.metadata, everything)
+    pages = msgspec.structs.replace(everything, name="pages", table="sales.pages", cuboid=("page",))
+    with pytest.raises(Refused, match="names files that merged segments of clicks_by_page lack"):
+        create_publication(merging.metadata, pages)
+
+
 # -- commits ----------------------------------------------------------------------------------------------
 
 

@@ -74,8 +74,7 @@ def read_set(store: ObjectStore, location: str) -> MergedManifest:
 
 
 def verify_set(store: ObjectStore, spec: MergeSpec) -> MergedManifest:
-    """Verify the checksums of all files of a set, and the events of each cuboid. Raises Corrupted, NotFound,
-    and Refused for the set of another merge."""
+    """Do as `verify_set_files`. Raises Refused for the set of another merge too."""
     manifest = read_set(store, spec.location)
     found = (manifest.cube, manifest.merge, manifest.members)
     if found != (spec.cube, spec.merge, spec.members):
@@ -85,12 +84,21 @@ def verify_set(store: ObjectStore, spec: MergeSpec) -> MergedManifest:
             found=f"merge {manifest.merge} of {len(manifest.members)} segments",
             action="plan the merge again",
         )
+    return verify_set_files(store, spec.location)
+
+
+def verify_set_files(store: ObjectStore, location: str) -> MergedManifest:
+    """Verify the checksums of all files of a set, and the events of each cuboid.
+
+    Raises Corrupted, NotFound.
+    """
+    manifest = read_set(store, location)
     for cuboid in manifest.cuboids:
-        history.verify_files(store, spec.location, cuboid.files)
-        events = history.count_events(store, spec.location, cuboid.files)
+        history.verify_files(store, location, cuboid.files)
+        events = history.count_events(store, location, cuboid.files)
         if events != manifest.events:
             raise Corrupted(
-                f"cuboid {cuboid.name} of {spec.location} holds another number of events",
+                f"cuboid {cuboid.name} of {location} holds another number of events",
                 expected=manifest.events,
                 found=events,
                 action="plan the merge again",
