@@ -16,7 +16,7 @@ from rtolap.agent.spark_allowed import SparkAllowed
 from rtolap.base.errors import DefinitionError
 from rtolap.model.batch import BatchSource, BatchSpec
 from rtolap.model.build_spec import BuildPart, BuildSpec
-from rtolap.model.merging import MergeMember, MergeSpec
+from rtolap.model.merging.specs import MergeMember, MergeSpec
 from rtolap.model.offsets import PartRange
 from rtolap.protocols.agent.messages import FILES_MARK, ProcessSpec
 from rtolap.stack.artifacts import pyspark_jars

@@ -19,7 +19,7 @@ from rtolap.cubes.format.merge_inputs import declared_members, finish_set
 from rtolap.metadata.merging.units import history_units, whole_sets
 from rtolap.metadata.records import SegmentRecord, WatermarkRecord, standing
 from rtolap.metadata.store import Operation
-from rtolap.model.merging import MergeSpec
+from rtolap.model.merging.specs import MergeSpec
 from rtolap.model.publication import IcebergCatalog, Publication
 from rtolap.protocols.coordinator.messages import PlannedMerge
 from rtolap.publish.operations import create_publication

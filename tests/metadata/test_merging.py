@@ -12,7 +12,7 @@ from rtolap.metadata.merging.commit import join_set
 from rtolap.metadata.merging.units import history_units, whole_sets
 from rtolap.metadata.records import MergedSet, SegmentRecord
 from rtolap.metadata.segment_format.pages import decode_page, encode_page, paged
-from rtolap.model.merging import DAY_MS, interval_of
+from rtolap.model.merging.intervals import DAY_MS, interval_of
 from rtolap.model.segment import SegmentRange, SegmentState
 
 from tests.support.seeds import so_many

@@ -13,7 +13,7 @@ from rtolap.cubes.format.manifest import MANIFEST_NAME
 from rtolap.metadata.merging import units
 from rtolap.metadata.merging.units import HistoryUnit
 from rtolap.metadata.records import SegmentRecord
-from rtolap.model.merging import interval_of
+from rtolap.model.merging.intervals import interval_of
 from rtolap.model.segment import SegmentRange
 from rtolap.query.cubes import history
 from rtolap.query.cubes.history import MemoryBounds

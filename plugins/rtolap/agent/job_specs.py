@@ -17,7 +17,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.model.batch import BATCH_ID, BatchSpec, check_source
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.merging import MERGE_ID, MergeSpec
+from rtolap.model.merging.specs import MERGE_ID, MergeSpec
 from rtolap.protocols.agent.messages import FILES_MARK
 
 FILE = re.compile(re.escape(FILES_MARK) + "/(.+)")

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from rtolap.cubes.format import history
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.merging import MergeMember, MergeSpec, interval_of
+from rtolap.model.merging.intervals import interval_of
+from rtolap.model.merging.specs import MergeMember, MergeSpec
 from rtolap.model.offsets import PartRange
 
 from tests.integration.spark.conftest import PROJECT, progress_lines, spark_submit

@@ -12,7 +12,7 @@ from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest, MergedMan
 from rtolap.cubes.format.merge_inputs import verify_set
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cube import Cube, cuboids
-from rtolap.model.merging import MergeSpec
+from rtolap.model.merging.specs import MergeSpec
 
 from tests.support.cubes.staging import CUBE, SCHEMA, Staging, estimate, roll_up
 

@@ -22,7 +22,8 @@ from rtolap.cubes.format.manifest import CuboidEntry
 from rtolap.cubes.format.merge_inputs import declared_members, finish_set
 from rtolap.metadata.merging.units import history_units
 from rtolap.metadata.records import WatermarkRecord, standing
-from rtolap.model.merging import MergeLevel, MergeSpec
+from rtolap.model.merging.intervals import MergeLevel
+from rtolap.model.merging.specs import MergeSpec
 from rtolap.model.segment import SegmentRange
 from rtolap.object_store.store import open_store
 from rtolap.protocols.coordinator.messages import MergeRequest

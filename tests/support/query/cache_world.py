@@ -19,7 +19,7 @@ from rtolap.cubes.format.history import write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest, MergedManifest, encode
 from rtolap.metadata.merging.units import HistoryUnit
 from rtolap.metadata.records import CubeControl, MergedSet, SegmentRecord
-from rtolap.model.merging import MergeMember
+from rtolap.model.merging.specs import MergeMember
 from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import open_store
 from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles

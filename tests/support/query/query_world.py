@@ -49,7 +49,8 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.merging.commit import commit_set
 from rtolap.metadata.records import MergedSet, ReceiverRecord
 from rtolap.model.cube import Schema, cuboids
-from rtolap.model.merging import MergeLevel, MergeMember
+from rtolap.model.merging.intervals import MergeLevel
+from rtolap.model.merging.specs import MergeMember
 from rtolap.model.segment import SegmentRange, SegmentState, segment_of
 from rtolap.model.table import Lookup
 from rtolap.object_store.store import ObjectStore, open_store

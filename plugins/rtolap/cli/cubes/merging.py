@@ -10,7 +10,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
-from rtolap.model.merging import LEVELS
+from rtolap.model.merging.intervals import LEVELS
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.coordinator.merge_jobs import Settled, merge_all, process_key
 from rtolap.protocols.coordinator.messages import MergePlans

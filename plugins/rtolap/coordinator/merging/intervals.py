@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rtolap.metadata.merging.units import whole_sets
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import MergePolicy
-from rtolap.model.merging import MergeLevel, interval_of
+from rtolap.model.merging.intervals import MergeLevel, interval_of
 from rtolap.model.segment import SegmentRange, SegmentState
 
 MEMBERS_MIN = 2

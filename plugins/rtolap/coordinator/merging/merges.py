@@ -25,7 +25,8 @@ from rtolap.metadata.merging.units import location_of
 from rtolap.metadata.publications import Publications
 from rtolap.metadata.records import MergedSet
 from rtolap.model.cube import Cube
-from rtolap.model.merging import LEVELS, MERGE_ID, MergeLevel, MergeMember, MergeSpec, levels_of
+from rtolap.model.merging.intervals import LEVELS, MergeLevel, levels_of
+from rtolap.model.merging.specs import MERGE_ID, MergeMember, MergeSpec
 from rtolap.model.validation.publication import published_cuboid
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator import messages as wire

@@ -24,7 +24,7 @@ from rtolap.cubes.format.file_states import FileToLookAt
 from rtolap.cubes.format.manifest import MergedManifest
 from rtolap.cubes.format.merge_inputs import declared_members, finish_set, read_merge_specs, verify_set
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.merging import MergeSpec
+from rtolap.model.merging.specs import MergeSpec
 from rtolap.object_store.store import open_store
 
 

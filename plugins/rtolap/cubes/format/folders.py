@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from rtolap.base.errors import DefinitionError
-from rtolap.model.merging import LEVELS, MERGE_ID
+from rtolap.model.merging.intervals import LEVELS
+from rtolap.model.merging.specs import MERGE_ID
 from rtolap.model.segment import parse_segment_name
 from rtolap.object_store.store import ObjectStore
 

@@ -20,7 +20,7 @@ from rtolap.base.errors import Corrupted
 from rtolap.base.undecodable import decode_own
 from rtolap.model.batch import BatchSpec
 from rtolap.model.completeness import Completeness, EventLoss
-from rtolap.model.merging import MergeMember, MergeSpec
+from rtolap.model.merging.specs import MergeMember, MergeSpec
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import StagedPart
 

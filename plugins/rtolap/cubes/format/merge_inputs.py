@@ -15,7 +15,7 @@ from rtolap.cubes.format import history
 from rtolap.cubes.format.build_inputs import DeclaredInputs, InputFile, read_text
 from rtolap.cubes.format.manifest import CuboidEntry, MergedManifest, decode, encode
 from rtolap.model.cube import cuboids
-from rtolap.model.merging import MergeSpec
+from rtolap.model.merging.specs import MergeSpec
 from rtolap.object_store.store import ObjectStore
 
 _REQUEUE = "`rtolap segments requeue CUBE SEGMENT` builds it again; then plan the merge again"

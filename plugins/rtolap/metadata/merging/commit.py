@@ -15,7 +15,8 @@ from rtolap.metadata.segment_events import take_event
 from rtolap.metadata.segment_format.pages import encode_page, page_of
 from rtolap.metadata.store import Operation, Put
 from rtolap.metadata.updates import retrying
-from rtolap.model.merging import LEVELS, MergeMember
+from rtolap.model.merging.intervals import LEVELS
+from rtolap.model.merging.specs import MergeMember
 from rtolap.model.segment import SegmentEvent, SegmentRange, SegmentState, parse_segment_name
 
 COMMIT_BYTES_MAX = 700_000  # of all pages of one commit: a request to ZooKeeper may have a megabyte

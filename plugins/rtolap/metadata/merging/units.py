@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from rtolap.base.errors import Corrupted
 from rtolap.metadata.records import MergedSet, SegmentRecord
-from rtolap.model.merging import LEVELS
+from rtolap.model.merging.intervals import LEVELS
 from rtolap.model.segment import SegmentRange
 
 

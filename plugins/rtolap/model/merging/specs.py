@@ -1,44 +1,17 @@
-"""Merging of segments: levels and their intervals, and the work of one Spark job (`merge_segments.py`).
-
-A merge writes the rows of several READY versions a second time, merged into one set of files. It changes
-nothing of what the versions hold. Intervals are those of the calendar in UTC, as segments are.
-"""
+"""The work of one merge: `spark_jobs/merge_segments.py` reads it, as the coordinator plans it."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
-from typing import Literal
 
 import msgspec
 
-from rtolap.model.cube import Cube, MergePolicy, Schema
+from rtolap.model.cube import Cube, Schema
+from rtolap.model.merging.intervals import MergeLevel
 from rtolap.model.segment import SegmentRange
 from rtolap.model.table import Table
 
-MergeLevel = Literal["day", "month"]
-LEVELS: tuple[MergeLevel, ...] = ("day", "month")  # finest first
 MERGE_ID = re.compile(r"[0-9a-f]{32}")
-DAY_MS = 86_400_000
-
-
-def interval_of(level: MergeLevel, instant_ms: int) -> SegmentRange:
-    """Return the interval of the level that holds an instant."""
-    day_ms = instant_ms // DAY_MS * DAY_MS
-    if level == "day":
-        return SegmentRange(day_ms, day_ms + DAY_MS)
-    first = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=day_ms)).replace(day=1)
-    following = (first + timedelta(days=32)).replace(day=1)
-    return SegmentRange(_ms(first), _ms(following))
-
-
-def _ms(instant: datetime) -> int:
-    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def levels_of(policy: MergePolicy) -> tuple[MergeLevel, ...]:
-    """Return the levels of a policy, finest first."""
-    return tuple(level for level in LEVELS if level in policy.to)
 
 
 class MergeMember(msgspec.Struct, frozen=True):
