@@ -25,9 +25,9 @@ from rtolap.model.segment import SegmentState
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.cubes.cluster import Cluster
 from tests.support.cubes.harness_actions import Actions
-from tests.support.cubes.merging_actions import check_units, commit_merge, plan_merges, short_merges
 from tests.support.cubes.recount import Answer, counted, from_table, merge_into
 from tests.support.cubes.stepped_receiver import Receiver, assert_apart
+from tests.support.merging.actions import check_units, commit_merge, plan_merges, short_merges
 from tests.support.query.asking import Asker, Client, Found, Span, chooser
 from tests.support.query.visitors import engine_estimates, with_visitors
 from tests.support.seeds import replay
