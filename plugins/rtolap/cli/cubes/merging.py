@@ -55,7 +55,9 @@ def merge(
         for text in done["void"]:
             warn(f"not merged, plan it again: {text}")
         for interval in done["unwritten"]:
-            warn(f"not written: {interval}; `rtolap agent log {process_key(cube)}` shows why")
+            warn(f"not written: {interval}")
+        for line in done["log_tail"]:
+            warn(line)
         success(f"{len(done['merged'])} intervals of {cube} are merged")
     if done["unwritten"]:
         raise typer.Exit(1)

@@ -31,11 +31,13 @@ class Settled(NamedTuple):
         merged: intervals whose sets are committed.
         void: intervals whose members have changed meanwhile, with the refusal.
         unwritten: intervals whose sets were not written.
+        log_tail: the last lines of the process's log where some are unwritten.
     """
 
     merged: tuple[str, ...]
     void: tuple[str, ...]
     unwritten: tuple[str, ...]
+    log_tail: tuple[str, ...]
 
 
 def process_key(cube: str) -> str:
@@ -72,7 +74,8 @@ def settle(agent: AgentClient, coordinator: CoordinatorClient, status: ProcessSt
             merged.append(interval)
     with contextlib.suppress(Refused, NotFound):  # where somebody else has read the result as well
         agent.acknowledge(status.key, status.generation)
-    return Settled(tuple(merged), tuple(void), tuple(unwritten))
+    log_tail = tuple(status.log_tail) if unwritten else ()
+    return Settled(tuple(merged), tuple(void), tuple(unwritten), log_tail)
 
 
 def merge_all(

@@ -89,13 +89,13 @@ def ready_versions(control: CubeControl, records: Mapping[str, SegmentRecord]) -
 
 def manifest_of_version(data: bytes, version: ReadyVersion, path: str) -> HistoryManifest | MergedManifest:
     """Return the manifest of the unit. Raises Corrupted for a damaged one, and for that of another."""
+    manifest: HistoryManifest | MergedManifest
     if version.version:
         manifest = decode(data, HistoryManifest, path)
         found = (manifest.cube, manifest.segment, manifest.version)
     else:
-        merged = decode(data, MergedManifest, path)
-        found = (merged.cube, span_of(merged).name, 0)
-        manifest = merged
+        manifest = decode(data, MergedManifest, path)
+        found = (manifest.cube, span_of(manifest).name, 0)
     if found != (version.cube, version.segment, version.version):
         raise Corrupted(
             f"manifest {path} belongs to another version",
