@@ -58,7 +58,7 @@ def merge_leftovers(
         location = f"{folder}/{SET_FOLDER}"
         members = whole.get(location)
         state = merge_state(
-            has_manifest=store.exists(f"{location}/{MANIFEST_NAME}"),
+            has_manifest=members is None and store.exists(f"{location}/{MANIFEST_NAME}"),
             is_whole=members is not None,
             is_trimmed=members is not None and store.exists(f"{folder}/{TRIMMED_NAME}"),
         )
