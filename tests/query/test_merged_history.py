@@ -138,3 +138,18 @@ def test_a_set_of_other_members_is_not_read(world: QueryWorld) -> None:
     world.store.write(paths[0], world.store.read(paths[1]))
     with contextlib.closing(world.service()) as service, pytest.raises(Corrupted, match="members of its set"):
         service.execute(SQL).table()
+
+
+@pytest.mark.parametrize("verb", ["explain", "explain analyze"])
+def test_explain_shows_the_sets_that_a_statement_reads_as_one_segment_each(
+    world: QueryWorld, verb: str
+) -> None:
+    rng = random.Random(1)
+    for segments in days(world):
+        world.merge("day", segments, rng)
+    left = len(world.segments()) - sum(map(len, days(world)))
+    bounds = MemoryBounds(result_bytes=0)
+    with contextlib.closing(world.service(bounds=bounds)) as service:
+        rows = service.execute(f"{verb} {SQL}").table().to_pylist()
+        (cuboid,) = (str(row["value"]) for row in rows if row["item"] == "cuboid")
+        assert f"({len(days(world)) + left} segments)" in cuboid
