@@ -16,6 +16,7 @@ from rtolap.agent.spark_allowed import SparkAllowed
 from rtolap.base.errors import DefinitionError
 from rtolap.model.batch import BatchSource, BatchSpec
 from rtolap.model.build_spec import BuildPart, BuildSpec
+from rtolap.model.merging.specs import MergeMember, MergeSpec
 from rtolap.model.offsets import PartRange
 from rtolap.protocols.agent.messages import FILES_MARK, ProcessSpec
 from rtolap.stack.artifacts import pyspark_jars
@@ -442,6 +443,53 @@ def test_an_agent_reads_no_source_that_its_operator_has_not_named(tmp_path: Path
     (tmp_path / "stage_batch.py").write_text("")
     with pytest.raises(DefinitionError, match="none is"):
         Commands(Host(tmp_path, tmp_path, STORE)).check(staging_job(BATCH))
+
+
+MERGE = MergeSpec(
+    merge="0" * 32,
+    cube=CUBE.name,
+    level="day",
+    start_ms=0,
+    end_ms=86_400_000,
+    members=(MergeMember("s", 2, f"history/{CUBE.name}/{'a' * 32}/s/v2-b", 3),),
+    table_definition=BATCH.table_definition,
+    cube_definition=BATCH.cube_definition,
+    object_store=STORE,
+    folder=f"merged/{CUBE.name}/{'a' * 32}/day/{'0' * 32}",
+)
+
+
+def merging_job(spec: MergeSpec) -> ProcessSpec:
+    return ProcessSpec(
+        generation=1,
+        argv=("spark-submit", "merge_segments.py", "{files}/merges.json"),
+        one_shot=True,
+        files={"merges.json": msgspec.json.encode([spec]).decode()},
+    )
+
+
+def test_a_merge_reads_its_members_and_writes_its_folder(reading: Commands, tmp_path: Path) -> None:
+    (tmp_path / "merge_segments.py").write_text("")
+    assert Path(reading.check(merging_job(MERGE))[-2]).name == "merge_segments.py"
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"object_store": "file:///elsewhere"}, "another object store"),
+        ({"folder": f"history/{CUBE.name}/day/{'0' * 32}"}, "its folder lies outside"),
+        ({"folder": f"merged/{CUBE.name}/month/{'0' * 32}"}, "its folder lies outside"),
+        ({"merge": "../m"}, "its id lies outside"),
+        ({"members": (MergeMember("s", 2, "history/other/s/v2-b", 3),)}, "its member lies outside"),
+        ({"members": (MergeMember("../s", 2, "history/x/s/v2-b", 3),)}, "its name lies outside"),
+    ],
+)
+def test_a_merge_that_reads_or_writes_elsewhere_is_refused(
+    reading: Commands, tmp_path: Path, other: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "merge_segments.py").write_text("")
+    with pytest.raises(DefinitionError, match=re.escape(said)):
+        reading.check(merging_job(msgspec.structs.replace(MERGE, **other)))
 
 
 @pytest.mark.parametrize(

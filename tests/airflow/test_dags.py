@@ -27,6 +27,7 @@ IDS = {
     "rtolap_publications",
     "rtolap_subscription_definitions",
     "rtolap_segment_build",
+    "rtolap_merge_segments",
     "rtolap_purge",
     "rtolap_move_partitions",
     "rtolap_retention",
@@ -66,6 +67,7 @@ def test_parsing_loads_nothing_heavy() -> None:
         f"sys.path.insert(0, {str(DAGS)!r})\n"
         "import receivers, loaders, segment_build, purge, upkeep, backfill, watermark_gate\n"
         "import subscriptions, subscription_definitions, fleet_balance, fleet_brokers, move_partitions\n"
+        "import merge_segments\n"
         "import rtolap.airflow.assets\n"
         "print([name for name in ('pyarrow', 'pyspark', 'confluent_kafka', 'kazoo', 'duckdb', 'pandas') "
         "if name in sys.modules])"

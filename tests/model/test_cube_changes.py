@@ -14,6 +14,7 @@ from rtolap.model.cube import (
     Cube,
     LatePolicy,
     Measure,
+    MergePolicy,
     RetentionPolicy,
     Revision,
     SegmentPolicy,
@@ -65,6 +66,7 @@ OTHERS: dict[str, Cube] = {
         },
         "retention": {"policy": "PURGE", "after_ms": 1},
         "late": {"policy": "drop", "merge_after_ms": 1},
+        "merge": {"to": ("day",), "after_ms": 1},
     }.items()
     for name, value in values.items()
 }
@@ -72,6 +74,8 @@ ALTERABLE = {
     "aggregation_groups",
     "retention.after_ms",
     "late.merge_after_ms",
+    "merge.to",
+    "merge.after_ms",
     "segment.allowed_lateness_ms",
     "segment.sliding_window_ms",
     "segment.sliding_window_max_ms",
@@ -82,7 +86,7 @@ ALTERABLE = {
 
 
 def test_every_setting_is_tried_here() -> None:
-    parts = {"segment": SegmentPolicy, "retention": RetentionPolicy, "late": LatePolicy}
+    parts = {"segment": SegmentPolicy, "retention": RetentionPolicy, "late": LatePolicy, "merge": MergePolicy}
     names = {field.name for field in msgspec.structs.fields(Cube)} - parts.keys()
     for part, kind in parts.items():
         names |= {f"{part}.{field.name}" for field in msgspec.structs.fields(kind)}

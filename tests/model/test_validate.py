@@ -12,6 +12,7 @@ from rtolap.model.cube import (
     Cube,
     LatePolicy,
     Measure,
+    MergePolicy,
     RetentionPolicy,
     Schema,
     SegmentPolicy,
@@ -207,6 +208,19 @@ def test_a_condition_of_a_table_that_is_none(where: str, message: str) -> None:
         ({"segment": SegmentPolicy(allowed_lateness_ms=-1)}, "0 or more"),
         ({"segment": SegmentPolicy(sliding_window_ms=10, sliding_window_max_ms=5)}, "shorter than"),
         ({"retention": RetentionPolicy("PURGE")}, "PURGE needs a time"),
+        (
+            {"retention": RetentionPolicy("PURGE", 1), "merge": MergePolicy(("day",))},
+            "nothing to merge: the cube keeps no history",
+        ),
+        (
+            {"segment": SegmentPolicy(86_400_000), "merge": MergePolicy(("day", "month"))},
+            "a day has less than two segments",
+        ),
+        (
+            {"segment": SegmentPolicy(20 * 86_400_000), "merge": MergePolicy(("month",))},
+            "a month has less than two segments",
+        ),
+        ({"merge": MergePolicy(("day",), -1)}, "0 or more"),
         ({"retention": RetentionPolicy("FULL_BUILD", -1)}, "0 or more"),
         ({"late": LatePolicy("merge", -1)}, "0 or more"),
         ({"consumer_tasks_max": 0}, "1 to 1024"),

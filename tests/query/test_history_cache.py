@@ -65,7 +65,11 @@ def test_what_has_a_copy_is_read_without_a_request_to_the_store(world: CacheWorl
     assert world.remote.requests == before
 
 
-def test_a_restart_reads_what_is_on_the_disk_and_asks_the_store_for_nothing(world: CacheWorld) -> None:
+@pytest.mark.parametrize("creation", ["", "0" * 32])
+def test_a_restart_reads_what_is_on_the_disk_and_asks_the_store_for_nothing(
+    world: CacheWorld, creation: str
+) -> None:
+    world.creation = creation
     record = world.publish("a", 3, [[500, 300]])
     world.settle()
     world.kill()
@@ -75,6 +79,32 @@ def test_a_restart_reads_what_is_on_the_disk_and_asks_the_store_for_nothing(worl
     assert world.keeper.condition is Condition.PLACED
     assert world.read_files(record, 0)[1].files_cached == 2
     assert world.remote.requests == before
+
+
+def test_a_merged_set_takes_the_place_of_its_members_and_goes_when_it_is_not_whole(
+    world: CacheWorld,
+) -> None:
+    records = [world.publish("a", hour, [[100], [300]]) for hour in range(3)]
+    world.settle()
+    assert len(world.cached()) == 9
+    merged = world.merge(records, 400)
+    world.settle()
+    of_set = {f"{merged.location}/manifest.json", f"{merged.location}/c0/part-0.parquet"}
+    assert world.cached() == of_set
+    world.kill()
+    world.remote.down, before = True, world.remote.requests
+    world.begin()
+    world.settle()
+    assert world.cached() == of_set
+    assert world.remote.requests == before
+    world.remote.down = False
+    replaced = world.publish("a", 1, [[100], [300]])
+    world.settle()
+    folders = {
+        path.rsplit("/", 2)[0] if "part" in path else path.rsplit("/", 1)[0] for path in world.cached()
+    }
+    assert folders == {records[0].location, replaced.location, records[2].location}
+    assert len(world.cached()) == 3 + 2 * 2, "members by themselves are read from their bases"
 
 
 def test_reading_old_history_places_nothing(world: CacheWorld) -> None:

@@ -49,7 +49,7 @@ class TwinScans:
         self, read: CubeRead, versions: Sequence[ScannedVersion], cancellation: Cancellation
     ) -> pa.Table:
         self.reads.append(len(versions))
-        segments = [version.segment for version in versions]
+        segments = [record for version in versions for record in version.unit.records]
         part = cancellation.part()
         part.engine = "local"
         found = self._history.read(read, segments, ReadStats(read.cube), part, MemoryBudget().account(""))

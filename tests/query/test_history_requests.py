@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.merging.units import HistoryUnit
 from rtolap.query.cubes import history_coded, history_partials, history_rows
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history import MemoryBounds
@@ -185,12 +185,10 @@ def test_an_error_of_one_segment_is_the_statements_and_the_next_one_is_answered(
     choose_known = Choices._choose  # a segment in the midst of them fails
     failing = sorted(built.built["flights"])[5]
 
-    def choose(
-        choices: Choices, rows: HistoryRows, segment: SegmentRecord, known: dict[str, Choice]
-    ) -> Choice:
-        if segment.name == failing:
+    def choose(choices: Choices, rows: HistoryRows, unit: HistoryUnit, known: dict[str, Choice]) -> Choice:
+        if unit.records[0].name == failing:
             raise ValueError("planted")
-        return choose_known(choices, rows, segment, known)
+        return choose_known(choices, rows, unit, known)
 
     with monkeypatch.context() as patch:
         patch.setattr(Choices, "_choose", choose)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -11,7 +12,8 @@ from rtolap.coordinator import moves
 from rtolap.coordinator.alterations import endings
 from rtolap.coordinator.alterations import settings as altered_settings
 from rtolap.coordinator.alterations.revisions import FollowingRevisions
-from rtolap.metadata import segment_batches
+from rtolap.metadata import segment_batches, segments
+from rtolap.metadata.merging import units
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import Cube
 from rtolap.model.evolution.cube_changes import CubeChange
@@ -27,6 +29,7 @@ SEEDS = so_many(3, 4)
 FORGETFUL_SEED = 2
 HOPPING_SEED = 0
 CARELESS_SEED = 0
+MERGED_SEED = 0
 ALTERED_SEED = 0
 LOSING_SEEDS = (10,)
 ENDING_SEEDS = (3, 4)
@@ -118,6 +121,40 @@ def test_the_runs_notice_a_batch_that_takes_the_vector_that_it_finds(monkeypatch
 
     monkeypatch.setattr(segment_batches, "replace_by_batch", careless)
     assert notices(functools.partial(run_seed, batches=True), CARELESS_SEED, "differs from the recount")
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(3, 4)))
+def test_every_answer_is_the_recount_while_segments_merge(seed: int) -> None:
+    """Replay a failure with `run_seed(N, merging=True)`."""
+    counts = run_seed(seed, merging=True)
+    assert counts["sets committed"] or counts["purges"], "a run without merges proves little"
+    assert counts["answers"] > 5
+
+
+def test_the_runs_notice_a_set_that_is_read_once_for_each_of_its_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    divide = units.history_units
+
+    def careless(records: Iterable[SegmentRecord]) -> list[units.HistoryUnit]:
+        return [unit for unit in divide(records) for _ in unit.records]
+
+    monkeypatch.setattr(units, "history_units", careless)
+    assert notices(functools.partial(run_seed, merging=True), MERGED_SEED, "differs from the recount")
+
+
+def test_the_runs_notice_a_version_that_stays_a_member_of_its_predecessors_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its late events are in no answer then."""
+    promote = segments.promote
+
+    def careless(record: SegmentRecord, build_id: str, **more: Any) -> SegmentRecord:
+        return msgspec.structs.replace(promote(record, build_id, **more), merged=record.merged)
+
+    monkeypatch.setattr(segments, "promote", careless)
+    assert notices(functools.partial(run_seed, merging=True), MERGED_SEED, "differs from the recount")
 
 
 @pytest.mark.seeded

@@ -1,9 +1,9 @@
 """Specifications of our own Spark jobs, checked before a process is made of them.
 
 A build deletes and writes below the `location` that its specification names, and reads its parts; a batch
-reads a source, and writes below its `folder`. The coordinator gives specifications out, but everybody with
-the cluster's token could make others. Each has to be for this host's store, inside its layout, and of a
-source that the host's operator allows.
+reads a source, and writes below its `folder`; a merge reads its members, and writes below its `folder`. The
+coordinator gives specifications out, but everybody with the cluster's token could make others. Each has to be
+for this host's store, inside its layout, and of a source that the host's operator allows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.model.batch import BATCH_ID, BatchSpec, check_source
 from rtolap.model.build_spec import BuildSpec
+from rtolap.model.merging.specs import MERGE_ID, MergeSpec
 from rtolap.protocols.agent.messages import FILES_MARK
 
 FILE = re.compile(re.escape(FILES_MARK) + "/(.+)")
@@ -95,8 +96,26 @@ def _check_batch(text: str, host: Host) -> None:
         )
 
 
+def _check_merges(text: str, host: Host) -> None:
+    try:
+        specs = decode_json(text, list[MergeSpec])
+    except UNDECODABLE as error:
+        raise DefinitionError("merge refused: no list of merges", found=str(error)) from error
+    for spec in specs:
+        _check_store("merge", spec.object_store, host)
+        _fits("merge", "name", spec.cube, _NAME)
+        _fits("merge", "id", spec.merge, MERGE_ID)
+        cube = f"{re.escape(spec.cube)}/{_CUBE_ID}"
+        _fits("merge", "folder", spec.folder, re.compile(f"merged/{cube}{spec.level}/{spec.merge}"))
+        for member in spec.members:
+            _fits("merge", "name", member.segment, _NAME)
+            version = f"history/{cube}{re.escape(member.segment)}/v{member.version}-{_PART}"
+            _fits("merge", "member", member.location, re.compile(version))
+
+
 JOBS: Mapping[str, Callable[[str, Host], None]] = {
     "build_segment.py": _check_builds,
+    "merge_segments.py": _check_merges,
     "stage_batch.py": _check_batch,
 }
 

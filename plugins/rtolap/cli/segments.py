@@ -9,6 +9,7 @@ import typer
 
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.cubes.merging import merge
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
 from rtolap.cubes.format.batch_compare import compare, read_batch
 from rtolap.model.completeness import offsets_text
@@ -110,6 +111,9 @@ def requeue(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     if info.lost:
         waits = f"{waits}; {_lost(cube, info)}"
     report(info, waits, as_json=as_json)
+
+
+app.command()(merge)
 
 
 @app.command()
@@ -214,6 +218,7 @@ def _state(segment: SegmentInfo) -> str:
             ("base cuboid lost", segment.base_lost),
             (f"of batch {segment.batch}", bool(segment.batch)),
             (f"replaced by batch {segment.pending_batch}", bool(segment.pending_batch)),
+            (f"merged to a {' and a '.join(segment.merged)}", bool(segment.merged)),
             ("events lost", segment.lost),
             ("bound breached", segment.breached),
         )

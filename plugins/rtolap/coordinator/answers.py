@@ -71,5 +71,6 @@ def segment_info(
         base_lost=record.base_lost,
         pending_batch=record.pending_batch,
         batch=record.batch,
+        merged=tuple(each.level for each in record.merged),
         state_history=tuple(as_message(wire.HistoryEntry, line) for line in record.state_history),
     )

@@ -24,6 +24,7 @@ from rtolap.coordinator.leadership import TICK_S, FencedStore, Leadership
 from rtolap.coordinator.live import LiveCoordinators
 from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.members import Members
+from rtolap.coordinator.merging.merges import Merges
 from rtolap.coordinator.metrics import CoordinatorMetrics
 from rtolap.coordinator.moves import Moves
 from rtolap.coordinator.other_owners import OpenClient, OtherOwners
@@ -104,6 +105,7 @@ class Coordinator:
         self._settling = Settling(metadata, self._views)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
         self.batches = Batches(metadata, self._views, store, object_store_uri)
+        self.merges = Merges(metadata, self._views, store, object_store_uri)
         self.alterations = Alterations(metadata, self._views, self.heartbeats, topics)
         self.members = Members(metadata, self.heartbeats, self._ticked)
         self.cubes = Cubes(

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from rtolap.base.errors import Corrupted, NotFound, NotYet
 from rtolap.coordinator.builds.batches import PLANS_KEPT_MS
+from rtolap.coordinator.merging.leftovers import TRIMMED_NAME, MergeLeftovers, merge_leftovers
+from rtolap.coordinator.merging.merges import publications_in_the_way
 from rtolap.coordinator.views import Views
 from rtolap.cubes.format.folders import (
     ROOTS,
     creation_folder,
     creations,
     folders_without_id,
+    merge_folders,
     segment_folders,
     version_folders,
 )
@@ -24,7 +27,7 @@ from rtolap.cubes.format.manifest import PLAN_NAME, BatchPlan, decode
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import Publications, holders
-from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.records import CubeControl, SegmentRecord, standing
 from rtolap.metadata.segment_format.vectors import version_of_folder
 from rtolap.model.quantities import instant_text
 from rtolap.model.segment import SegmentEvent, SegmentState, parse_segment_name
@@ -104,9 +107,10 @@ class Purge:
         before = self._metadata.cube_id(cube)
         staged = list(version_folders(self._store, "staged", cube, before))
         history = list(version_folders(self._store, "history", cube, before))
+        merges = list(merge_folders(self._store, cube, before))
         earlier = {root: creations(self._store, root, cube) for root in ROOTS}
         self._mark(cube)
-        cube_id, _, records = self._views.fresh_creation(cube)
+        cube_id, control, records = self._views.fresh_creation(cube)
         if cube_id != before:
             raise NotYet(f"cube {cube} was dropped and recreated meanwhile", action="clean up again")
         useless = [path for path, name, version in staged if self._staged_useless(records.get(name), version)]
@@ -126,9 +130,16 @@ class Purge:
         useless += [
             creation_folder(root, cube, each) for root in ROOTS for each in earlier[root] if each != cube_id
         ]
+        left = self._merge_leftovers(cube, merges, control, records)
+        useless += left.useless
         self._store.claim()
         for path in useless:
             self._store.delete_tree(path)
+        for merge, cuboids in left.cuboids.items():
+            for path in cuboids:
+                self._store.delete_tree(path)
+            self._store.write(f"{merge}/{TRIMMED_NAME}", b"")
+            useless += cuboids
         remaining = {name for path, name, _ in (*staged, *history) if path not in set(useless)}
         gone = [
             record.name
@@ -183,6 +194,21 @@ class Purge:
             f"`rtolap publish release {publication}` gives the snapshots up"
         )
 
+    def _merge_leftovers(
+        self, cube: str, merges: Sequence[str], control: CubeControl, records: Mapping[str, SegmentRecord]
+    ) -> MergeLeftovers:
+        if not merges:
+            return MergeLeftovers((), {})
+        return merge_leftovers(
+            self._store,
+            merges,
+            records.values(),
+            standing(control, records),
+            is_over=self._aged,
+            now_ms=self._metadata.clock.now_ms(),
+            may_trim=not publications_in_the_way(self._metadata, self._metadata.cube(cube)),
+        )
+
     def _useless_batches(self, cube: str, cube_id: str, records: Mapping[str, SegmentRecord]) -> list[str]:
         """Return the folders of batches that no segment waits for, and that were planned long ago.
 
@@ -227,8 +253,8 @@ class Purge:
         return self._aged(record) if superseded else True
 
     def _aged(self, record: SegmentRecord) -> bool:
-        """Return True if no query reads any more what was before the last promotion or purge."""
-        ended = (SegmentEvent.PROMOTE.value, SegmentEvent.PURGE.value)
+        """Return True if no query reads any more what was before the last promotion, merge or purge."""
+        ended = (SegmentEvent.PROMOTE.value, SegmentEvent.PURGE.value, SegmentEvent.MERGE.value)
         at_ms = max((line.at_ms for line in record.state_history if line.event in ended), default=0)
         return self._metadata.clock.now_ms() - at_ms >= self._grace_ms
 

@@ -239,6 +239,14 @@ def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def batch_progress(cube: str, batch: str) -> wire.BatchProgress:
         return coordinator.batches.progress(cube, batch)
 
+    @api.post("/cubes/{cube}/merges")
+    def plan_merges(cube: str, body: wire.MergeRequest) -> wire.MergePlans:
+        return coordinator.merges.plan(cube, body)
+
+    @api.post("/cubes/{cube}/merges/{merge}/commit")
+    def commit_merge(cube: str, merge: str) -> wire.CommittedMerge:
+        return coordinator.merges.commit(cube, merge)
+
     @api.post(path + "/close")
     def close(cube: str, segment: str) -> wire.SegmentInfo:
         return coordinator.cubes.close_before(cube, segment)

@@ -7,7 +7,7 @@ and `dispatch` are beneath it. Services use `cubes.ClusterMetadata`, typed reads
 changes of a segment's record, as pure functions, `segment_batches` those that batches make, and
 `segment_events` the step that all of them take. `segment_nodes` says where a record stands: in a node of its
 own, with pieces beside it where it is large, or settled in a page of many, with its vectors in a file;
-`segment_format` is how they are divided.
+`segment_format` is how they are divided, and `merging` says which versions share files.
 
 A change is requirements + updates, committed by version check: CommitConflict means re-read and retry,
 CommitUnknown means read back before acting; `updates.retrying` does both, so a change must be idempotent.

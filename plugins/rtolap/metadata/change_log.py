@@ -5,6 +5,8 @@ Whoever has read the log and commits with it knows that no segment of the cube h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rtolap.base.errors import NotFound
 from rtolap.metadata import codec, paths
 from rtolap.metadata.records import ChangeLog
@@ -26,11 +28,21 @@ def change_log(store: MetadataStore, cube: str, cube_id: str | None) -> tuple[Ch
 
 def logged(cube: str, segment: str, known: tuple[ChangeLog, Versioned], cube_id: str | None) -> Operation:
     """Return the entry of a change in the log, under the requirement that the log is as it was read."""
+    return all_logged(cube, (segment,), known, cube_id)
+
+
+def all_logged(
+    cube: str, segments: Sequence[str], known: tuple[ChangeLog, Versioned], cube_id: str | None
+) -> Operation:
+    """Return the entries of one commit that changes several records.
+
+    Of the records in one page, one name is enough: who follows the log reads the page again.
+    """
     log, node = known
     _check_creation(cube, log, cube_id)
-    sequence = log.sequence + 1
-    recent = (*log.recent, (sequence, segment))[-CHANGES_MAX:]
-    data = codec.encode(ChangeLog(log.cube_id, sequence, recent))
+    fresh = tuple((log.sequence + number, name) for number, name in enumerate(segments, start=1))
+    recent = (*log.recent, *fresh)[-CHANGES_MAX:]
+    data = codec.encode(ChangeLog(log.cube_id, log.sequence + len(fresh), recent))
     return Put(paths.cube_changes(cube), data, node.version)
 
 

@@ -155,6 +155,20 @@ class HistoryEntry(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+class MergedSet(msgspec.Struct, frozen=True):
+    """A set of files that holds the rows of several READY versions, merged.
+
+    Attributes:
+        level: the interval that it was merged to, "day" or "month".
+        location: its folder in the object store.
+        members: number of versions whose rows it holds. It answers for all of them together, or not at all.
+    """
+
+    level: str
+    location: str
+    members: int
+
+
 class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A segment. `version` and `covered` change together, in one write: that is the exactness rule.
 
@@ -179,6 +193,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         batch: id of the batch that the READY version began with; "" where all its events are the topic's.
         vectors: checksum of the file that holds `covered`, `covered_epochs`, `begins` and, of a READY
             segment, `losses` of the version (see `metadata.vectors`); None where they are in the record.
+        merged: the sets that hold the rows of the READY version too, finest first, at most one a level.
     """
 
     cube: str
@@ -202,6 +217,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     pending_batch: str = ""
     batch: str = ""
     vectors: str | None = None
+    merged: tuple[MergedSet, ...] = ()
     state_history: tuple[HistoryEntry, ...] = ()
 
     @property

@@ -239,6 +239,7 @@ def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -
         pending_batch="",
         batch=record.pending_batch or ("" if record.base_lost else record.batch),
         vectors=None,
+        merged=(),
     )
 
 
@@ -326,4 +327,4 @@ def purge(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
     if record.state is SegmentState.PURGED:
         return record
     changed = take_event(record, SegmentEvent.PURGE, now_ms, by)
-    return msgspec.structs.replace(changed, base_lost=False, pending_batch="")
+    return msgspec.structs.replace(changed, base_lost=False, pending_batch="", merged=())

@@ -129,6 +129,19 @@ class RetentionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after_ms: int | None = None
 
 
+class MergePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The policy for merging small segments of history into sets of files.
+
+    Attributes:
+        to: intervals of UTC that segments are merged to; none: they stay apart.
+        after_ms: how far the low watermark has to be beyond an interval's end, so that most late events have
+            come.
+    """
+
+    to: tuple[Literal["day", "month"], ...] = ()
+    after_ms: int = 86_400_000
+
+
 class LatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The policy for late events.
 
@@ -208,6 +221,7 @@ class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     segment: SegmentPolicy = SegmentPolicy()
     retention: RetentionPolicy = RetentionPolicy()
     late: LatePolicy = LatePolicy()
+    merge: MergePolicy = MergePolicy()
     truncation: Literal["stop", "drop"] = "stop"
     start: Literal["earliest", "latest"] = "earliest"
     consumer_tasks_max: int = 3

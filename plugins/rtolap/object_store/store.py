@@ -32,7 +32,7 @@ _CHUNK_BYTES = 1 << 20
 _NAMED_MAX = 5
 _TEMPORARY_SUFFIX = ".rtolap-tmp"
 MARKER = "rtolap-store"
-LAYOUT_FOLDERS = frozenset({"staged", "history", "batches"})
+LAYOUT_FOLDERS = frozenset({"staged", "history", "batches", "merged"})
 _SEGMENT = re.compile(r"[A-Za-z0-9_.+=,@~-]+")
 
 

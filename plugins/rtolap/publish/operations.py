@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rtolap.base.errors import Refused
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import PublicationHolds, Publications, PublicationStatus, among
 from rtolap.model.publication import Publication
@@ -39,8 +40,23 @@ class PublicationState:
 def create_publication(metadata: ClusterMetadata, publication: Publication) -> None:
     """Declare it; an existing one uses changed settings from its next look on. Raises DefinitionError,
     NotFound, Refused."""
-    published_cuboid(publication, metadata.cube(publication.cube))
+    cube = metadata.cube(publication.cube)
+    cuboid = published_cuboid(publication, cube)
+    if set(cuboid.dimensions) != set(cube.all_dimensions):
+        _refuse_merged(metadata, publication)
     Publications(metadata.store).declare(publication)
+
+
+def _refuse_merged(metadata: ClusterMetadata, publication: Publication) -> None:
+    """Raises Refused where segments are merged: of their versions the base cuboid alone stays."""
+    merged = [each.name for each in metadata.nodes.segments(publication.cube).values() if each.merged]
+    if merged:
+        raise Refused(
+            f"publication {publication.name} names files that merged segments of {publication.cube} lack",
+            expected="a publication of the cuboid with all dimensions, or a cube whose segments are apart",
+            found=f"{len(merged)} merged segments, {merged[0]} among them",
+            action="publish the base cuboid",
+        )
 
 
 def publication_state(metadata: ClusterMetadata, name: str) -> PublicationState:

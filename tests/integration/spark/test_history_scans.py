@@ -14,12 +14,12 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Corrupted, QueryError, QueryInterrupted, QueryTimeout, RtolapError, Unavailable
 from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.metadata.records import SegmentRecord
+from rtolap.model.cube import smallest_covering
 from rtolap.model.predicate import And, Compare, Or, Predicate
 from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.query.approval.nodes import CHAIN_MAX
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.cubes.history import EmbeddedHistory
-from rtolap.query.cubes.history_choices import choose_cuboid
 from rtolap.query.engine_choice import EngineRules
 from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.plan import CubeRead, ReadStats
@@ -317,5 +317,6 @@ def first_file(world: QueryWorld, segment: str) -> Path:
     """Return a file with rows that SQL reads."""
     location = f"history/flights/{segment}/v1-test"
     path = f"{location}/{MANIFEST_NAME}"
-    cuboid = choose_cuboid(decode(world.store.read(path), HistoryManifest, path), {"carrier"})
+    cuboid = smallest_covering(decode(world.store.read(path), HistoryManifest, path).cuboids, {"carrier"})
+    assert cuboid is not None, "the base has every dimension"
     return Path(world.store.absolute(f"{location}/{next(file.name for file in cuboid.files if file.rows)}"))

@@ -8,9 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rtolap.columnar.schema import FIELD_ID, field_ids
 from rtolap.cubes.format import history
-from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
+from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest, MergedManifest
+from rtolap.cubes.format.merge_inputs import verify_set
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cube import Cube, cuboids
+from rtolap.model.merging.specs import MergeSpec
 
 from tests.support.cubes.staging import CUBE, SCHEMA, Staging, estimate, roll_up
 
@@ -28,9 +30,21 @@ def assert_recount(
         expected = roll_up(raw, entry.dimensions)
         if with_ids:
             assert_ids(staging, spec, entry)
-        assert _comparable(_stored(staging, spec, entry, expected.schema)) == _comparable(expected), (
-            entry.name
-        )
+        assert _comparable(_stored(staging, spec.location, entry, expected.schema)) == _comparable(
+            expected
+        ), entry.name
+    return manifest
+
+
+def assert_merged(staging: Staging, spec: MergeSpec, raw: pa.Table) -> MergedManifest:
+    """Check that every cuboid of the set holds exactly what the raw rows of all members roll up to."""
+    manifest = verify_set(staging.store, spec)
+    assert manifest.events == raw.num_rows == spec.events
+    assert [entry.dimensions for entry in manifest.cuboids] == [c.dimensions for c in cuboids(CUBE)]
+    for entry in manifest.cuboids:
+        expected = roll_up(raw, entry.dimensions)
+        found = _stored(staging, spec.location, entry, expected.schema)
+        assert _comparable(found) == _comparable(expected), entry.name
     return manifest
 
 
@@ -59,9 +73,9 @@ def _comparable(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(plain, key=repr)
 
 
-def _stored(staging: Staging, spec: BuildSpec, entry: CuboidEntry, schema: pa.Schema) -> pa.Table:
+def _stored(staging: Staging, location: str, entry: CuboidEntry, schema: pa.Schema) -> pa.Table:
     tables = []
     for file in entry.files:
-        with staging.store.fs.open_input_file(staging.store.absolute(f"{spec.location}/{file.name}")) as data:
+        with staging.store.fs.open_input_file(staging.store.absolute(f"{location}/{file.name}")) as data:
             tables.append(pq.read_table(data))
     return pa.concat_tables(tables) if tables else schema.empty_table()

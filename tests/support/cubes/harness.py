@@ -19,7 +19,7 @@ from rtolap.base.errors import CommitConflict, CommitUnknown, NotFound, Refused,
 from rtolap.cubes.receiver.local.align import vectors_of
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.metadata.records import CubeControl
-from rtolap.model.cube import AggregationGroup, LatePolicy
+from rtolap.model.cube import AggregationGroup, LatePolicy, MergePolicy
 from rtolap.model.segment import SegmentState
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
@@ -27,6 +27,7 @@ from tests.support.cubes.cluster import Cluster
 from tests.support.cubes.harness_actions import Actions
 from tests.support.cubes.recount import Answer, counted, from_table, merge_into
 from tests.support.cubes.stepped_receiver import Receiver, assert_apart
+from tests.support.merging.actions import check_units, commit_merge, plan_merges, short_merges
 from tests.support.query.asking import Asker, Client, Found, Span, chooser
 from tests.support.query.visitors import engine_estimates, with_visitors
 from tests.support.seeds import replay
@@ -61,6 +62,7 @@ ACTIONS: tuple[tuple[Callable[[Actions], object], float], ...] = (
 ASK_WEIGHT = 20.0
 CLIENTS = 3  # that ask now one, now the other of SERVICES
 SERVICES = 2
+MERGE_ROUNDS, MERGE_STEPS = 3, 40  # of a run that merges, behind its other steps
 SPANS = 6  # of event time, about which a run asks again and again, as people do
 LOOK_SHARE = 0.8  # of questions for which the query service has seen all changes
 
@@ -73,6 +75,9 @@ UPGRADING = (*ACTIONS, (Actions.age, 6.0), (Actions.settle, 3.0))
 
 # Besides, segments are replaced by batches, and some that have no event get theirs out of one.
 BATCHES = (*ACTIONS, (Actions.plan_batch, 8.0), (Actions.apply_batch, 8.0))
+
+# Besides, history merges: sets are planned, written and committed, and cleaned up more often.
+MERGING = (*ACTIONS, (plan_merges, 8.0), (commit_merge, 12.0), (Actions.cleanup, 3.0), (Actions.purge, 0.3))
 
 # Besides, logs lose their tails where no vector counts them, and grow again; the cube drops what is lost.
 CUTTING_LOGS = (*ACTIONS, (Actions.cut_log, 4.0))
@@ -130,6 +135,7 @@ class Run:
                 late=late,
                 aggregation_groups=(AggregationGroup(("kind", "place")),),
                 truncation="drop" if weights is CUTTING_LOGS else "stop",
+                merge=MergePolicy(("day", "month"), 0),
             )
         )
         self.cluster = Cluster(schema, folder, settings, start_ms=START_MS)
@@ -243,6 +249,8 @@ class Run:
         self.drain()
         if self.weights is LOSING_FILES:
             self._lose_history()
+        if self.weights is MERGING:
+            self._merge_history()
         if self.weights is UPGRADING:
             self._upgrade_history()
         return self.counts
@@ -260,6 +268,19 @@ class Run:
         assert not self.cluster.metadata.nodes.open_names(self.cluster.cube), (
             f"seed {self.seed}: all is settled"
         )
+
+    def _merge_history(self) -> None:
+        """All is history; it merges while events come, late ones too, and leaders are killed."""
+        merging = (plan_merges, commit_merge, commit_merge, Actions.cleanup, Actions.build, Actions.build)
+        moving = (Actions.produce, Actions.consume, Actions.look, Actions.close, Actions.upload)
+        for _ in range(MERGE_ROUNDS):
+            self.actions.fault_rate = self.actions.kill_rate = 0.1
+            for action in (plan_merges, *self.random.choices((*merging, *moving), k=MERGE_STEPS)):
+                self._passing(lambda act=action: act(self.actions))
+                if self.random.random() < 0.3:
+                    self._passing(self.ask)
+            self.drain()
+        self._merge_rest()
 
     def _lose_history(self) -> None:
         """Lose much of what builds start from, once everything is history, and produce late events."""
@@ -314,6 +335,18 @@ class Run:
         if self.actions.cut_partitions:  # what a log has lost stays among the dead letters
             missing &= cluster.malformed()
         assert not missing, f"seed {self.seed}: dead letters differ: {sorted(missing)[:5]}"
+
+    def _merge_rest(self) -> None:
+        """Merge what there is, with nothing in the way: answers stay, and what statements open is there."""
+        plan_merges(self.actions)
+        for cube, merge in self.actions.merges:
+            self._passing(lambda cube=cube, merge=merge: self.cluster.coordinator.merges.commit(cube, merge))
+        self.cluster.clock.advance_ms(3_600_000)
+        self.actions.cleanup()
+        self.counts["sets that answer"] += check_units(self.cluster)
+        for asker in self.askers:
+            asker.look()
+        self.ask()
 
     def _revision_reads_all(self) -> None:
         """The revision, if there is one, begins before every event of its time."""
@@ -387,16 +420,19 @@ def run_seed(
     altering: bool = False,
     moving: bool = False,
     revising: bool = False,
+    merging: bool = False,
 ) -> Counter[str]:
     """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
     wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
         beside = UPGRADING if upgrading else BATCHES if batches else ALTERING if altering else ACTIONS
         beside = MOVING if moving else REVISING if revising else beside
+        beside = MERGING if merging else beside
         weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else beside
         run = Run(seed, Path(folder), steps, weights)
         try:
-            return run.run()
+            with short_merges():
+                return run.run()
         finally:
             for asker in run.askers:
                 asker.close()

@@ -53,6 +53,7 @@ class Actions:
         self.specs: list[BuildSpecMessage] = []
         self.cut_partitions: set[int] = set()
         self.batches: list[str] = []
+        self.merges: list[tuple[str, str]] = []
         cluster.ensemble.fault = self._fault
 
     def _fault(self, operations: Sequence[Operation]) -> Literal["before", "after"] | None:

@@ -12,6 +12,7 @@ from rtolap.coordinator.assignment import Assignments
 from rtolap.coordinator.builds.batches import Batches
 from rtolap.coordinator.builds.queue import Builds
 from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.merging.merges import Merges
 from rtolap.coordinator.moves import Moves
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.reassignment import Reassignments
@@ -64,6 +65,7 @@ class MortalCoordinator:
         self._views = Views(metadata)
         self.builds = Builds(metadata, self._views, store, store_uri)
         self.batches = Batches(metadata, self._views, store, store_uri)
+        self.merges = Merges(metadata, self._views, store, store_uri)
         self.alterations = Alterations(metadata, self._views, Heartbeats(clock), lambda cluster: admin)
         self._settling = Settling(metadata, self._views)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)

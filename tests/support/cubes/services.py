@@ -254,8 +254,13 @@ class Services:
 
     def submit(self, specs: Iterable[BuildSpecMessage], jobs: Path) -> subprocess.Popen[str]:
         """Start spark-submit of `build_segment.py`, which prints its progress on stdout."""
+        text = json.dumps([spec.model_dump(mode="json") for spec in specs])
+        return self.submit_job(jobs / "build_segment.py", text)
+
+    def submit_job(self, job: Path, specs: str) -> subprocess.Popen[str]:
+        """Start spark-submit of a job, with these specifications in a file."""
         path = self.folder / f"specs-{time.monotonic_ns()}.json"
-        path.write_text(json.dumps([spec.model_dump(mode="json") for spec in specs]))
+        path.write_text(specs)
         home = Path(pyspark.__file__).parent
         plugins = str(PLUGINS)
         with (self.folder / "spark.log").open("ab") as log:
@@ -264,7 +269,7 @@ class Services:
                     str(home / "bin" / "spark-submit"),
                     *("--master", "local[2]", "--driver-memory", "700m"),
                     *(word for item in _CONFIGURATION for word in ("--conf", item)),
-                    str(jobs / "build_segment.py"),
+                    str(job),
                     str(path),
                 ],
                 env={

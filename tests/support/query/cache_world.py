@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import random
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,8 +16,10 @@ from typing import Any, BinaryIO, ClassVar
 
 import msgspec
 from rtolap.cubes.format.history import write_manifest
-from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
-from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest, MergedManifest, encode
+from rtolap.metadata.merging.units import HistoryUnit
+from rtolap.metadata.records import CubeControl, MergedSet, SegmentRecord
+from rtolap.model.merging.specs import MergeMember
 from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import open_store
 from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
@@ -122,6 +125,7 @@ class CacheWorld:
         self.manifests: dict[str, HistoryManifest] = {}
         self.contents: dict[str, bytes] = {}
         self.builds = 0
+        self.creation = ""  # id of the cubes' creation, in the paths of what is published
         self.begin()
 
     def begin(self) -> None:
@@ -156,7 +160,8 @@ class CacheWorld:
         record = SegmentRecord(cube=cube, start_ms=start_ms, end_ms=start_ms + window_ms)
         before = self.records[cube].get(record.name, record)
         self.builds += 1
-        location = f"history/{cube}/{record.name}/v{before.version + 1}-b{self.builds}"
+        folder = f"history/{cube}/{self.creation}" if self.creation else f"history/{cube}"
+        location = f"{folder}/{record.name}/v{before.version + 1}-b{self.builds}"
         cuboids = []
         for number, files in enumerate(sizes):
             entries = []
@@ -179,9 +184,32 @@ class CacheWorld:
         self.manifests[location] = manifest
         return self.put(
             msgspec.structs.replace(
-                before, state=SegmentState.READY, version=manifest.version, location=location
+                before, state=SegmentState.READY, version=manifest.version, location=location, merged=()
             )
         )
+
+    def merge(self, records: Sequence[SegmentRecord], size_bytes: int) -> MergedSet:
+        """Merge READY versions to a set of one file."""
+        cube, merge = records[0].cube, uuid.UUID(int=self.rng.getrandbits(128)).hex
+        location = f"merged/{cube}/{'a' * 32}/day/{merge}/set"
+        data = self.rng.randbytes(size_bytes)
+        self.plain.write(f"{location}/c0/part-0.parquet", data)
+        file = FileEntry("c0/part-0.parquet", size_bytes, size_bytes, hashlib.sha256(data).hexdigest())
+        manifest = MergedManifest(
+            cube=cube,
+            merge=merge,
+            level="day",
+            start_ms=0,
+            end_ms=24 * HOUR_MS,
+            members=tuple(MergeMember(each.name, each.version, str(each.location), 1) for each in records),
+            events=len(records),
+            cuboids=(CuboidEntry("c0", ("d0",), size_bytes, (file,)),),
+        )
+        self.plain.write(f"{location}/manifest.json", encode(manifest))
+        merged = MergedSet("day", location, len(records))
+        for each in records:
+            self.put(msgspec.structs.replace(each, merged=(merged,)))
+        return merged
 
     def put(self, record: SegmentRecord) -> SegmentRecord:
         self.records[record.cube] = {**self.records[record.cube], record.name: record}
@@ -201,7 +229,8 @@ class CacheWorld:
         location = record.location
         assert location is not None
         stats = ReadStats(record.cube)
-        entry = self.files.manifest(location, record).cuboids[cuboid]
+        unit = HistoryUnit(location, (record,), "", False)
+        entry = self.files.manifest(unit).cuboids[cuboid]
 
         def do(files: Sequence[HistoryFile]) -> list[bytes]:
             found = []
@@ -214,7 +243,7 @@ class CacheWorld:
             during()
             return found
 
-        return self.files.use(record, location, entry, stats, do, verified=True), stats
+        return self.files.use(unit, location, entry, stats, do, verified=True), stats
 
     def settle(self) -> None:
         """Run rounds until nothing is left to do, over all pauses."""

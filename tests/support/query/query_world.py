@@ -13,6 +13,7 @@ import random
 import struct
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable
 from datetime import UTC
 from decimal import Decimal
@@ -36,11 +37,20 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import StaleSnapshot, Unavailable
 from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.cubes.format.history import describe_file, write_manifest
-from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
+from rtolap.cubes.format.manifest import (
+    MANIFEST_NAME,
+    CuboidEntry,
+    HistoryManifest,
+    MergedManifest,
+    encode,
+)
 from rtolap.cubes.receiver.answers.top_groups import first_groups
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import ReceiverRecord
+from rtolap.metadata.merging.commit import commit_set
+from rtolap.metadata.records import MergedSet, ReceiverRecord
 from rtolap.model.cube import Schema, cuboids
+from rtolap.model.merging.intervals import MergeLevel
+from rtolap.model.merging.specs import MergeMember
 from rtolap.model.segment import SegmentRange, SegmentState, segment_of
 from rtolap.model.table import Lookup
 from rtolap.object_store.store import ObjectStore, open_store
@@ -196,6 +206,26 @@ class QueryWorld:
         name = schema.cube.name
         location = f"history/{name}/{segment.name}/v{version}-test"
         events = self.events_of({segment.name}, name).slice(0, events_max)
+        entries = self._written(schema, location, events, rng)
+        write_manifest(
+            self.store,
+            location,
+            HistoryManifest(
+                cube=name,
+                segment=segment.name,
+                version=version,
+                build_id="test",
+                covered=self.positions,
+                events=events.num_rows,
+                cuboids=entries,
+            ),
+        )
+        self.have_built(segment, name, version)
+
+    def _written(
+        self, schema: Schema, location: str, events: pa.Table, rng: random.Random
+    ) -> tuple[CuboidEntry, ...]:
+        """Write all cuboids of these events, in two files each."""
         entries = []
         for cuboid in cuboids(schema.cube):
             plain = self._partials(schema, events, cuboid.dimensions, None)
@@ -208,20 +238,37 @@ class QueryWorld:
                 pq.write_table(piece, self.store.absolute(f"{location}/{file}"), row_group_size=64)
                 files.append(describe_file(self.store, location, file))
             entries.append(CuboidEntry(cuboid.name, cuboid.dimensions, plain.num_rows, tuple(files)))
-        write_manifest(
-            self.store,
-            location,
-            HistoryManifest(
-                cube=name,
-                segment=segment.name,
-                version=version,
-                build_id="test",
-                covered=self.positions,
-                events=events.num_rows,
-                cuboids=tuple(entries),
-            ),
+        return tuple(entries)
+
+    def merge(
+        self, level: MergeLevel, segments: list[SegmentRange], rng: random.Random, cube: str | None = None
+    ) -> MergedSet:
+        """Merge READY segments to a set, out of their raw events, and have their records name it."""
+        schema = self.schemas[cube or self.schema.cube.name]
+        name = schema.cube.name
+        folder = f"merged/{name}/{level}/{uuid.UUID(int=rng.getrandbits(128)).hex}"
+        records = self.metadata.nodes.segments(name)
+        members = []
+        for segment in segments:
+            record = records[segment.name]
+            events = self.events_of({segment.name}, name).num_rows
+            members.append(MergeMember(segment.name, record.version, record.location or "", events))
+        events = self.events_of({segment.name for segment in segments}, name)
+        location = f"{folder}/set"
+        manifest = MergedManifest(
+            cube=name,
+            merge=folder.rpartition("/")[2],
+            level=level,
+            start_ms=segments[0].start_ms,
+            end_ms=segments[-1].end_ms,
+            members=tuple(members),
+            events=events.num_rows,
+            cuboids=self._written(schema, location, events, rng),
         )
-        self.have_built(segment, name, version)
+        self.store.write(f"{location}/{MANIFEST_NAME}", encode(manifest))
+        merged = MergedSet(level, location, len(members))
+        assert commit_set(self.metadata, name, members, merged)
+        return merged
 
     def have_built(self, segment: SegmentRange, cube: str, version: int = 1) -> None:
         """Have the version built: its files lie in the store as `build` writes them, and from now on it
@@ -231,7 +278,12 @@ class QueryWorld:
             cube,
             segment,
             lambda record: msgspec.structs.replace(
-                record, state=SegmentState.READY, version=version, location=location, covered=self.positions
+                record,
+                state=SegmentState.READY,
+                version=version,
+                location=location,
+                covered=self.positions,
+                merged=(),
             ),
         )
         self.built[cube].add(segment.name)

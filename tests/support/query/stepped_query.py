@@ -19,6 +19,7 @@ from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.local.align import Vectors
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.merging import units
 from rtolap.metadata.records import SegmentRecord, standing
 from rtolap.metadata.store import Watch
 from rtolap.protocols.receiver.messages import ANSWER_KEY, CubeStats, PartialAnswer, PartialQuery
@@ -160,9 +161,8 @@ class _Tables:
     ) -> pa.Table:
         schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
         found = [schema.empty_table()]
-        for segment in segments:
-            assert segment.location is not None, "a version has its place"
-            table = self._tables[segment.location]
+        for unit in units.history_units(segments):
+            table = self._tables[unit.location]
             if read.filter is not None:
                 table = table.filter(arrow_filter(read.filter, read.schema))
             found.append(table.select(schema.names).cast(schema))

@@ -103,8 +103,20 @@ def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[Bui
     """Run steps 2 to 6 of a batch. Yields each version as soon as it is complete, in order."""
     specs = [each.spec for each in wanted]
     inputs = [each.inputs for each in wanted]
-    events = [each.events for each in inputs]
     store = open_store(specs[0].object_store)
+    entries = write_cuboids(spark, store, specs, inputs)
+    for spec, each, of_spec in zip(specs, inputs, entries, strict=True):
+        yield spec, finish(store, spec, each.events, of_spec)
+
+
+def write_cuboids(
+    spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec], inputs: Sequence[BuildInputs]
+) -> list[list[CuboidEntry]]:
+    """Run steps 2 to 5 of a batch: write the files of each spec, without a manifest, and count them again.
+
+    Of the specs their locations, their definitions and their names for reports are used.
+    """
+    events = [each.events for each in inputs]
     for spec in specs:
         store.delete_tree(spec.location)
     if is_small(spark, specs[0].schema, cuboids(specs[0].cube_definition), inputs):
@@ -115,8 +127,7 @@ def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[Bui
         entries = adopted.entries
         check_counted(specs, events, entries, adopted.events)
     report("counted", specs[0], segments=len(specs), events=sum(events))
-    for spec, event_count, of_spec in zip(specs, events, entries, strict=True):
-        yield spec, finish(store, spec, event_count, of_spec)
+    return entries
 
 
 def _in_memory(

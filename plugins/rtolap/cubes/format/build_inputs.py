@@ -57,7 +57,7 @@ def read_specs(argument: str) -> list[BuildSpec]:
 
     Raises DefinitionError or NotFound.
     """
-    data = _read(argument)
+    data = read_text(argument)
     try:
         if data.lstrip().startswith(b"["):
             return decode_json(data, list[BuildSpec])
@@ -69,12 +69,13 @@ def read_specs(argument: str) -> list[BuildSpec]:
 def read_batch_spec(argument: str) -> BatchSpec:
     """Read the plan of a batch from a local path or a URI. Raises DefinitionError or NotFound."""
     try:
-        return decode_json(_read(argument), BatchSpec)
+        return decode_json(read_text(argument), BatchSpec)
     except msgspec.MsgspecError as error:
         raise DefinitionError(f"{argument} is not the plan of a batch", found=str(error)) from error
 
 
-def _read(argument: str) -> bytes:
+def read_text(argument: str) -> bytes:
+    """Return the bytes of a specification, at a local path or a URI. Raises NotFound."""
     folder, _, name = (argument if "://" in argument else Path(argument).absolute().as_uri()).rpartition("/")
     return open_store(folder).read(name)
 

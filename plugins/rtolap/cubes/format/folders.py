@@ -4,6 +4,7 @@
     history/<cube>/<cube id>/<segment>/v<version>-<build id>           data of a version
     history/<cube>/<cube id>/<segment>/v<version>-<build id>-vectors   its vectors, see `metadata.vectors`
     batches/<cube>/<cube id>/<batch>                                   staged from another source
+    merged/<cube>/<cube id>/<level>/<merge>                            rows of several versions, merged
 
 The cube's id is new for each creation of a cube. Whoever deletes what one creation has left, however late,
 names no file of a later one. Folders without an id are of a time when there was none in the path: they are
@@ -17,11 +18,13 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from rtolap.base.errors import DefinitionError
+from rtolap.model.merging.intervals import LEVELS
+from rtolap.model.merging.specs import MERGE_ID
 from rtolap.model.segment import parse_segment_name
 from rtolap.object_store.store import ObjectStore
 
-Root = Literal["staged", "history", "batches"]
-ROOTS: tuple[Root, ...] = ("staged", "history", "batches")
+Root = Literal["staged", "merged", "history", "batches"]
+ROOTS: tuple[Root, ...] = ("staged", "merged", "history", "batches")
 
 _CUBE_ID = re.compile(r"[0-9a-f]{32}")
 _VERSION = re.compile(r"v(\d+)(?:-.+)?")
@@ -62,6 +65,14 @@ def version_folders(store: ObjectStore, root: Root, cube: str, cube_id: str) -> 
                 match = _VERSION.fullmatch(folder)
                 if match:
                     yield VersionFolder(f"{parent}/{segment}/{folder}", segment, int(match[1]))
+
+
+def merge_folders(store: ObjectStore, cube: str, cube_id: str) -> Iterator[str]:
+    """Yield the folder of every merge of this creation, finished or not."""
+    parent = creation_folder("merged", cube, cube_id)
+    for level in LEVELS:
+        for merge in filter(MERGE_ID.fullmatch, store.folders(f"{parent}/{level}")):
+            yield f"{parent}/{level}/{merge}"
 
 
 def _is_segment(name: str) -> bool:

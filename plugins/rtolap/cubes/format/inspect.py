@@ -17,16 +17,17 @@ from rtolap.base.undecodable import decode_own
 from rtolap.cubes.format import history
 from rtolap.cubes.format.fragment import SUFFIX, fragment_paths, open_fragment
 from rtolap.cubes.format.manifest import MANIFEST_NAME
+from rtolap.cubes.format.merge_inputs import read_set, verify_set_files
 from rtolap.cubes.format.staged import read_staged_manifest, verify_staged
 from rtolap.object_store.store import ObjectStore, open_store
 
-Kind = Literal["fragment", "staged", "history"]
+Kind = Literal["fragment", "staged", "history", "merged"]
 _SHOWN_ROWS = 20
 
 
 @dataclass(frozen=True)
 class StoredData:
-    """Data at rest: a fragment, a staged part or a version of history.
+    """Data at rest: a fragment, a staged part, a version of history or a merged set.
 
     Attributes:
         folder: relative to `store` for manifests; fragments have a local path instead.
@@ -69,6 +70,9 @@ def dump(found: StoredData, *, rows_max: int = _SHOWN_ROWS) -> dict[str, Any]:
         return header
     if found.kind == "history":
         return history.dump(found.store, found.folder)
+    if found.kind == "merged":
+        merged: dict[str, Any] = msgspec.to_builtins(read_set(found.store, found.folder))
+        return merged
     manifest: dict[str, Any] = msgspec.to_builtins(read_staged_manifest(found.store, found.folder))
     return manifest
 
@@ -79,11 +83,13 @@ def verify(found: StoredData) -> int:
         return open_fragment(Path(found.where), verify=True).info.rows
     if found.kind == "history":
         return sum(cuboid.rows for cuboid in history.verify(found.store, found.folder).cuboids)
+    if found.kind == "merged":
+        return sum(cuboid.rows for cuboid in verify_set_files(found.store, found.folder).cuboids)
     return sum(entry.rows for entry in verify_staged(found.store, found.folder).files)
 
 
 class _KindOnly(msgspec.Struct):
-    kind: Literal["staged", "history"]
+    kind: Literal["staged", "history", "merged"]
 
 
 def _manifest_kind(store: ObjectStore, folder: str) -> Kind:

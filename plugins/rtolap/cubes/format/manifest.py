@@ -4,6 +4,7 @@ itself.
 Staged part   staged/<cube>/<segment>/v<version>/<replica set>-<unique>/{manifest.json, part-*.parquet}
 History       history/<cube>/<segment>/v<version>-<build id>/{manifest.json, <cuboid>/part-*.parquet}
 Batch         batches/<cube>/<batch>/{plan.json, batch.json}, and staged parts below it
+Merged set    merged/<cube>/<level>/<merge>/{plan.json, set/{manifest.json, <cuboid>/part-*.parquet}}
 
 Parquet columns are the physical columns of `rtolap.model.cube`; sketches are binary.
 """
@@ -19,6 +20,7 @@ from rtolap.base.errors import Corrupted
 from rtolap.base.undecodable import decode_own
 from rtolap.model.batch import BatchSpec
 from rtolap.model.completeness import Completeness, EventLoss
+from rtolap.model.merging.specs import MergeMember, MergeSpec
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import StagedPart
 
@@ -137,16 +139,50 @@ class BatchManifest(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[BatchPart, ...]
 
 
-M = TypeVar("M", StagedManifest, HistoryManifest, BatchPlan, BatchManifest)
+class MergePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A planned merge, written before anything else of it. `planned_ms`: by the coordinator's clock."""
+
+    format_version: int = FORMAT_VERSION
+    kind: str = "merge plan"
+    planned_ms: int
+    spec: MergeSpec
+
+
+class MergedManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A merged set: all rows of its members, and no others.
+
+    Attributes:
+        start_ms, end_ms: the interval that it was merged to.
+        members: the versions whose rows it holds, by start.
+        events: number of the events of all members.
+    """
+
+    format_version: int = FORMAT_VERSION
+    kind: str = "merged"
+    cube: str
+    merge: str
+    level: str
+    start_ms: int
+    end_ms: int
+    members: tuple[MergeMember, ...]
+    events: int
+    cuboids: tuple[CuboidEntry, ...]
+
+
+Manifest = StagedManifest | HistoryManifest | BatchPlan | BatchManifest | MergePlan | MergedManifest
+M = TypeVar("M", StagedManifest, HistoryManifest, BatchPlan, BatchManifest, MergePlan, MergedManifest)
 _ACTIONS: dict[type[msgspec.Struct], str] = {
     HistoryManifest: "`rtolap segments requeue CUBE SEGMENT` has its events read again from Kafka",
     StagedManifest: "`rtolap segments requeue CUBE SEGMENT` has its receivers upload the part again",
     BatchPlan: "plan the batch again under another id",
     BatchManifest: "plan and stage the batch again under another id",
+    MergePlan: "`rtolap segments merge CUBE` plans it again",
+    MergedManifest: "`rtolap segments requeue CUBE SEGMENT` of one of its members: the others answer by "
+    "themselves then, and the next merge makes another set",
 }
 
 
-def encode(manifest: StagedManifest | HistoryManifest | BatchPlan | BatchManifest) -> bytes:
+def encode(manifest: Manifest) -> bytes:
     """Encode the manifest as two lines: JSON, and the sha256 of the first line."""
     body = msgspec.json.encode(manifest)
     return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"

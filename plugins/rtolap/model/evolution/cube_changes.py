@@ -23,6 +23,7 @@ class Follower(StrEnum):
     RECEIVERS = "receivers"  # they begin again with the cube, from their checkpoints
     RETENTION = "retention"
     STATEMENTS = "statements"
+    MERGES = "merges"
     ASSIGNMENT = "assignment"
 
 
@@ -53,10 +54,12 @@ RULES: Mapping[str, _Rule] = {
     "time_filters": _rule(
         "conditions on a moment within a unit of time are aligned, or refused", Follower.STATEMENTS
     ),
+    "merge.to": _rule("the next merge goes by it; sets that are there stay", Follower.MERGES),
+    "merge.after_ms": _rule("the next merge waits so long behind the end of an interval", Follower.MERGES),
     "truncation": _rule("how a log that has lost its tail is met", Follower.RECEIVERS),
     "consumer_tasks_max": _rule("the next assignment goes by it", Follower.ASSIGNMENT),
 }
-_PARTS = ("retention", "late", "segment")  # settings of a cube that have settings themselves
+_PARTS = ("retention", "late", "segment", "merge")  # settings of a cube that have settings themselves
 
 
 class CubeChange(msgspec.Struct, frozen=True):

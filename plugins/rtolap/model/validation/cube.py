@@ -24,6 +24,24 @@ LG_K_MIN, LG_K_MAX = 4, 21  # what Apache DataSketches takes
 KLL_K_MIN, KLL_K_MAX = 8, 4096  # its bounds are 8 and 65535; a sketch has some 24 k bytes
 
 
+def _merge_problems(cube: Cube) -> list[Problem]:
+    where, window = ("merge", "to"), cube.segment.window_ms
+    found = []
+    if cube.merge.to and cube.retention.policy == "PURGE":
+        found.append(Problem(where, "nothing to merge: the cube keeps no history", found="retention PURGE"))
+    for level in cube.merge.to:
+        if 2 * window > (_DAY_MS if level == "day" else 28 * _DAY_MS):
+            found.append(
+                Problem(
+                    where,
+                    f"a {level} has less than two segments",
+                    expected=f"segments of half a {level} at most",
+                    found=_spell_duration(window),
+                )
+            )
+    return found
+
+
 def _policy_problems(cube: Cube) -> list[Problem]:
     segment, retention, late = cube.segment, cube.retention, cube.late
     found: list[Problem] = []
@@ -65,6 +83,8 @@ def _policy_problems(cube: Cube) -> list[Problem]:
     else:
         found += bound_problems(("retention", "after_ms"), retention.after_ms, 0)
     found += bound_problems(("late", "merge_after_ms"), late.merge_after_ms, 0)
+    found += bound_problems(("merge", "after_ms"), cube.merge.after_ms, 0)
+    found += _merge_problems(cube)
     found += bound_problems(("consumer_tasks_max",), cube.consumer_tasks_max, 1, CONSUMER_TASKS_MAX)
     return found
 

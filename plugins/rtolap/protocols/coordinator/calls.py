@@ -36,6 +36,7 @@ _CLUSTER, _HEALTH = TypeAdapter(wire.ClusterInfo), TypeAdapter(wire.Health)
 _HEARTBEAT, _WATERMARK = TypeAdapter(wire.HeartbeatResponse), TypeAdapter(wire.WatermarkInfo)
 _PURGED, _CLEANED = TypeAdapter(wire.PurgeResult), TypeAdapter(wire.CleanupResult)
 _QUEUE, _SPEC = TypeAdapter(wire.Queue), TypeAdapter(wire.BuildSpecMessage)
+_MERGE_PLANS, _MERGE = TypeAdapter(wire.MergePlans), TypeAdapter(wire.CommittedMerge)
 _BATCH_PLAN, _BATCH = TypeAdapter(wire.BatchPlanMessage), TypeAdapter(wire.BatchProgress)
 _ALTERATION = TypeAdapter(wire.Alteration)
 _REASSIGNMENT = TypeAdapter(wire.Reassignment)
@@ -254,6 +255,17 @@ def apply_batch(cube: str, batch: str) -> Call[wire.BatchProgress]:
 
 def batch_progress(cube: str, batch: str) -> Call[wire.BatchProgress]:
     return get(_BATCH, "cubes", cube, "batches", batch)
+
+
+def plan_merges(cube: str, *, to: Sequence[str] = (), dry_run: bool = False) -> Call[wire.MergePlans]:
+    """Plan merges of small segments. `to`: "day", "month"; none: what the cube declares."""
+    return post(_MERGE_PLANS, "cubes", cube, "merges", body={"to": list(to), "dry_run": dry_run})
+
+
+def commit_merge(cube: str, merge: str) -> Call[wire.CommittedMerge]:
+    """Have the members of a written set name it. Raises NotYet before it is written, Refused where a member
+    has changed since the plan."""
+    return post(_MERGE, "cubes", cube, "merges", merge, "commit")
 
 
 def accept_loss(cube: str, segment: str, by: str, reason: str) -> Call[wire.SegmentInfo]:

@@ -141,6 +141,8 @@ class CoordinatorClient(Closeable):
     plan_batch = _Sent(calls.plan_batch)
     apply_batch = _Sent(calls.apply_batch)
     batch_progress = _Sent(calls.batch_progress)
+    plan_merges = _Sent(calls.plan_merges)
+    commit_merge = _Sent(calls.commit_merge)
     applications = _Sent(calls.applications)
     application = _Sent(calls.application)
     create_application = _Sent(calls.create_application)

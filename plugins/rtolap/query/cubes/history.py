@@ -1,5 +1,7 @@
 """History is READY versions in the object store. The engine that reads them is a seam.
 
+Versions are read by units: merged sets, and versions by themselves (`metadata.merging`).
+
 `EmbeddedHistory` reads the smallest cuboid that has the dimensions that are read and filtered by. Columns
 that fit into memory are filtered and grouped there, in dictionary codes. Other columns are read out of their
 files, and the filter prunes row groups. Results of statements are cached.
@@ -10,6 +12,8 @@ cached as well.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,11 +21,12 @@ from typing import Protocol
 import pyarrow as pa
 
 from rtolap.base.errors import DefinitionError, TooLarge
+from rtolap.metadata.merging.units import HistoryUnit, history_units
 from rtolap.metadata.records import SegmentRecord
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cubes import history_memory, history_results, history_rows
-from rtolap.query.cubes.history_choices import Beside, Choices, ScannedVersion, location_of
+from rtolap.query.cubes.history_choices import Beside, Choices, ScannedVersion
 from rtolap.query.cubes.history_files import CopiesFailed, HistoryFiles
 from rtolap.query.cubes.history_local import LocalRead, add_stats, count_rows
 from rtolap.query.cubes.history_memory import FileMemory
@@ -37,6 +42,7 @@ from rtolap.query.spills.tables import SpilledTable
 from rtolap.scan.columns import NotCoded
 
 STATEMENT_BYTES_MAX = 512 << 20
+UNITS_MAX = 64  # reads whose units are remembered, as many as plans are
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,7 @@ class EmbeddedHistory:
         self._results = HistoryResults(bounds.result_bytes)
         self._beside = Beside(is_remote=not store.is_local)
         self._choices = Choices(self._files, self._beside)
+        self._units = _Units()
 
     def close(self) -> None:
         if self._scans is not None:
@@ -174,18 +181,19 @@ class EmbeddedHistory:
         rows = HistoryRows(read, self._files.footers, self._columns)
         partials = HistoryPartials(read, rows, room)
         statement = statement_of(read, rows.empty.schema)
-        versions = {location_of(segment): segment for segment in segments}
-        known = self._results.find(statement, versions.keys())
+        units = self._units.of(segments)
+        by_location = {unit.location: unit for unit in units}
+        known = self._results.find(statement, by_location.keys())
         done = ReadStats(read.cube, engine="cached")
-        left = segments
+        left = units
         try:
             if known is not None:
                 partials.add_table(known.table, is_grouped=True)
                 done.cuboids = dict(known.cuboids)
                 done.rows_read, done.rows_pruned = known.rows_read, known.rows_pruned
-                covered = [versions[location] for location in sorted(known.locations)]
+                covered = [by_location[location] for location in sorted(known.locations)]
                 self._choices.count_files(rows, covered, done)
-                left = [segment for location, segment in versions.items() if location not in known.locations]
+                left = [unit for location, unit in by_location.items() if location not in known.locations]
             if left:
                 done.engine, done.engine_reason = self._engine(rows, left, cancellation)
                 if done.engine == "spark":
@@ -205,21 +213,21 @@ class EmbeddedHistory:
             self._results.keep(
                 statement,
                 HistoryResult(
-                    frozenset(versions), result, dict(done.cuboids), done.rows_read, done.rows_pruned
+                    frozenset(by_location), result, dict(done.cuboids), done.rows_read, done.rows_pruned
                 ),
             )
         add_stats(stats, done)
         return result
 
     def _engine(
-        self, rows: HistoryRows, segments: Sequence[SegmentRecord], cancellation: Cancellation
+        self, rows: HistoryRows, units: Sequence[HistoryUnit], cancellation: Cancellation
     ) -> EngineChoice:
-        """Choose the engine that reads the segments. Raises DefinitionError and TooLarge."""
+        """Choose the engine that reads the units. Raises DefinitionError and TooLarge."""
         wish = cancellation.engine
         if not self._rules.needs_size(wish):
             return self._rules.choose(wish, None)
         files = all_rows = size_bytes = 0
-        for version in self._choices.versions(rows, segments, cancellation):
+        for version in self._choices.versions(rows, units, cancellation):
             files += len(version.cuboid.files)
             all_rows += version.cuboid.rows
             size_bytes += sum(file.bytes for file in version.cuboid.files)
@@ -229,13 +237,13 @@ class EmbeddedHistory:
         self,
         read: CubeRead,
         rows: HistoryRows,
-        segments: Sequence[SegmentRecord],
+        units: Sequence[HistoryUnit],
         stats: ReadStats,
         cancellation: Cancellation,
     ) -> pa.Table:
-        """Have the other engine read the segments."""
+        """Have the other engine read the units."""
         assert self._scans is not None, "the rules say so"
-        versions = self._choices.versions(rows, segments, cancellation)
+        versions = self._choices.versions(rows, units, cancellation)
         table = self._scans.read(read, versions, cancellation)
         self._count_whole(versions, stats)
         return table
@@ -250,7 +258,8 @@ class EmbeddedHistory:
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> None:
         rows = HistoryRows(read, self._files.footers, self._columns)
-        left = self._without_results(read, rows, segments)
+        units = self._units.of(segments)
+        left = self._without_results(read, rows, units)
         stats.engine = "cached"
         if left:
             try:
@@ -258,27 +267,51 @@ class EmbeddedHistory:
             except (DefinitionError, TooLarge) as error:
                 stats.engine, stats.engine_reason = "refused", str(error)
         if stats.engine in ("spark", "refused"):  # footers of all those files are not read for an estimate
-            self._count_whole(self._choices.versions(rows, segments, cancellation), stats)
+            self._count_whole(self._choices.versions(rows, units, cancellation), stats)
             return
 
         def look(version: ScannedVersion) -> ReadStats:
             done = ReadStats(read.cube)
             candidate_rows = self._files.use(
-                *(version.segment, version.location, version.cuboid, done, rows.candidate_rows),
+                *(version.unit, version.location, version.cuboid, done, rows.candidate_rows),
                 verified=False,
             )
             count_rows(done, version.cuboid, candidate_rows)
             return done
 
-        versions = self._choices.versions(rows, segments, cancellation)
+        versions = self._choices.versions(rows, units, cancellation)
         for done in self._beside.each(look, versions, cancellation):
             add_stats(stats, done)
 
     def _without_results(
-        self, read: CubeRead, rows: HistoryRows, segments: Sequence[SegmentRecord]
-    ) -> list[SegmentRecord]:
-        """Return the segments that no kept result covers."""
-        versions = {location_of(segment): segment for segment in segments}
-        known = self._results.find(statement_of(read, rows.empty.schema), versions.keys())
+        self, read: CubeRead, rows: HistoryRows, units: Sequence[HistoryUnit]
+    ) -> list[HistoryUnit]:
+        """Return the units that no kept result covers."""
+        by_location = {unit.location: unit for unit in units}
+        known = self._results.find(statement_of(read, rows.empty.schema), by_location.keys())
         covered = frozenset() if known is None else known.locations
-        return [segment for location, segment in versions.items() if location not in covered]
+        return [unit for location, unit in by_location.items() if location not in covered]
+
+
+class _Units:
+    """The units of the newest reads. Plans give the same records again while nothing has changed.
+
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[int, tuple[Sequence[SegmentRecord], list[HistoryUnit]]] = OrderedDict()
+
+    def of(self, segments: Sequence[SegmentRecord]) -> list[HistoryUnit]:
+        """Return the units of these records. Records are kept with them, so no others have their id."""
+        with self._lock:
+            known = self._known.get(id(segments))
+        if known is not None:
+            return known[1]
+        units = history_units(segments)
+        with self._lock:
+            self._known[id(segments)] = (segments, units)
+            while len(self._known) > UNITS_MAX:
+                self._known.popitem(last=False)
+        return units

@@ -1,4 +1,4 @@
-"""The cuboid of each version that answers a read. Reads of the same columns share what was chosen."""
+"""The cuboid of each unit of history that answers a read. Reads of the same columns share what was chosen."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from rtolap.base.errors import Corrupted
-from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
-from rtolap.metadata.records import SegmentRecord
+from rtolap.cubes.format.manifest import CuboidEntry
+from rtolap.metadata.merging.units import HistoryUnit
 from rtolap.model.cube import smallest_covering
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cubes.byte_bounded import ByteBounded
@@ -28,15 +28,15 @@ T = TypeVar("T")
 
 
 class ScannedVersion(NamedTuple):
-    """A READY version and the cuboid that a read needs of it."""
+    """A unit of history and the cuboid that a read needs of it."""
 
-    segment: SegmentRecord
+    unit: HistoryUnit
     location: str
     cuboid: CuboidEntry
 
 
 class Choice(NamedTuple):
-    """The files that a version is read from.
+    """The files that a unit is read from.
 
     Attributes:
         keys: the names of the files in memory.
@@ -97,62 +97,59 @@ class Choices:
         self._choices: ByteBounded[dict[str, Choice]] = ByteBounded(_CHOICE_BYTES_MAX)
 
     def known(self, rows: HistoryRows) -> dict[str, Choice]:
-        """Return what reads of the same dimensions have chosen, by location."""
+        """Return what reads of the same dimensions have chosen, by the unit's key."""
         return dict(self._choices.find(rows.choice_key) or {})
 
     def versions(
-        self, rows: HistoryRows, segments: Sequence[SegmentRecord], cancellation: Cancellation
+        self, rows: HistoryRows, units: Sequence[HistoryUnit], cancellation: Cancellation
     ) -> list[ScannedVersion]:
-        """Return the version of each segment, with the cuboid that answers the read.
+        """Return each unit with the cuboid that answers the read.
 
         Raises Corrupted for a manifest that is missing or damaged, and Unavailable.
         """
         choices = self.known(rows)
 
-        def choose(segment: SegmentRecord) -> ScannedVersion:
-            choice = self._choose(rows, segment, choices)
-            return ScannedVersion(segment, choice.location, choice.cuboid)
+        def choose(unit: HistoryUnit) -> ScannedVersion:
+            choice = self._choose(rows, unit, choices)
+            return ScannedVersion(unit, choice.location, choice.cuboid)
 
         before = len(choices)
-        versions = list(self._beside.each(choose, segments, cancellation))
+        versions = list(self._beside.each(choose, units, cancellation))
         if len(choices) > before:
             self._choices.keep(rows.choice_key, choices, _CHOICE_BYTES * len(choices))
         return versions
 
-    def count_files(self, rows: HistoryRows, segments: Sequence[SegmentRecord], stats: ReadStats) -> None:
-        """Count the files of the segments where they would be read."""
+    def count_files(self, rows: HistoryRows, units: Sequence[HistoryUnit], stats: ReadStats) -> None:
+        """Count the files of the units where they would be read."""
         choices = self.known(rows)
-        for segment in segments:
-            choice = self._choose(rows, segment, choices)
+        for unit in units:
+            choice = self._choose(rows, unit, choices)
             self._files.count(choice.location, choice.cuboid, stats)
 
-    def _choose(self, rows: HistoryRows, segment: SegmentRecord, choices: dict[str, Choice]) -> Choice:
-        """Return the choice for the segment from `choices`, or add one that the manifest gives."""
-        location = location_of(segment)
-        known = choices.get(location)
+    def _choose(self, rows: HistoryRows, unit: HistoryUnit, choices: dict[str, Choice]) -> Choice:
+        """Return the choice for the unit from `choices`, or add one that the manifest gives."""
+        known = choices.get(unit.key)
         if known is None:
-            known = Choice.of(location, choose_cuboid(self._files.manifest(location, segment), rows.needed))
-            choices[location] = known
+            cuboids = self._files.manifest(unit).cuboids
+            known = Choice.of(unit.location, choose_cuboid(unit, cuboids, rows.needed))
+            choices[unit.key] = known
         return known
 
 
-def location_of(segment: SegmentRecord) -> str:
-    if segment.location is None:
-        raise Corrupted(
-            f"{segment.cube}/{segment.name} is at version {segment.version} without a location",
-            action="queue the segment to be built again",
-        )
-    return segment.location
+def choose_cuboid(unit: HistoryUnit, cuboids: Sequence[CuboidEntry], needed: Collection[str]) -> CuboidEntry:
+    """Return the one with the fewest rows that holds every dimension that is read or filtered by.
 
-
-def choose_cuboid(manifest: HistoryManifest, needed: Collection[str]) -> CuboidEntry:
-    """Return the one with the fewest rows that holds every dimension that is read or filtered by."""
-    cuboid = smallest_covering(manifest.cuboids, needed)
+    Of a unit that has its base only, that is the one with all dimensions.
+    """
+    usable = cuboids
+    if unit.is_base_only and cuboids:
+        usable = [max(cuboids, key=lambda cuboid: len(cuboid.dimensions))]
+    cuboid = smallest_covering(usable, needed)
     if cuboid is None:
         raise Corrupted(
-            f"history of {manifest.cube}/{manifest.segment} v{manifest.version} has no fitting cuboid",
+            f"history of {unit.title} has no fitting cuboid",
             expected=f"one with {', '.join(sorted(needed))}",
-            found=", ".join(cuboid.name for cuboid in manifest.cuboids) or "none",
+            found=", ".join(cuboid.name for cuboid in usable) or "none",
             action="queue the segment to be built again",
         )
     return cuboid

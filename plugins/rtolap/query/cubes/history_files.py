@@ -24,9 +24,10 @@ from rtolap.cubes.format.manifest import (
     FileEntry,
     FileRange,
     HistoryManifest,
+    MergedManifest,
     decode,
 )
-from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.merging.units import HistoryUnit
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.history_cache.cache import HistoryCache
@@ -123,39 +124,29 @@ class HistoryFiles:
         self._store = store
         self._cache = cache
         self._lock = threading.Lock()
-        self._manifests: ByteBounded[HistoryManifest] = ByteBounded(MANIFEST_BYTES_MAX)
+        self._manifests: ByteBounded[HistoryManifest | MergedManifest] = ByteBounded(MANIFEST_BYTES_MAX)
         self.footers = ParquetFooters()
         self._verified: OrderedDict[str, None] = OrderedDict()
 
-    def manifest(self, location: str, segment: SegmentRecord) -> HistoryManifest:
-        """Return the manifest of a version. Raises Corrupted when it is missing, damaged or another
-        version's."""
-        known = self._manifests.find(location)
+    def manifest(self, unit: HistoryUnit) -> HistoryManifest | MergedManifest:
+        """Return the manifest of a unit. Raises Corrupted when it is missing, damaged or of other
+        versions."""
+        known = self._manifests.find(unit.location)
         if known is not None:
             return known
-        path = f"{location}/{MANIFEST_NAME}"
+        path = f"{unit.location}/{MANIFEST_NAME}"
         copy = None if self._cache is None else self._cache.read(path)
         try:
             data = copy or self._store.read(path)
-            manifest = decode(data, HistoryManifest, path)
         except NotFound as error:
             raise missing_file(path) from error
-        if (manifest.cube, manifest.segment, manifest.version) != (
-            segment.cube,
-            segment.name,
-            segment.version,
-        ):
-            raise Corrupted(
-                f"manifest {path} belongs to another version",
-                expected=f"{segment.cube}/{segment.name} v{segment.version}",
-                found=f"{manifest.cube}/{manifest.segment} v{manifest.version}",
-            )
-        self._manifests.keep(location, manifest, len(data))
+        manifest = manifest_of(unit, data, path)
+        self._manifests.keep(unit.location, manifest, len(data))
         return manifest
 
     def use(
         self,
-        segment: SegmentRecord,
+        unit: HistoryUnit,
         location: str,
         cuboid: CuboidEntry,
         stats: ReadStats,
@@ -190,7 +181,7 @@ class HistoryFiles:
             self._stored(path, file, verified=verified)
             for path, file in zip(paths, cuboid.files, strict=True)
         ]
-        with self._readable(segment, location, cuboid, files):
+        with self._readable(unit, location, cuboid, files):
             result = do(files)
         stats.files_remote += len(paths)
         return result
@@ -299,7 +290,7 @@ class HistoryFiles:
 
     @contextmanager
     def _readable(
-        self, segment: SegmentRecord, location: str, cuboid: CuboidEntry, files: Sequence[HistoryFile]
+        self, unit: HistoryUnit, location: str, cuboid: CuboidEntry, files: Sequence[HistoryFile]
     ) -> Iterator[None]:
         """Translate the engine's errors while it reads the cuboid into Unavailable or Corrupted.
 
@@ -313,7 +304,7 @@ class HistoryFiles:
                 self.footers.discard(each)
             for file in cuboid.files:
                 self._compare(f"{location}/{file.name}", file)
-            name = f"history of {segment.cube}/{segment.name} v{segment.version}"
+            name = f"history of {unit.title}"
             if isinstance(error, OSError):
                 raise Unavailable(
                     f"reading the {name} broke off, though its files are whole",
@@ -339,6 +330,31 @@ class HistoryFiles:
 
 def _copied(cache: HistoryCache, path: str, file: FileEntry) -> HistoryFile:
     return HistoryFile(cache.folder.files.fs, cache.folder.files.absolute(path), file.bytes)
+
+
+def manifest_of(unit: HistoryUnit, data: bytes, path: str) -> HistoryManifest | MergedManifest:
+    """Return the manifest that these bytes are, if it is of the unit's versions. Raises Corrupted."""
+    if unit.level:
+        merged = decode(data, MergedManifest, path)
+        expected: object = [(each.cube, each.name, each.version, each.location) for each in unit.records]
+        found: object = [(merged.cube, each.segment, each.version, each.location) for each in merged.members]
+        if found != expected:
+            raise Corrupted(
+                f"manifest {path} is not of the members of its set",
+                expected=f"{len(unit.records)} versions of {unit.title}",
+                found=f"{len(merged.members)} of {merged.cube}, or others",
+                action=REBUILD,
+            )
+        return merged
+    (record,) = unit.records
+    manifest = decode(data, HistoryManifest, path)
+    if (manifest.cube, manifest.segment, manifest.version) != (record.cube, record.name, record.version):
+        raise Corrupted(
+            f"manifest {path} belongs to another version",
+            expected=f"{record.cube}/{record.name} v{record.version}",
+            found=f"{manifest.cube}/{manifest.segment} v{manifest.version}",
+        )
+    return manifest
 
 
 def missing_file(path: str) -> Corrupted:

@@ -1,4 +1,4 @@
-"""A read of history in this process: version by version, from the files to the partial rows of the read.
+"""A read of history in this process: unit by unit, from the files to the partial rows of the read.
 
 Columns that fit into memory are filtered and grouped there, in dictionary codes. Other columns are read out
 of their files piece by piece, and the filter prunes row groups.
@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from rtolap.cubes.format.manifest import CuboidEntry
-from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.merging.units import HistoryUnit
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cubes.history_choices import SEGMENTS_AT_ONCE, Beside, Choice, Choices, ScannedVersion
 from rtolap.query.cubes.history_coded import CodedRead, LoadedFiles
@@ -29,7 +29,7 @@ AddRows = Callable[[CuboidRows], None]
 
 
 class LocalRead:
-    """One read of segments. It is used once."""
+    """One read of units of history. It is used once."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class LocalRead:
     def can_be_coded(self) -> bool:
         return can_be_coded(self._read, self._rows.needed)
 
-    def by_rows(self, segments: Sequence[SegmentRecord], partials: HistoryPartials, stats: ReadStats) -> None:
-        """Add the rows of the segments to the partials. Raises CopiesFailed."""
-        versions = self._choices.versions(self._rows, segments, self._cancellation)
+    def by_rows(self, units: Sequence[HistoryUnit], partials: HistoryPartials, stats: ReadStats) -> None:
+        """Add the rows of the units to the partials. Raises CopiesFailed."""
+        versions = self._choices.versions(self._rows, units, self._cancellation)
 
         def load(version: ScannedVersion, files: Sequence[HistoryFile], add: AddRows) -> int:
             self._add_pieces(files, add)
@@ -73,21 +73,19 @@ class LocalRead:
             count_rows(done, version.cuboid, candidate_rows)
             add_stats(stats, done)
 
-    def by_codes(
-        self, segments: Sequence[SegmentRecord], partials: HistoryPartials, stats: ReadStats
-    ) -> None:
-        """Add the rows of the segments to the partials.
+    def by_codes(self, units: Sequence[HistoryUnit], partials: HistoryPartials, stats: ReadStats) -> None:
+        """Add the rows of the units to the partials.
 
         Raises NotCoded where the rows have to be grouped in another way, and CopiesFailed.
         """
         coded = CodedRead(self._read, self._rows, self._memory, partials)
         choices = self._choices.known(self._rows)
-        missing: list[SegmentRecord] = []
+        missing: list[HistoryUnit] = []
         all_rows = 0
-        for segment in segments:
-            choice = None if segment.location is None else choices.get(segment.location)
+        for unit in units:
+            choice = choices.get(unit.key)
             if choice is None or not coded.add_known(choice):
-                missing.append(segment)
+                missing.append(unit)
                 continue
             self._files.count(choice.location, choice.cuboid, stats)
             count_cuboid(stats, choice.cuboid)
@@ -167,7 +165,7 @@ class LocalRead:
     ) -> tuple[T, ReadStats]:
         done = ReadStats(self._read.cube)
         result = self._files.use(
-            *(version.segment, version.location, version.cuboid, done, do),
+            *(version.unit, version.location, version.cuboid, done, do),
             verified=True,
             with_copies=self._with_copies,
             is_streamed=is_streamed,

@@ -22,15 +22,20 @@ from pyarrow import fs
 
 from rtolap.base.errors import Corrupted, DefinitionError
 from rtolap.base.files import write_atomic
-from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
+from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, MergedManifest, decode
 from rtolap.model.segment import parse_segment_name
 from rtolap.object_store.store import ObjectStore
-from rtolap.query.history_cache.placement import CacheFile, ReadyVersion, files_of
+from rtolap.query.history_cache.placement import (
+    CacheFile,
+    ReadyVersion,
+    files_of,
+    manifest_of_version,
+    span_of,
+)
 
 MARKER = "rtolap-history-cache"
 _LOCK, _FILES = "lock", "files"
 _TEMPORARY_SUFFIX = ".rtolap-tmp"
-_LOCATION_DEPTH = 4  # history/<cube>/<segment>/<version>
 _NAMED_MAX = 5
 
 
@@ -200,22 +205,18 @@ class CacheFolder:
         return adopted
 
     def _versions(self) -> Iterator[tuple[ReadyVersion, list[CacheFile]]]:
-        for manifest_file in Path(self.files.root).glob("/".join(["*"] * _LOCATION_DEPTH + [MANIFEST_NAME])):
+        for manifest_file in Path(self.files.root).rglob(MANIFEST_NAME):
             location = manifest_file.parent.relative_to(self.files.root).as_posix()
             data = manifest_file.read_bytes()
             try:
-                manifest = decode(data, HistoryManifest, location)
-                span = parse_segment_name(manifest.segment)
-                version = ReadyVersion(
-                    span.end_ms, span.start_ms, manifest.cube, manifest.segment, manifest.version, location
-                )
+                version = _version_of(data, location)
+                manifest = manifest_of_version(data, version, location)
                 files = files_of(version, manifest, data, hashlib.sha256(data).hexdigest())
                 for file in files:
                     self.path(file)
             except (Corrupted, DefinitionError):
                 continue  # not whole: the scan removes all of it
-            if location.split("/")[1:3] == [manifest.cube, manifest.segment]:
-                yield version, files
+            yield version, files
 
     def _remove_empty(self, folder: Path) -> None:
         files = Path(self.files.root)
@@ -227,6 +228,26 @@ class CacheFolder:
             except OSError:  # not empty
                 return
             folder = folder.parent
+
+
+def _version_of(data: bytes, location: str) -> ReadyVersion:
+    """Return the version, or merged set, whose manifest this is, by its folder. Raises Corrupted."""
+    root, cube, *inner = location.split("/")
+    if root == "merged":
+        merged = decode(data, MergedManifest, location)
+        span = span_of(merged)
+        known = merged.cube == cube and merged.merge in inner
+        version = ReadyVersion(span.end_ms, span.start_ms, merged.cube, span.name, 0, location)
+    else:
+        manifest = decode(data, HistoryManifest, location)
+        span = parse_segment_name(manifest.segment)
+        known = manifest.cube == cube and manifest.segment in inner
+        version = ReadyVersion(
+            span.end_ms, span.start_ms, manifest.cube, manifest.segment, manifest.version, location
+        )
+    if not known:
+        raise Corrupted(f"the manifest in {location} is of another folder")
+    return version
 
 
 def _claim(root: Path) -> None:

@@ -17,7 +17,6 @@ from rtolap.base.clock import Clock
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, RtolapError, Unavailable
 from rtolap.cubes.format.history import manifest_path
-from rtolap.cubes.format.manifest import HistoryManifest, decode
 from rtolap.metadata.records import SegmentRecord
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.history_cache.cache import HistoryCache
@@ -27,6 +26,7 @@ from rtolap.query.history_cache.placement import (
     ReadyVersion,
     Snapshots,
     files_of,
+    manifest_of_version,
     newest_first,
     placed,
     ready_versions,
@@ -79,7 +79,7 @@ class HistoryKeeper(Closeable):
         self._seen: Mapping[str, object] = {}
         self._ready: dict[str, list[ReadyVersion]] = {}
         self._looked_at_s: float | None = None
-        self._known: dict[str, list[CacheFile]] = {}  # location → files, of what walks have come by
+        self._known: dict[str, list[CacheFile]] = {}  # key → files, of what walks have come by
         self._retry_at_s: dict[str, float] = {}  # path or location → when it may be tried again
         self._blocked_until_s = 0.0
         self._walk: Iterator[CacheFile] = iter(())
@@ -106,7 +106,7 @@ class HistoryKeeper(Closeable):
         return list(self._ready.values())
 
     def known_files(self) -> dict[str, list[CacheFile]]:
-        """Return the files of each version in the placement, by location."""
+        """Return the files of each version in the placement, by its key."""
         return dict(self._known)
 
     def round(self) -> bool:
@@ -183,7 +183,8 @@ class HistoryKeeper(Closeable):
             for file in self.cache.files(FileState.CACHED):
                 if file.location not in locations:
                     self.cache.evict(file.path, Eviction.REPLACED)
-            self._known = {at: files for at, files in self._known.items() if at in locations}
+            keys = {version.key for versions in self._ready.values() for version in versions}
+            self._known = {key: files for key, files in self._known.items() if key in keys}
         return bool(changed)
 
     def _begin_walk(self) -> None:
@@ -232,7 +233,9 @@ class HistoryKeeper(Closeable):
                 if file.path not in self._walked:
                     self.cache.evict(file.path, Eviction.AGE)
             locations = {file.location for file in self._walked.values()}
-            self._known = {at: files for at, files in self._known.items() if at in locations}
+            self._known = {
+                key: files for key, files in self._known.items() if files and files[0].location in locations
+            }
         return False
 
     def _make_room(self, file: CacheFile) -> bool:
@@ -313,20 +316,19 @@ class HistoryKeeper(Closeable):
         location = version.location
         if location in self._retry_at_s:
             return []
-        if location not in self._known:
+        if version.key not in self._known:
             path = manifest_path(location)
             try:
                 data = self.cache.read(path) or self._store.read(path)
-                manifest = decode(data, HistoryManifest, path)
-                _check_is_of(manifest, version, path)
+                manifest = manifest_of_version(data, version, path)
                 files = files_of(version, manifest, data, hashlib.sha256(data).hexdigest())
                 for file in files:
                     self.cache.folder.path(file)
             except (Corrupted, NotFound, DefinitionError) as error:
                 self._put_off(location, error)
                 return []
-            self._known[location] = files
-        return self._known[location]
+            self._known[version.key] = files
+        return self._known[version.key]
 
     def _put_off(self, name: str, error: Corrupted | NotFound | DefinitionError) -> None:
         self._retry_at_s[name] = self._clock.monotonic_s() + RETRY_S
@@ -355,13 +357,3 @@ class _GivenUp(Exception):
 def _is_same(known: object, now: tuple[object, Mapping[str, SegmentRecord]]) -> bool:
     """Return True if these are the same objects: views never change an object that they returned."""
     return isinstance(known, tuple) and known[0] is now[0] and known[1] is now[1]
-
-
-def _check_is_of(manifest: HistoryManifest, version: ReadyVersion, path: str) -> None:
-    found = (manifest.cube, manifest.segment, manifest.version)
-    if found != (version.cube, version.segment, version.version):
-        raise Corrupted(
-            f"manifest {path} belongs to another version",
-            expected=f"{version.cube}/{version.segment} v{version.version}",
-            found=f"{manifest.cube}/{manifest.segment} v{manifest.version}",
-        )

@@ -11,9 +11,12 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from rtolap.base.errors import Corrupted
 from rtolap.cubes.format.history import manifest_path
-from rtolap.cubes.format.manifest import HistoryManifest
+from rtolap.cubes.format.manifest import HistoryManifest, MergedManifest, decode
+from rtolap.metadata.merging.units import history_units
 from rtolap.metadata.records import CubeControl, SegmentRecord, standing
+from rtolap.model.segment import SegmentRange, parse_segment_name
 
 Snapshots = Mapping[str, tuple[CubeControl, Mapping[str, SegmentRecord]]]
 PlacementOrder = tuple[
@@ -42,28 +45,70 @@ class CacheFile(NamedTuple):
 
 
 class ReadyVersion(NamedTuple):
+    """A unit of history: a version of a segment, or a merged set (see `metadata.merging.units`).
+
+    Attributes:
+        segment: name of the segment; of a merged set, from the first of its members to the last.
+        version: 0 for a merged set.
+        is_base_only: statements read its base cuboid alone.
+    """
+
     end_ms: int
     start_ms: int
     cube: str
     segment: str
     version: int
     location: str
+    is_base_only: bool = False
 
     @property
     def order(self) -> tuple[int, int, str, str]:
         return -self.end_ms, -self.start_ms, self.cube, self.location
 
+    @property
+    def key(self) -> str:
+        """A key of what statements may read of it."""
+        return f"{self.location}\0base" if self.is_base_only else self.location
+
 
 def ready_versions(control: CubeControl, records: Mapping[str, SegmentRecord]) -> list[ReadyVersion]:
-    """Return the versions that statements may read of one cube, newest first."""
-    versions = [
-        ReadyVersion(
-            record.end_ms, record.start_ms, record.cube, record.name, record.version, record.location
+    """Return the units that statements over all history read of one cube, newest first."""
+    units = history_units(record for record in standing(control, records) if record.location is not None)
+    versions = []
+    for unit in units:
+        span = SegmentRange(unit.records[0].start_ms, unit.records[-1].end_ms)
+        version = 0 if unit.level else unit.records[0].version
+        versions.append(
+            ReadyVersion(
+                *(span.end_ms, span.start_ms, unit.cube, span.name, version, unit.location),
+                is_base_only=unit.is_base_only,
+            )
         )
-        for record in standing(control, records)
-        if record.location is not None
-    ]
     return sorted(versions, key=lambda version: version.order)
+
+
+def manifest_of_version(data: bytes, version: ReadyVersion, path: str) -> HistoryManifest | MergedManifest:
+    """Return the manifest of the unit. Raises Corrupted for a damaged one, and for that of another."""
+    manifest: HistoryManifest | MergedManifest
+    if version.version:
+        manifest = decode(data, HistoryManifest, path)
+        found = (manifest.cube, manifest.segment, manifest.version)
+    else:
+        manifest = decode(data, MergedManifest, path)
+        found = (manifest.cube, span_of(manifest).name, 0)
+    if found != (version.cube, version.segment, version.version):
+        raise Corrupted(
+            f"manifest {path} belongs to another version",
+            expected=f"{version.cube}/{version.segment} v{version.version}",
+            found=f"{found[0]}/{found[1]} v{found[2]}",
+        )
+    return manifest
+
+
+def span_of(merged: MergedManifest) -> SegmentRange:
+    """Return the time from the set's first member to its last."""
+    first, last = (parse_segment_name(merged.members[at].segment) for at in (0, -1))
+    return SegmentRange(first.start_ms, last.end_ms)
 
 
 def newest_first(by_cube: Iterable[Sequence[ReadyVersion]]) -> Iterator[ReadyVersion]:
@@ -71,10 +116,15 @@ def newest_first(by_cube: Iterable[Sequence[ReadyVersion]]) -> Iterator[ReadyVer
     return heapq.merge(*by_cube, key=lambda version: version.order)
 
 
-def files_of(version: ReadyVersion, manifest: HistoryManifest, data: bytes, sha256: str) -> list[CacheFile]:
+def files_of(
+    version: ReadyVersion, manifest: HistoryManifest | MergedManifest, data: bytes, sha256: str
+) -> list[CacheFile]:
     """Return the version's files in order. `data` are the manifest's own bytes, `sha256` their checksum."""
     named = [(manifest_path(version.location), len(data), sha256)]
-    for cuboid in sorted(manifest.cuboids, key=lambda cuboid: (cuboid.rows, cuboid.name)):
+    cuboids = sorted(manifest.cuboids, key=lambda cuboid: (cuboid.rows, cuboid.name))
+    if version.is_base_only:
+        cuboids = sorted(cuboids, key=lambda cuboid: len(cuboid.dimensions))[-1:]
+    for cuboid in cuboids:
         named += [(f"{version.location}/{file.name}", file.bytes, file.sha256) for file in cuboid.files]
     return [
         CacheFile(path, size, digest, (*version.order, number), version.location)

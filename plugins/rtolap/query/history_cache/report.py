@@ -54,12 +54,12 @@ class _Copies:
         self._copying = {file.location for file in keeper.cache.files(FileState.COPYING)}
 
     def is_complete(self, version: ReadyVersion) -> bool:
-        known = self._known.get(version.location)
+        known = self._known.get(version.key)
         return known is not None and self._files[version.location] == len(known)
 
     def of(self, version: ReadyVersion) -> VersionCopies:
         at = version.location
-        known = self._known.get(at)
+        known = self._known.get(version.key)
         if self.is_complete(version):
             state = "CACHED"
         elif at in self._copying:

@@ -42,6 +42,13 @@ from rtolap.protocols.coordinator.messages.members import (
     ReplicaSetInfo,
     ReplicaSetRequest,
 )
+from rtolap.protocols.coordinator.messages.merges import (
+    CommittedMerge,
+    MergePlans,
+    MergeRequest,
+    PlannedMerge,
+    RefusedMerge,
+)
 from rtolap.protocols.coordinator.messages.segments import (
     AcceptLossRequest,
     BuildInfo,
@@ -75,6 +82,7 @@ __all__ = [
     "BuildSpecMessage",
     "CleanupResult",
     "ClusterInfo",
+    "CommittedMerge",
     "CompletenessInfo",
     "CubeReport",
     "CubeStatus",
@@ -92,6 +100,8 @@ __all__ = [
     "LevelledBy",
     "LoadPlan",
     "LossInfo",
+    "MergePlans",
+    "MergeRequest",
     "Message",
     "MetricsTargets",
     "Move",
@@ -99,6 +109,7 @@ __all__ = [
     "PartitionRange",
     "PartitionReport",
     "PartitionWatermark",
+    "PlannedMerge",
     "PurgeRequest",
     "PurgeResult",
     "Queue",
@@ -107,6 +118,7 @@ __all__ = [
     "Reassignment",
     "ReceiverHealth",
     "ReceiverInfo",
+    "RefusedMerge",
     "ReplicaSetInfo",
     "ReplicaSetRequest",
     "SegmentInfo",

@@ -89,6 +89,7 @@ class SegmentInfo(Message):
             read from Kafka again. Statements that its other cuboids answer go on.
         pending_batch: the batch that its next version is made of; "" for none.
         batch: the batch that its READY version began with; "" for none.
+        merged: the levels to which its READY version is merged, "day" and "month".
     """
 
     cube: str
@@ -114,6 +115,7 @@ class SegmentInfo(Message):
     base_lost: bool = False
     pending_batch: str = ""
     batch: str = ""
+    merged: tuple[str, ...] = ()
     state_history: tuple[HistoryEntry, ...] = ()
 
 

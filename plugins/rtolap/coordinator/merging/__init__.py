@@ -1,0 +1,1 @@
+"""Merges of segments: planned, checked and committed, and what they leave cleaned up."""

@@ -1,0 +1,1 @@
+"""Merges in seeded runs of a cluster in one process."""
