@@ -84,7 +84,7 @@ def _fractions(text: Bytes, is_other: Mask, starts: Longs, ends: Longs, negative
     so_far = np.zeros(len(text) + 1, np.int32)
     np.cumsum(is_other, dtype=np.int32, out=so_far[1:])
     others = so_far[ends] - so_far[starts] - negative
-    is_fraction = others == 1
+    is_fraction: Mask = others == 1
     plain &= others <= 1
     points = int(np.count_nonzero(text == _POINT))
     signs = int(np.count_nonzero(text == _MINUS))
