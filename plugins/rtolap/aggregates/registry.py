@@ -1,4 +1,7 @@
-"""The aggregate functions, by the word that declares them. A new one is a module and a line here."""
+"""The aggregate functions, by the word that declares them. A new one is a module and a line here.
+
+`BY_SQL_KEY` also has those that read the sketches of a declared one, see `sketch_bytes`.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from rtolap.aggregates.count_distinct import CountDistinct
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.max import Max
 from rtolap.aggregates.min import Min
+from rtolap.aggregates.sketch_bytes import SKETCH_BYTES
 from rtolap.aggregates.sum import Sum
 from rtolap.aggregates.variance import StddevPop, StddevSamp, VarPop, VarSamp
 
@@ -44,4 +48,4 @@ _FUNCTIONS: tuple[Aggregate, ...] = (
     Last(),
 )
 AGGREGATES: Mapping[str, Aggregate] = {each.name: each for each in _FUNCTIONS}
-BY_SQL_KEY: Mapping[str, Aggregate] = {each.sql_key: each for each in _FUNCTIONS}
+BY_SQL_KEY: Mapping[str, Aggregate] = {each.sql_key: each for each in (*_FUNCTIONS, *SKETCH_BYTES)}

@@ -145,6 +145,11 @@ def estimate(image: bytes) -> float:
     return float(datasketches.hll_sketch.deserialize(canonical).get_estimate())
 
 
+def is_empty(image: bytes) -> bool:
+    """Return True for a sketch of no value, as this module writes it."""
+    return bool(image[5] & _EMPTY)
+
+
 def _coupons_image(distinct: U32, lg_k: int) -> bytes:
     count = len(distinct)
     flags = _COMPACT | (_EMPTY if count == 0 else 0)

@@ -28,6 +28,7 @@ from rtolap.aggregates.approx_percentile import KLL_QUANTILE
 from rtolap.aggregates.approx_top_k import TOP_K_JSON
 from rtolap.aggregates.by_time import PICKED_TEXT
 from rtolap.aggregates.count_distinct import DISTINCT_SIZE
+from rtolap.aggregates.sketch_bytes import FREQUENT_ITEMS_BYTES, HLL_BYTES, KLL_BYTES
 from rtolap.aggregates.variance import DEVIATION
 from rtolap.base.errors import QueryInterrupted, UnknownTable
 from rtolap.query.approval.engine_tree import EngineTexts
@@ -38,6 +39,7 @@ from rtolap.query.engine_functions.checksums import CRC32, crc32
 from rtolap.query.engine_functions.exact_variance import exact_variance
 from rtolap.query.engine_functions.picked import picked_text
 from rtolap.query.engine_functions.quantiles import kll_quantile
+from rtolap.query.engine_functions.sketch_bytes import frequent_items_bytes, hll_bytes, kll_bytes
 from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
 from rtolap.query.engine_functions.top_k import top_k_json
 from rtolap.query.engine_functions.value_sets import distinct_size
@@ -151,6 +153,19 @@ class EmbeddedEngine(EngineSessions):
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )
+        for name, union in (
+            (HLL_BYTES, hll_bytes),
+            (KLL_BYTES, kll_bytes),
+            (FREQUENT_ITEMS_BYTES, frequent_items_bytes),
+        ):
+            self._connection.create_function(
+                name,
+                union,
+                [duckdb.list_type(sqltypes.BLOB)],
+                sqltypes.BLOB,
+                type=PythonUDFType.ARROW,
+                null_handling=FunctionNullHandling.SPECIAL,
+            )
         self._connection.create_function(
             PICKED_TEXT,
             picked_text,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
+from rtolap.query.approval.own_functions import SketchCall
 from rtolap.query.sql.dialect import rewritten_sql
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
@@ -119,6 +120,8 @@ def _octet_length(node: exp.Expr) -> exp.Expr:
 
 
 def _bytes(text: exp.Expr) -> exp.Expr:
+    if isinstance(text, SketchCall):
+        return exp.Anonymous(this="OCTET_LENGTH", expressions=[text.copy()])
     return exp.Anonymous(this="STRLEN", expressions=[exp.cast(text.copy(), exp.DataType.Type.TEXT)])
 
 
