@@ -14,6 +14,7 @@ C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
 
 Algebra = Literal["sum", "count", "pick"]  # see `Accumulator.algebra`
+SketchFamily = Literal["hll", "kll", "frequent_items"]  # of Apache DataSketches
 SquarePart = Literal["low", "high"]  # the lowest 32 bits of a square, or those above them
 LG_MAX_MIN, LG_MAX_MAX = 4, 22  # of a set's values
 TEXT_SET_BYTES_MAX = 16 << LG_MAX_MAX  # 64 MiB: as much as the widest numbers may take
@@ -72,6 +73,19 @@ class SetForm:
     def bytes_max(self) -> int:
         """Return how many bytes the codes of a set may have."""
         return self.width << self.lg_max if self.width else TEXT_SET_BYTES_MAX
+
+
+@dataclass(frozen=True)
+class GivenForm:
+    """The form in which events bring sketches along, see `columnar.given`.
+
+    Attributes:
+        size: the smallest that is taken, and what larger ones become: lg_k of HLL, k of KLL, the logarithm of
+            the places in a frequent-items sketch's table.
+    """
+
+    family: SketchFamily
+    size: int
 
 
 class GroupedColumn(Protocol[C_co]):
@@ -170,6 +184,11 @@ class Accumulator(ABC):
 
     @property
     def local_form(self) -> Coupons | None:
+        return None
+
+    @property
+    def given_form(self) -> GivenForm | None:
+        """Return the form of the sketches that begin a partial; None: it begins with values."""
         return None
 
     @property

@@ -33,6 +33,7 @@ class Aggregate(ABC):
         reads_source: True if `read` gets the type of the column that is asked for, instead of the partial's.
         parameters: further arguments of a call, each a constant: the parser's name → what it has to be.
         takes_lg_max: True if the declaration's `lg_max` does.
+        takes_sketches: True if events may bring sketches along (`input: sketch`), which it merges.
     """
 
     name: ClassVar[str]
@@ -49,6 +50,7 @@ class Aggregate(ABC):
     parameters: ClassVar[Mapping[str, str]] = {}
     takes_lg_max: ClassVar[bool] = False
     in_count: ClassVar[bool] = False
+    takes_sketches: ClassVar[bool] = False
 
     @abstractmethod
     def mismatch(self, column: ColumnType) -> str:
@@ -69,10 +71,15 @@ class Aggregate(ABC):
 
         `lg_k` and `lg_max`: of the declaration.
         """
+        is_given = kind.kind == "binary" and self.takes_sketches
         return tuple(
             Partial(each.column_name(column), each, each.result_type(kind), column)
-            for each in self.accumulators(lg_k)
+            for each in (self.given_accumulators(lg_k) if is_given else self.accumulators(lg_k))
         )
+
+    def given_accumulators(self, lg_k: int) -> tuple[Accumulator, ...]:
+        """Return the accumulators of a column of sketches, called as those of values."""
+        raise AssertionError(f"{self.name} takes no sketches: validated when the definition was read")
 
     def partials_of_events(self) -> tuple[Partial, ...]:
         """Return the physical columns without a column, of a function that takes events."""

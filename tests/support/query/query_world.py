@@ -13,7 +13,7 @@ import random
 import struct
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +26,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from rtolap.aggregates.accumulator import Partial
+from rtolap.aggregates.accumulator import GivenForm, Partial
 from rtolap.aggregates.approx_percentile import Quantiles
 from rtolap.aggregates.approx_top_k import FrequentValues
 from rtolap.aggregates.by_time import Picked
@@ -412,6 +412,9 @@ def _int32(values: tuple[int, ...]) -> Any:
 
 def _of_lists(partial: Partial, lists: Any) -> Any:
     """Merge the partials of lists of values, where Arrow has no aggregate for them, by the engine's own."""
+    given = partial.accumulator.given_form
+    if given is not None:
+        return pa.array([given_union(each or (), given) for each in lists.to_pylist()], pa.binary())
     form = partial.accumulator.local_form
     if form is not None:
         return pa.array([_sketch(each, form.lg_k) for each in lists.to_pylist()], pa.binary())
@@ -455,6 +458,24 @@ def _with_keys(column: Any, events: pa.Table, times_ms: list[int]) -> Any:
         ],
         pa.binary(),
     )
+
+
+def given_union(images: Iterable[bytes | None], form: GivenForm) -> bytes | None:
+    """Return the union of sketches, by the library alone."""
+    known = [each for each in images if each is not None]
+    if form.family == "hll":
+        union = datasketches.hll_union(form.size)
+        for each in known:
+            union.update(datasketches.hll_sketch.deserialize(each))
+        found = union.get_result(datasketches.tgt_hll_type.HLL_8).serialize_compact()
+        return bytes(found) if known else None
+    kind = datasketches.kll_doubles_sketch
+    if form.family == "frequent_items":
+        kind = datasketches.frequent_strings_sketch
+    merged = kind(form.size)
+    for each in known:
+        merged.merge(kind.deserialize(each))
+    return bytes(merged.serialize()) if known else None
 
 
 def _quantiles(values: list[Any] | None, k: int) -> bytes | None:
