@@ -16,6 +16,7 @@ from rtolap.aggregates.bit_or import BitOr
 from rtolap.aggregates.by_time import PICKED_TEXT
 from rtolap.aggregates.count_distinct import DISTINCT_SIZE
 from rtolap.aggregates.function import Aggregate
+from rtolap.aggregates.group_concat import JOINED_TEXTS, TEXTS_ARE_CUT
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.aggregates.sketch_bytes import SKETCH_BYTES
 from rtolap.aggregates.variance import DEVIATION
@@ -38,6 +39,8 @@ OWN = {
     CRC32,
     DEVIATION,
     DISTINCT_SIZE,
+    JOINED_TEXTS,
+    TEXTS_ARE_CUT,
     *(each.engine_name for each in SKETCH_BYTES),
 }  # functions that the product registers in the engine
 SYNTAX = {

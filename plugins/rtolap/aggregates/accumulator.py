@@ -143,6 +143,12 @@ class GroupedColumn(Protocol[C_co]):
     def unite_frequencies(self, lg_size: int) -> C_co:
         """Return frequent-items sketches, out of such sketches. Raises Corrupted for other bytes."""
 
+    def collect_texts(self, bytes_max: int) -> C_co:
+        """Return the smallest texts as bytes, out of values: see `group_concat`."""
+
+    def unite_texts(self, bytes_max: int) -> C_co:
+        """Return the smallest texts, out of such bytes. Raises Corrupted for other bytes."""
+
     def pick_earliest(self) -> C_co:
         """Return the values of the earliest events, out of events: see `by_time`."""
 

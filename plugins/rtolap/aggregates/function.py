@@ -22,6 +22,7 @@ class Aggregate(ABC):
         title: the name in SQL.
         sql_key: the key that the SQL parser gives to a call of it, or to the DISTINCT of COUNT(DISTINCT …).
         in_count: True if SQL calls it as COUNT(DISTINCT …), which is no name of a function.
+        is_distinct: True if its argument in SQL stands behind DISTINCT.
         engine_functions: the embedded engine's functions that a call of it, and `read`, may hold.
         shown: a column that is selected by itself stands for a function that the cube keeps of it, the one
             with the smallest number.
@@ -33,6 +34,8 @@ class Aggregate(ABC):
         reads_source: True if `read` gets the type of the column that is asked for, instead of the partial's.
         parameters: further arguments of a call, each a constant: the parser's name → what it has to be.
         takes_lg_max: True if the declaration's `lg_max` does.
+        takes_bytes_max: True if the declaration's `bytes_max` does. Such a function gets it in the place of
+            lg_k.
         takes_sketches: True if events may bring sketches along (`input: sketch`), which it merges.
     """
 
@@ -49,6 +52,8 @@ class Aggregate(ABC):
     reads_source: ClassVar[bool] = False
     parameters: ClassVar[Mapping[str, str]] = {}
     takes_lg_max: ClassVar[bool] = False
+    takes_bytes_max: ClassVar[bool] = False
+    is_distinct: ClassVar[bool] = False
     in_count: ClassVar[bool] = False
     takes_sketches: ClassVar[bool] = False
 

@@ -18,6 +18,7 @@ from rtolap.aggregates.by_time import First, Last
 from rtolap.aggregates.count import Count
 from rtolap.aggregates.count_distinct import CountDistinct
 from rtolap.aggregates.function import Aggregate
+from rtolap.aggregates.group_concat import GroupConcat
 from rtolap.aggregates.max import Max
 from rtolap.aggregates.min import Min
 from rtolap.aggregates.sketch_bytes import SKETCH_BYTES
@@ -46,6 +47,7 @@ _FUNCTIONS: tuple[Aggregate, ...] = (
     ApproxTopK(),
     First(),
     Last(),
+    GroupConcat(),
 )
 AGGREGATES: Mapping[str, Aggregate] = {each.name: each for each in _FUNCTIONS}
 BY_SQL_KEY: Mapping[str, Aggregate] = {each.sql_key: each for each in (*_FUNCTIONS, *SKETCH_BYTES)}

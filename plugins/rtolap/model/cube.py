@@ -23,6 +23,7 @@ from rtolap.aggregates.accumulator import GivenForm, Partial
 from rtolap.aggregates.approx_percentile import KLL_K_DEFAULT
 from rtolap.aggregates.count import EVENTS, Count
 from rtolap.aggregates.function import LG_K_DEFAULT, LG_MAX_DEFAULT
+from rtolap.aggregates.group_concat import BYTES_MAX_DEFAULT
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.model.application import CubeWatermark
@@ -65,6 +66,7 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         k: of KLL sketches, see `aggregates.approx_percentile`, and of `aggregates.approx_top_k`.
         where: only events that fulfil this expression count; None: all events.
         name: of the column that stands for the filtered values; None: it follows from column and condition.
+        bytes_max: of joined texts, see `aggregates.group_concat`.
         input: what events hold in the column: values, or sketches of values that are merged.
     """
 
@@ -76,6 +78,7 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     where: str | None = None
     name: str | None = None
     input: Literal["values", "sketch"] = "values"
+    bytes_max: int = BYTES_MAX_DEFAULT
 
     @property
     def source(self) -> str | None:
@@ -250,6 +253,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
             return function.partials_of_events()
         kind = self.column(measure.source).column_type
         size = measure.k if function.takes_k else measure.lg_k
+        size = measure.bytes_max if function.takes_bytes_max else size
         partials = function.partials(measure.source, kind, size, measure.lg_max)
         if measure.where is None or not measure.adds_values:
             return partials

@@ -207,6 +207,21 @@ class ValueSet:
 
 
 @dataclass(frozen=True)
+class CutCheck:
+    """A question to the engine about the texts of a statement.
+
+    Attributes:
+        sql: its value is 1 where a text is cut, else 0. It reads the statement's relations.
+        parameters: names of the parameters in it.
+        warning: for an answer in which one is cut.
+    """
+
+    sql: str
+    parameters: tuple[str, ...]
+    warning: QueryWarning
+
+
+@dataclass(frozen=True)
 class Rewritten:
     """SQL for the engine, and the relations that it reads.
 
@@ -215,6 +230,7 @@ class Rewritten:
         warnings: where the SQL is not run exactly as written.
         reads: each behind those that its sets need.
         merge: the same statement without an engine; None where it needs one.
+        cuts: asked before the statement runs.
         is_constant: True if the statement reads nothing but literals, so that its answer is always the same.
     """
 
@@ -229,6 +245,7 @@ class Rewritten:
     merge: PlainMerge | None = None
     is_constant: bool = False
     sets: tuple[ValueSet, ...] = ()
+    cuts: tuple[CutCheck, ...] = ()
 
 
 @dataclass(frozen=True)

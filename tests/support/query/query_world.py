@@ -31,6 +31,7 @@ from rtolap.aggregates.approx_percentile import Quantiles
 from rtolap.aggregates.approx_top_k import FrequentValues
 from rtolap.aggregates.by_time import Picked
 from rtolap.aggregates.count_distinct import ValueSet
+from rtolap.aggregates.group_concat import SmallestTexts
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import StaleSnapshot, Unavailable
@@ -64,6 +65,7 @@ from rtolap.query.spills.folder import Spills
 from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.stored.source import StoredSource
 
+from tests.support.aggregates.joined import smallest_texts
 from tests.support.aggregates.sets import set_bytes
 from tests.support.in_memory import IN_MEMORY
 from tests.support.query.calendar_units import unit_start
@@ -418,6 +420,9 @@ def _of_lists(partial: Partial, lists: Any) -> Any:
     form = partial.accumulator.local_form
     if form is not None:
         return pa.array([_sketch(each, form.lg_k) for each in lists.to_pylist()], pa.binary())
+    if isinstance(partial.accumulator, SmallestTexts):
+        bound = partial.accumulator.bytes_max
+        return pa.array([smallest_texts(each or (), bound) for each in lists.to_pylist()], pa.binary())
     if isinstance(partial.accumulator, Quantiles):
         k = partial.accumulator.k
         return pa.array([_quantiles(each, k) for each in lists.to_pylist()], pa.binary())

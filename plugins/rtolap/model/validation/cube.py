@@ -6,6 +6,7 @@ from collections import Counter
 from math import prod
 
 from rtolap.aggregates.accumulator import LG_MAX_MAX, LG_MAX_MIN
+from rtolap.aggregates.group_concat import BYTES_MAX_MAX, BYTES_MAX_MIN
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.column_types import BINARY
 from rtolap.model.cube import TIME_UNITS, AggregationGroup, Cube, Measure, Schema, cuboids
@@ -191,6 +192,8 @@ def _one_measure(schema: Schema, measure: Measure, key: Key) -> list[Problem]:
         found += bound_problems((*key, "k"), measure.k, KLL_K_MIN, KLL_K_MAX)
     if function.takes_lg_max:
         found += bound_problems((*key, "lg_max"), measure.lg_max, LG_MAX_MIN, LG_MAX_MAX)
+    if function.takes_bytes_max:
+        found += bound_problems((*key, "bytes_max"), measure.bytes_max, BYTES_MAX_MIN, BYTES_MAX_MAX)
     column_type = schema.table.column(measure.column).column_type
     found += given_sketch_problems(schema, measure, column_type, key)
     expected = "" if measure.input == "sketch" else function.mismatch(column_type)

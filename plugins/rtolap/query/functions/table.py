@@ -193,7 +193,6 @@ CHOICES = (
 )
 _OTHER_AGGREGATES = (
     SqlFunction("any_value", ("anyvalue",), ("any_value",)),
-    SqlFunction("group_concat", ("groupconcat",), ("listagg", "string_agg")),
     SqlFunction("grouping", ("grouping",), ("grouping",)),
     SqlFunction("std", ("stddevpop",), ("stddev_pop",)),
     SqlFunction("stddev", ("stddevpop", "stddev"), ("stddev", "stddev_pop")),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
 
+from rtolap.aggregates.group_concat import JOINED_TEXTS
 from rtolap.aggregates.sketch_bytes import SKETCH_BYTES
 from rtolap.query.engine_functions.checksums import CRC32
 from rtolap.query.sql import types as sql_types
@@ -114,6 +115,7 @@ _MACROS: dict[str, SqlType] = {
                 "group",
                 "year_digits",
                 "joined",
+                "repeated",
             ),
         ),
         STRING,
@@ -137,6 +139,7 @@ _MACROS: dict[str, SqlType] = {
     "round_even": DOUBLE,
     "from_unixtime": DATETIME,
     CRC32: BIGINT,
+    JOINED_TEXTS: STRING,
     **dict.fromkeys((each.engine_name for each in SKETCH_BYTES), BINARY),
 }
 

@@ -21,14 +21,36 @@ _FIRST = (exp.Upper, exp.Lower, exp.Trim, exp.Length, exp.Reverse, exp.StrPositi
 _MACROS = {  # how many of their arguments are texts, which stand first
     **{
         f"mysql_{name}": 1
-        for name in ("left", "right", "from", "substring", "lpad", "rpad", "repeat", "ascii", "ord")
+        for name in (
+            "left",
+            "right",
+            "from",
+            "substring",
+            "lpad",
+            "rpad",
+            "repeat",
+            "ascii",
+            "ord",
+            "repeated",
+        )
     },
     **{
         f"mysql_{name}": 1
-        for name in ("conv", "text", "bytes", "group", "to_base64", "json", "json_unquote", "json_valid")
+        for name in (
+            "conv",
+            "text",
+            "bytes",
+            "group",
+            "repeated",
+            "to_base64",
+            "json",
+            "json_unquote",
+            "json_valid",
+        )
     },
     **{f"mysql_{name}": 2 for name in ("substring_index", "find_in_set", "strcmp", "regexp_substr")},
     **{f"mysql_{name}": 2 for name in ("ltrim", "rtrim")},
+    "mysql_repeated": 1,
     "mysql_replace": 3,
 }
 _OF_BYTES = frozenset(("unhex", "from_base64", "mysql_unhex", "mysql_from_base64"))
