@@ -38,7 +38,7 @@ from rtolap.base.errors import StaleSnapshot, Unavailable
 from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
-from rtolap.cubes.receiver.answers.top_groups import first_groups
+from rtolap.cubes.receiver.answers.top_groups import first_groups, spread_groups
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import ReceiverRecord
 from rtolap.model.cube import Schema, cuboids
@@ -106,6 +106,7 @@ class QueryWorld:
         self.stopped: set[str] = set()  # answer nothing until `resumed` is set
         self.resumed = threading.Event()
         self.asked: list[tuple[str, PartialQuery]] = []
+        self.spread_groups = spread_groups  # a test may plant a fault
         self.refused: dict[int, dict[str, int]] = {}  # partition → reason → records; see `PartialAnswer`
         self.cuboids: dict[str, int] = {}  # which a receiver says it has read; see `PartialAnswer`
         self.stale_answers = 0
@@ -264,7 +265,10 @@ class QueryWorld:
         events = self.events_of(asked, query.cube)
         own = events.filter(pc.is_in(events.column("__partition"), value_set=_int32(mine)))
         table = self._partials(self.schemas[query.cube], own, query.dimensions, query.partials, query)
-        if query.top is not None:
+        left = None
+        if query.top is not None and query.top.spread:
+            table, left = self.spread_groups(table, query.dimensions, query.top)
+        elif query.top is not None:
             table = first_groups(table, query.dimensions, query.top)
         positions = {partition: self.positions[partition] for partition in mine}
         refused = {partition: self.refused[partition] for partition in mine if partition in self.refused}
@@ -277,6 +281,7 @@ class QueryWorld:
             refused,
             _EXAMPLE,
             dict(self.cuboids),
+            left=left,
         )
 
     def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats:
