@@ -47,8 +47,17 @@ def drawn_sources(rng: random.Random, kind: ColumnType) -> list[Source]:
 
 
 def table_of(source: Source, kind: ColumnType) -> pa.Table:
+    keys = pa.array(list(source), pa.string())
+    if len(source) % 2:  # as receivers hold them
+        keys = keys.dictionary_encode()
     values = pa.array(list(source.values()), pa.int64() if kind == BIGINT else pa.decimal128(38, 2))
-    return pa.table({"k": pa.array(list(source), pa.string()), "v": values})
+    return pa.table({"k": keys, "v": values})
+
+
+def plain(chosen: Chosen) -> Chosen:
+    """Return what is sent: texts as they are."""
+    keys = chosen.rows.column("k")
+    return chosen._replace(rows=chosen.rows.set_column(0, "k", keys.cast(pa.string())))
 
 
 def firsts(sources: list[Source], rows: int) -> list[tuple[Any, Any]]:
@@ -78,7 +87,7 @@ def answered(
         question = groups.question
         above = None if question.above is None else (int if kind == BIGINT else Decimal)(question.above)
         parts = [
-            said(choose_groups(table_of(each, kind), "k", "v", question.rows, question.among, above))
+            said(plain(choose_groups(table_of(each, kind), "k", "v", question.rows, question.among, above)))
             for each in sources
         ]
         sent += sum(part.rows.num_rows for part in parts)

@@ -64,8 +64,7 @@ def choose_groups(
     if above is not None:
         wanted |= _at_least(values, pa.scalar(above, values.type))
     if among:
-        plain = keys.dictionary.type if pa.types.is_dictionary(keys.type) else keys.type
-        wanted |= pc.is_in(keys, value_set=pa.array(among, plain)).to_numpy(zero_copy_only=False)
+        wanted |= _is_among(keys, among)
     if wanted.all():
         return Chosen(table, None)
     left = pc.max(values.filter(pa.array(~wanted))).as_py()
@@ -80,6 +79,14 @@ def has_distinct_values(keys: Any) -> bool:
         codes = keys.indices.drop_null().to_numpy()
         return not len(codes) or int(np.bincount(codes).max()) == 1
     return int(pc.count_distinct(keys, mode="all").as_py()) == len(keys)
+
+
+def _is_among(keys: Any, among: Sequence[Key]) -> Any:
+    if not pa.types.is_dictionary(keys.type):
+        return pc.is_in(keys, value_set=pa.array(among, keys.type)).to_numpy(zero_copy_only=False)
+    named = pc.is_in(keys.dictionary, value_set=pa.array(among, keys.dictionary.type))
+    found = named.take(keys.indices).fill_null(None in among)
+    return found.to_numpy(zero_copy_only=False)
 
 
 def _is_exact(kind: pa.DataType) -> bool:
