@@ -20,7 +20,7 @@ _SIMPLE: tuple[Kind, ...] = ("string", "boolean", "int", "bigint", "double", "da
 class ColumnType(msgspec.Struct, frozen=True):
     """`int` is 32 bit, `bigint` 64 bit, `timestamp` is an instant in microseconds without a zone (UTC).
 
-    `binary` is not for users: sketches travel in it.
+    `binary` is of columns of sketches, and of the partials that hold sketches.
     """
 
     kind: Kind
@@ -50,10 +50,17 @@ def decimal(precision: int, scale: int) -> ColumnType:
 
 
 @lru_cache(maxsize=256)  # asked for with every look at a stored column
-def parse_type(text: str) -> ColumnType:
-    """Return the type that a text like `"decimal(10,2)"` names. Raises DefinitionError naming the known
-    types."""
+def parse_type(text: str, *, binary: bool = False) -> ColumnType:
+    """Return the type that a text like `"decimal(10,2)"` names.
+
+    Args:
+        binary: True where columns of bytes may be.
+
+    Raises DefinitionError naming the known types.
+    """
     cleaned = text.strip().lower()
+    if binary and cleaned == BINARY.kind:
+        return BINARY
     for kind in _SIMPLE:
         if cleaned == kind:
             return ColumnType(kind)
@@ -62,9 +69,10 @@ def parse_type(text: str) -> ColumnType:
         precision, scale = int(match[1]), int(match[2])
         if 1 <= precision <= DECIMAL_PRECISION_MAX and scale <= precision:
             return decimal(precision, scale)
+    known = (*_SIMPLE, BINARY.kind) if binary else _SIMPLE
     raise DefinitionError(
         "unknown column type",
-        expected=f"one of {', '.join(_SIMPLE)}, decimal(p,s) with s <= p <= {DECIMAL_PRECISION_MAX}",
+        expected=f"one of {', '.join(known)}, decimal(p,s) with s <= p <= {DECIMAL_PRECISION_MAX}",
         found=repr(text),
     )
 

@@ -34,6 +34,7 @@ from rtolap.scan.keys import code
 
 from tests.support.aggregates.measured import (
     DIMENSIONS,
+    GIVEN,
     MEASURED,
     SCHEMA,
     TABLE,
@@ -46,7 +47,7 @@ from tests.support.seeds import so_many
 
 SEED = 4700
 KEYS = ("shop",)
-every_measure = pytest.mark.parametrize("measured", MEASURED, ids=lambda each: each.id)
+every_measure = pytest.mark.parametrize("measured", [*MEASURED, *GIVEN], ids=lambda each: each.id)
 
 
 def pieces_of(rng: random.Random, events: pa.Table) -> list[pa.Table]:

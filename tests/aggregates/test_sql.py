@@ -20,6 +20,7 @@ import pytest
 import sqlglot
 from rtolap.aggregates.approx_top_k import TOP_DEFAULT, ApproxTopK
 from rtolap.aggregates.by_time import First, Last
+from rtolap.aggregates.group_concat import BYTES_MAX_DEFAULT, GroupConcat
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.aggregates.variance import Deviation
 from rtolap.base.errors import QueryError, UnsupportedSql
@@ -30,6 +31,7 @@ from rtolap.query.sql.dialect import RtolapSql
 from rtolap.query.sql.rules import Context, rewrite
 from rtolap.query.statement_service import QueryService
 
+from tests.support.aggregates.joined import joined
 from tests.support.aggregates.measured import MEASURED, SCHEMA, Measured, made_schema, measured_events
 from tests.support.query.query_world import QueryWorld, value_text
 from tests.support.query.sql_oracle import asked_of, oracle_cursor, rows_of
@@ -102,6 +104,13 @@ def assert_equals_oracle(
         by_time = "ARG_MIN(" if isinstance(measured.function, First) else "ARG_MAX("
         raw = call.replace(f"{measured.function.title}(", by_time)[:-1] + ", ROW(at, __partition, __offset))"
         assert rows_of(got) == rows_of(asked_of(oracle, text.replace("@", raw))), sql
+        return
+    if isinstance(measured.function, GroupConcat):
+        raw = call.replace("GROUP_CONCAT(DISTINCT ", "LIST(")
+        texts = _by_key(asked_of(oracle, text.replace("@", raw)))
+        assert [(key, shown) for key, shown in _by_key(got)] == [
+            (key, joined(values or (), BYTES_MAX_DEFAULT)[0]) for key, values in texts
+        ], sql
         return
     error = max(partial.accumulator.relative_error for partial in measured.partials)
     if not error:

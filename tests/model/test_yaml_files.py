@@ -70,7 +70,7 @@ def test_all_problems_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     table = TABLE.replace("type: bigint", "type: bigit").replace("topic: sales", "topic: 7")
     assert problems(tmp_path, cube=cube, table=table) == [
         "cube.yaml:8: measures[1].colum: unknown key; expected one of function, column, lg_k, k, "
-        "lg_max, where, name; found 'colum'; did you mean 'column'?",
+        "lg_max, where, name, input, bytes_max; found 'colum'; did you mean 'column'?",
         "cube.yaml:10: segment.window: wrong value; expected a duration such as 500ms, 30s, 15m, 6h, "
         "1d or 1h30m; found '6 moons' (str)",
         "table.yaml:3: topic: wrong value; expected text; found '7' (int); put it in quotes",

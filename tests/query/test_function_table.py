@@ -16,7 +16,9 @@ from rtolap.aggregates.bit_or import BitOr
 from rtolap.aggregates.by_time import PICKED_TEXT
 from rtolap.aggregates.count_distinct import DISTINCT_SIZE
 from rtolap.aggregates.function import Aggregate
+from rtolap.aggregates.group_concat import JOINED_TEXTS, TEXTS_ARE_CUT
 from rtolap.aggregates.registry import AGGREGATES
+from rtolap.aggregates.sketch_bytes import SKETCH_BYTES
 from rtolap.aggregates.variance import DEVIATION
 from rtolap.base.errors import UnknownFunction
 from rtolap.column_types import BIGINT
@@ -36,10 +38,10 @@ OWN = {
     BITMAP_SIZE,
     CRC32,
     DEVIATION,
-    BITMAP_SIZE,
-    CRC32,
-    DEVIATION,
     DISTINCT_SIZE,
+    JOINED_TEXTS,
+    TEXTS_ARE_CUT,
+    *(each.engine_name for each in SKETCH_BYTES),
 }  # functions that the product registers in the engine
 SYNTAX = {
     "coalesce",
@@ -96,7 +98,7 @@ def test_no_engine_function_of_a_row_reaches_beyond_its_arguments(word: str) -> 
 
 
 @pytest.mark.parametrize("kind", [None, BIGINT])
-@pytest.mark.parametrize("function", AGGREGATES.values(), ids=AGGREGATES)
+@pytest.mark.parametrize("function", [*AGGREGATES.values(), *SKETCH_BYTES], ids=lambda each: each.title)
 def test_an_aggregate_names_every_engine_function_that_reads_it_back(
     function: Aggregate, kind: object
 ) -> None:

@@ -161,6 +161,12 @@ def test_random_queries_equal_the_raw_rows(
         "from flights group by rollup (carrier)",
         "select carrier, group_concat(distinct origin order by origin desc separator '-') from flights "
         "group by carrier",
+        "select carrier, group_concat(origin order by origin) from flights group by carrier",
+        "select hour_start, group_concat(origin order by origin desc separator '') from flights group by 1",
+        "select group_concat(carrier, '/', gate order by carrier, gate separator ';') t from flights",
+        "select carrier, group_concat(gate order by gate) filter (where origin = 'JFK') from flights "
+        "group by carrier",
+        "select group_concat(upper(carrier) order by carrier) from flights where 1 = 0",
         "select any_value(carrier), count(*) from flights where carrier = 'AA'",
         "select origin || '-' || carrier k, count(*) from flights group by 1",
         "select count(*) from flights where 1 = 0",
@@ -181,7 +187,8 @@ def test_joins_subqueries_and_windows_equal_the_raw_rows(
         ("select grouping(carrier) from flights", "expected a GROUP BY; found `flights`.`carrier`"),
         ("select grouping(gate) from flights group by rollup (carrier)", "expected `flights`.`carrier`"),
         ("select any_value(delay) from flights", "does not keep column 'delay' as a dimension"),
-        ("select group_concat(carrier) from flights", "cannot answer GROUP_CONCAT"),
+        ("select group_concat(delay) from flights", "cannot answer GROUP_CONCAT"),
+        ("select group_concat(distinct delay) from flights", "the measure is not declared"),
     ],
 )
 def test_what_does_not_follow_from_groups_is_refused(sql: str, said: str, service: QueryService) -> None:

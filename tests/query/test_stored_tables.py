@@ -8,10 +8,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import datasketches
 import duckdb
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryError, StaleSnapshot, Unavailable
+from rtolap.columnar.hll import coupons
+from rtolap.columnar.hll_image import sketches_from_coupons
+from rtolap.columnar.schema import COUPONS
 from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable, TableModel
 from rtolap.protocols.stored_tables.messages import AddColumn, DropColumn, RenameColumn, TableName
 from rtolap.query.statement_service import QueryLimits, QueryService
@@ -298,3 +302,30 @@ def test_more_than_memory_allows_is_refused(world: QueryWorld, stored: StoredWor
             service.execute("select * from shop.orders_duplicate")
     finally:
         service.close()
+
+
+def test_the_library_reads_a_columns_sketches(asked: QueryService, stored: StoredWorld) -> None:
+    visits = StoredTable(
+        database="shop",
+        name="visits",
+        model="aggregate",
+        keys=("page",),
+        columns=(
+            StoredColumn("page", "string", nullable=False),
+            StoredColumn("who", "hll", aggregate="HLL_UNION"),
+        ),
+    )
+    stored.catalogue.create_table(visits)
+    for first in (0, 30):
+        images = sketches_from_coupons(
+            pa.array([coupons(pa.array([f"v{n}" for n in range(first, first + 60)])).to_pylist()], COUPONS),
+            12,
+        )
+        stored.load(TableName("shop", "visits"), [{"page": page, "who": images[0].as_py()} for page in "ab"])
+    sql = "select page, hll_sketch(who) h, hll_union_agg(who) n from shop.visits group by page"
+    rows = asked.execute(sql).table().to_pylist()
+    assert len(rows) == 2
+    for row in rows:
+        assert round(datasketches.hll_sketch.deserialize(row["h"]).get_estimate()) == row["n"] == 90
+    with pytest.raises(QueryError, match="hll_sketch"):
+        asked.execute("select hll_sketch(page) from shop.visits")

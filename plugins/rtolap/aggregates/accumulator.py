@@ -14,6 +14,7 @@ C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
 
 Algebra = Literal["sum", "count", "pick"]  # see `Accumulator.algebra`
+SketchFamily = Literal["hll", "kll", "frequent_items"]  # of Apache DataSketches
 SquarePart = Literal["low", "high"]  # the lowest 32 bits of a square, or those above them
 LG_MAX_MIN, LG_MAX_MAX = 4, 22  # of a set's values
 TEXT_SET_BYTES_MAX = 16 << LG_MAX_MAX  # 64 MiB: as much as the widest numbers may take
@@ -74,6 +75,19 @@ class SetForm:
         return self.width << self.lg_max if self.width else TEXT_SET_BYTES_MAX
 
 
+@dataclass(frozen=True)
+class GivenForm:
+    """The form in which events bring sketches along, see `columnar.given`.
+
+    Attributes:
+        size: the smallest that is taken, and what larger ones become: lg_k of HLL, k of KLL, the logarithm of
+            the places in a frequent-items sketch's table.
+    """
+
+    family: SketchFamily
+    size: int
+
+
 class GroupedColumn(Protocol[C_co]):
     """Rows of one column, each with its group's number, and their reductions.
 
@@ -129,6 +143,12 @@ class GroupedColumn(Protocol[C_co]):
     def unite_frequencies(self, lg_size: int) -> C_co:
         """Return frequent-items sketches, out of such sketches. Raises Corrupted for other bytes."""
 
+    def collect_texts(self, bytes_max: int) -> C_co:
+        """Return the smallest texts as bytes, out of values: see `group_concat`."""
+
+    def unite_texts(self, bytes_max: int) -> C_co:
+        """Return the smallest texts, out of such bytes. Raises Corrupted for other bytes."""
+
     def pick_earliest(self) -> C_co:
         """Return the values of the earliest events, out of events: see `by_time`."""
 
@@ -170,6 +190,11 @@ class Accumulator(ABC):
 
     @property
     def local_form(self) -> Coupons | None:
+        return None
+
+    @property
+    def given_form(self) -> GivenForm | None:
+        """Return the form of the sketches that begin a partial; None: it begins with values."""
         return None
 
     @property

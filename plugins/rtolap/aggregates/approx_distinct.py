@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar
 
-from rtolap.aggregates.accumulator import Accumulator, C, Coupons, GroupedColumn
+from rtolap.aggregates.accumulator import Accumulator, C, Coupons, GivenForm, GroupedColumn
 from rtolap.aggregates.function import LG_K_DEFAULT, Aggregate, Finish
 from rtolap.column_types import BINARY, ColumnType, Kind
 
@@ -25,7 +25,7 @@ class Sketch(Accumulator):
     lg_k: int
 
     @property
-    def local_form(self) -> Coupons:
+    def local_form(self) -> Coupons | None:
         return Coupons(self.lg_k)
 
     @property
@@ -53,6 +53,25 @@ class Sketch(Accumulator):
         return f"CASE WHEN count({column}) > 0 THEN hll_union_agg({column}) END"
 
 
+@dataclass(frozen=True)
+class GivenSketch(Sketch):
+    """The union of sketches that events bring along: bytes in a receiver too."""
+
+    @property
+    def local_form(self) -> None:
+        return None
+
+    @property
+    def given_form(self) -> GivenForm:
+        return GivenForm("hll", self.lg_k)
+
+    def begin(self, events: GroupedColumn[C], kind: ColumnType) -> C:
+        return events.unite_sketches()
+
+    def merge_local(self, partials: GroupedColumn[C], kind: ColumnType) -> C:
+        return partials.unite_sketches()
+
+
 class ApproxDistinct(Aggregate):
     name: ClassVar[str] = "approx_distinct"
     title: ClassVar[str] = "APPROX_COUNT_DISTINCT"
@@ -61,12 +80,16 @@ class ApproxDistinct(Aggregate):
     shown: ClassVar[int] = 40
     empty: ClassVar[int | None] = 0
     takes_lg_k: ClassVar[bool] = True
+    takes_sketches: ClassVar[bool] = True
 
     def mismatch(self, column: ColumnType) -> str:
         return "" if column.kind in _COUNTABLE else "a column whose values compare exactly"
 
     def accumulators(self, lg_k: int = LG_K_DEFAULT) -> tuple[Accumulator, ...]:
         return (Sketch(lg_k),)
+
+    def given_accumulators(self, lg_k: int) -> tuple[Accumulator, ...]:
+        return (GivenSketch(lg_k),)
 
     def read(self, kind: ColumnType | None) -> str:
         return "CAST(hll_estimate(LIST(:hll)) AS BIGINT)"

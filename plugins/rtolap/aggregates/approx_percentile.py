@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rtolap.aggregates.accumulator import Accumulator, C, GroupedColumn
+from rtolap.aggregates.accumulator import Accumulator, C, GivenForm, GroupedColumn
 from rtolap.aggregates.function import Aggregate
 from rtolap.column_types import BINARY, ColumnType
 
@@ -50,6 +50,18 @@ class Quantiles(Accumulator):
         return f"CASE WHEN count({column}) > 0 THEN kll_merge_agg_double({column}, {self.k}) END"
 
 
+@dataclass(frozen=True)
+class GivenQuantiles(Quantiles):
+    """The union of sketches that events bring along."""
+
+    @property
+    def given_form(self) -> GivenForm:
+        return GivenForm("kll", self.k)
+
+    def begin(self, events: GroupedColumn[C], kind: ColumnType) -> C:
+        return events.unite_quantiles(self.k)
+
+
 class ApproxPercentile(Aggregate):
     name: ClassVar[str] = "approx_percentile"
     title: ClassVar[str] = "APPROX_PERCENTILE"
@@ -57,6 +69,7 @@ class ApproxPercentile(Aggregate):
     engine_functions: ClassVar[tuple[str, ...]] = ("approx_quantile", KLL_QUANTILE, "list")
     shown: ClassVar[int] = 80
     takes_k: ClassVar[bool] = True
+    takes_sketches: ClassVar[bool] = True
     parameters: ClassVar[Mapping[str, str]] = {"quantile": "a number from 0 to 1"}
 
     def mismatch(self, column: ColumnType) -> str:
@@ -64,6 +77,9 @@ class ApproxPercentile(Aggregate):
 
     def accumulators(self, lg_k: int = KLL_K_DEFAULT) -> tuple[Accumulator, ...]:
         return (Quantiles(lg_k),)
+
+    def given_accumulators(self, lg_k: int) -> tuple[Accumulator, ...]:
+        return (GivenQuantiles(lg_k),)
 
     def read(self, kind: ColumnType | None) -> str:
         return f"{KLL_QUANTILE}(LIST(:kll), CAST(:quantile AS DOUBLE))"

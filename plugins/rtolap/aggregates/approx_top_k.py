@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rtolap.aggregates.accumulator import Accumulator, C, GroupedColumn
+from rtolap.aggregates.accumulator import Accumulator, C, GivenForm, GroupedColumn
 from rtolap.aggregates.approx_percentile import KLL_K_DEFAULT
 from rtolap.aggregates.function import Aggregate
 from rtolap.column_types import BINARY, ColumnType, Kind
@@ -88,6 +88,18 @@ class FrequentValues(Accumulator):
         return f"CASE WHEN count({column}) > 0 THEN transform(array({joined}), joined -> {checked})[0] END"
 
 
+@dataclass(frozen=True)
+class GivenFrequentValues(FrequentValues):
+    """The union of sketches that events bring along."""
+
+    @property
+    def given_form(self) -> GivenForm:
+        return GivenForm("frequent_items", self.lg_size)
+
+    def begin(self, events: GroupedColumn[C], kind: ColumnType) -> C:
+        return events.unite_frequencies(self.lg_size)
+
+
 class ApproxTopK(Aggregate):
     name: ClassVar[str] = "approx_top_k"
     title: ClassVar[str] = "APPROX_TOP_K"
@@ -95,6 +107,7 @@ class ApproxTopK(Aggregate):
     engine_functions: ClassVar[tuple[str, ...]] = (TOP_K_JSON, "list")
     shown: ClassVar[int] = 81
     takes_k: ClassVar[bool] = True
+    takes_sketches: ClassVar[bool] = True
     parameters: ClassVar[Mapping[str, str]] = {"expression": f"a whole number from 1 to {TOP_MAX}"}
 
     def mismatch(self, column: ColumnType) -> str:
@@ -104,6 +117,9 @@ class ApproxTopK(Aggregate):
 
     def accumulators(self, lg_k: int = KLL_K_DEFAULT) -> tuple[Accumulator, ...]:
         return (FrequentValues(lg_k),)
+
+    def given_accumulators(self, lg_k: int) -> tuple[Accumulator, ...]:
+        return (GivenFrequentValues(lg_k),)
 
     def read(self, kind: ColumnType | None) -> str:
         return f"{TOP_K_JSON}(LIST(:top_k), CAST(:expression AS BIGINT))"

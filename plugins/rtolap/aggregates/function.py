@@ -22,6 +22,7 @@ class Aggregate(ABC):
         title: the name in SQL.
         sql_key: the key that the SQL parser gives to a call of it, or to the DISTINCT of COUNT(DISTINCT …).
         in_count: True if SQL calls it as COUNT(DISTINCT …), which is no name of a function.
+        is_distinct: True if its argument in SQL stands behind DISTINCT.
         engine_functions: the embedded engine's functions that a call of it, and `read`, may hold.
         shown: a column that is selected by itself stands for a function that the cube keeps of it, the one
             with the smallest number.
@@ -33,6 +34,9 @@ class Aggregate(ABC):
         reads_source: True if `read` gets the type of the column that is asked for, instead of the partial's.
         parameters: further arguments of a call, each a constant: the parser's name → what it has to be.
         takes_lg_max: True if the declaration's `lg_max` does.
+        takes_bytes_max: True if the declaration's `bytes_max` does. Such a function gets it in the place of
+            lg_k.
+        takes_sketches: True if events may bring sketches along (`input: sketch`), which it merges.
     """
 
     name: ClassVar[str]
@@ -48,7 +52,10 @@ class Aggregate(ABC):
     reads_source: ClassVar[bool] = False
     parameters: ClassVar[Mapping[str, str]] = {}
     takes_lg_max: ClassVar[bool] = False
+    takes_bytes_max: ClassVar[bool] = False
+    is_distinct: ClassVar[bool] = False
     in_count: ClassVar[bool] = False
+    takes_sketches: ClassVar[bool] = False
 
     @abstractmethod
     def mismatch(self, column: ColumnType) -> str:
@@ -69,10 +76,15 @@ class Aggregate(ABC):
 
         `lg_k` and `lg_max`: of the declaration.
         """
+        is_given = kind.kind == "binary" and self.takes_sketches
         return tuple(
             Partial(each.column_name(column), each, each.result_type(kind), column)
-            for each in self.accumulators(lg_k)
+            for each in (self.given_accumulators(lg_k) if is_given else self.accumulators(lg_k))
         )
+
+    def given_accumulators(self, lg_k: int) -> tuple[Accumulator, ...]:
+        """Return the accumulators of a column of sketches, called as those of values."""
+        raise AssertionError(f"{self.name} takes no sketches: validated when the definition was read")
 
     def partials_of_events(self) -> tuple[Partial, ...]:
         """Return the physical columns without a column, of a function that takes events."""

@@ -1,4 +1,7 @@
-"""The aggregate functions, by the word that declares them. A new one is a module and a line here."""
+"""The aggregate functions, by the word that declares them. A new one is a module and a line here.
+
+`BY_SQL_KEY` also has those that read the sketches of a declared one, see `sketch_bytes`.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,10 @@ from rtolap.aggregates.by_time import First, Last
 from rtolap.aggregates.count import Count
 from rtolap.aggregates.count_distinct import CountDistinct
 from rtolap.aggregates.function import Aggregate
+from rtolap.aggregates.group_concat import GroupConcat
 from rtolap.aggregates.max import Max
 from rtolap.aggregates.min import Min
+from rtolap.aggregates.sketch_bytes import SKETCH_BYTES
 from rtolap.aggregates.sum import Sum
 from rtolap.aggregates.variance import StddevPop, StddevSamp, VarPop, VarSamp
 
@@ -42,6 +47,7 @@ _FUNCTIONS: tuple[Aggregate, ...] = (
     ApproxTopK(),
     First(),
     Last(),
+    GroupConcat(),
 )
 AGGREGATES: Mapping[str, Aggregate] = {each.name: each for each in _FUNCTIONS}
-BY_SQL_KEY: Mapping[str, Aggregate] = {each.sql_key: each for each in _FUNCTIONS}
+BY_SQL_KEY: Mapping[str, Aggregate] = {each.sql_key: each for each in (*_FUNCTIONS, *SKETCH_BYTES)}

@@ -16,6 +16,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
 from rtolap.aggregates.registry import AGGREGATES
+from rtolap.aggregates.sketch_bytes import SKETCH_BYTES
 from rtolap.base.errors import RtolapError, SqlSyntaxError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, print_table, warn
@@ -42,6 +43,7 @@ _WORDS = [
         "EXPLAIN",
     ),
     *("COUNT(*)", "COUNT(DISTINCT", *(each.title for each in AGGREGATES.values() if not each.in_count)),
+    *(each.title for each in SKETCH_BYTES),
     *("DATE_TRUNC('day',", "BETWEEN", "IN", "LIKE"),
 ]
 

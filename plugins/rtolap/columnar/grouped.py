@@ -13,6 +13,7 @@ from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.hll import coupons
 from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.hll_image import sketches_from_coupons
+from rtolap.columnar.joined_texts import texts_of_values, united_texts
 from rtolap.columnar.kll import sketch_groups, unite_groups
 from rtolap.columnar.picked import EventOrder, pick
 from rtolap.columnar.reduce import Ids
@@ -89,6 +90,12 @@ class GroupedArray(NamedTuple):
 
     def unite_frequencies(self, lg_size: int) -> pa.Array:
         return unite_frequencies(self.column, self.ids, self.groups, lg_size)
+
+    def collect_texts(self, bytes_max: int) -> pa.Array:
+        return texts_of_values(self._rows, self.ids, self.groups, bytes_max)
+
+    def unite_texts(self, bytes_max: int) -> pa.Array:
+        return united_texts(self.column, self.ids, self.groups, bytes_max)
 
     def pick_earliest(self) -> pa.Array:
         return self._pick(latest=False)

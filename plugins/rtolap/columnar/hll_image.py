@@ -145,6 +145,11 @@ def estimate(image: bytes) -> float:
     return float(datasketches.hll_sketch.deserialize(canonical).get_estimate())
 
 
+def is_empty(image: bytes) -> bool:
+    """Return True for a sketch of no value, as this module writes it."""
+    return bool(image[5] & _EMPTY)
+
+
 def _coupons_image(distinct: U32, lg_k: int) -> bytes:
     count = len(distinct)
     flags = _COMPACT | (_EMPTY if count == 0 else 0)
@@ -161,11 +166,17 @@ def _coupons_image(distinct: U32, lg_k: int) -> bytes:
 def image_of_registers(registers: U8, lg_k: int) -> bytes:
     """Return the image of registers. The kxq sums are exact: all terms are whole multiples of 2^-31 and 2^-63
     and few enough for 53 bits."""
+    kxq0, kxq1 = inverse_powers(registers)
+    zeros = int((registers == 0).sum())
+    header = bytes((10, 1, 7, lg_k, 0, _COMPACT | _OUT_OF_ORDER, 0, _HLL | _TYPE_HLL8 << 2))
+    return header + struct.pack("<dddII", 0.0, kxq0, kxq1, zeros, 0) + registers.tobytes()
+
+
+def inverse_powers(registers: U8) -> tuple[float, float]:
+    """Return the sums of 2^-register, of registers below 32 and of the others, both exact."""
     counts = np.bincount(registers, minlength=64)
     weights = np.ldexp(counts.astype(np.float64), -np.arange(len(counts)))
-    kxq0, kxq1 = float(weights[:32].sum()), float(weights[32:].sum())
-    header = bytes((10, 1, 7, lg_k, 0, _COMPACT | _OUT_OF_ORDER, 0, _HLL | _TYPE_HLL8 << 2))
-    return header + struct.pack("<dddII", 0.0, kxq0, kxq1, int(counts[0]), 0) + registers.tobytes()
+    return float(weights[:32].sum()), float(weights[32:].sum())
 
 
 def _parse(image: bytes) -> tuple[int, U32 | None, U8 | None]:

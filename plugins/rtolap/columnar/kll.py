@@ -14,7 +14,7 @@ from datasketches import kll_doubles_sketch
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Corrupted
-from rtolap.columnar.sketch_groups import BROKEN, unite_sketches
+from rtolap.columnar.sketch_groups import BROKEN, unite_sketches, united
 
 K_MIN, K_MAX = 8, 65_535  # what Apache DataSketches takes
 _Ids = NDArray[np.int64]
@@ -54,18 +54,10 @@ def read_sketch(image: bytes) -> kll_doubles_sketch:
 def quantile(images: list[bytes | None], rank: float) -> float | None:
     """Return the smallest value below or at which that share of all values lies, within the error of the
     sketches; None of no value."""
-    united: kll_doubles_sketch | None = None
-    for image in images:
-        if image is None:
-            continue
-        sketch = read_sketch(image)
-        if united is None:
-            united = sketch
-        else:
-            united.merge(sketch)
-    if united is None or united.is_empty() or not 0 <= rank <= 1 or math.isnan(rank):
+    sketch = united(images, read_sketch)
+    if sketch is None or sketch.is_empty() or not 0 <= rank <= 1 or math.isnan(rank):
         return None
-    return float(united.get_quantile(rank, inclusive=True))
+    return float(sketch.get_quantile(rank, inclusive=True))
 
 
 def _sketch(values: NDArray[np.float64], k: int) -> bytes:

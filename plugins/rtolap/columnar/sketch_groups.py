@@ -5,7 +5,7 @@ A sketch is an operation by itself: what is looped over are groups and rows of p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -23,8 +23,24 @@ class Mergeable(Protocol):
 
     def serialize(self) -> bytes: ...
 
+    def is_empty(self) -> bool: ...
+
 
 S = TypeVar("S", bound=Mergeable)
+
+
+def united(images: Iterable[bytes | None], read: Callable[[bytes], S]) -> S | None:
+    """Return the union of sketches; None where all are None. Raises what `read` does of broken bytes."""
+    union: S | None = None
+    for image in images:
+        if image is None:
+            continue
+        sketch = read(image)
+        if union is None:
+            union = sketch
+        else:
+            union.merge(sketch)
+    return union
 
 
 def unite_sketches(

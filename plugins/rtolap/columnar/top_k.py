@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rtolap.aggregates.approx_top_k import TEXT_CHARACTERS_MAX
 from rtolap.base.errors import Corrupted
-from rtolap.columnar.sketch_groups import BROKEN, unite_sketches, written
+from rtolap.columnar.sketch_groups import BROKEN, unite_sketches, united, written
 
 _Ids = NDArray[np.int64]
 _PREFACE = 8  # bytes that every sketch has
@@ -85,19 +85,11 @@ def most_frequent(images: list[bytes | None], count: int) -> list[Frequency]:
     A value that is not among `count` of them did not occur more often than the last estimate; one that the
     sketches do not hold at all, not more often than any value's upper bound less its lower one.
     """
-    united: frequent_strings_sketch | None = None
-    for image in images:
-        if image is None:
-            continue
-        sketch = read_sketch(image)
-        if united is None:
-            united = sketch
-        else:
-            united.merge(sketch)
-    if united is None:
+    sketch = united(images, read_sketch)
+    if sketch is None:
         return []
     try:
-        found = [Frequency(*each) for each in united.get_frequent_items(_ALL)]
+        found = [Frequency(*each) for each in sketch.get_frequent_items(_ALL)]
     except BROKEN as error:  # texts that are no UTF-8
         raise Corrupted("bytes are no frequent-items sketch", found=str(error)) from error
     return sorted(found, key=lambda each: (-each.estimate, each.value))[:count]

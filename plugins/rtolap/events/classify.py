@@ -34,6 +34,8 @@ Reason = Literal[
     "missing_time",
     "time_in_future",
     "out_of_range",
+    "malformed_sketch",
+    "unfit_sketch",
 ]
 
 _WHOLE = re.compile(r"[+-]?\d+")
@@ -66,8 +68,8 @@ class Leaf(NamedTuple):
         type: string for dates, timestamps and written times.
         rounded: the decimal to which the column is rounded; None for no rounding. The column is read with one
             more digit behind the point, which decides: digits that the reader cuts off cannot change a half.
-        moment: date or timestamp, where the column is one and is written as text. A format with points in
-            time of its own gives it as that type.
+        moment: date, timestamp or binary, where the column is one and is written as text. A format with
+            points in time, or bytes, of its own gives it as that type.
         times: how points in time are written, of columns that hold them.
     """
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rtolap.columnar.given.sketches import bytes_of_base64, given_sketches
 from rtolap.columnar.schema import EVENT_MS, arrow_type
 from rtolap.events.classify import Leaf, Problem
 from rtolap.events.computed import ComputedColumn, Condition
@@ -87,6 +88,12 @@ class ColumnMaker:
                     problems[int(places[row])] = Problem("wrong_type", detail)
                 keep &= ~lost
             columns[leaf.name] = column
+        for name, form in self._schema.given_sketches.items():
+            columns[name], faults = given_sketches(columns[name], form)
+            for row, fault in faults.items():
+                if keep[row]:
+                    problems[int(places[row])] = Problem(fault.reason, f"column {name}: {fault.detail}")
+                    keep[row] = False
         assert times is not None, "source columns hold the event time"
         beyond = {computed: self._compute(computed, columns, len(keep)) for computed in self._computed}
         filtered = self._filtered(columns, keep, {each.name: rows for each, rows in beyond.items()})
@@ -151,13 +158,15 @@ class ColumnMaker:
         return outside
 
     def _parsed(self, leaf: Leaf, raw: pa.Array) -> pa.Array:
-        """Parse strings as dates and timestamps, null where they are none. Round decimals, null where they
-        then have too many digits. Leave everything else as it is."""
+        """Parse strings as dates, timestamps and bytes, null where they are none. Round decimals, null where
+        they then have too many digits. Leave everything else as it is."""
         wanted = self._types[leaf.name]
         if raw.type == wanted:
             return raw
         if leaf.rounded is not None:
             return rounded(raw, wanted)
+        if pa.types.is_binary(wanted):
+            return bytes_of_base64(raw)
         times = leaf.times
         assert times is not None, "only points in time are read as something else"
         if pa.types.is_date(wanted) and times.is_iso and pa.types.is_string(raw.type):

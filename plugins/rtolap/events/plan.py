@@ -94,7 +94,7 @@ class ReadPlan(JsonPlan):
         declared = column.column_type
         is_time = name == self.time_column
         path = column.json_path if column.source == VALUE else source_path(column.source)
-        read = STRING if declared.kind in ("date", "timestamp") else declared
+        read = STRING if declared.kind in ("date", "timestamp", "binary") else declared
         if is_time:
             allowed: tuple[str, ...] = _EPOCH_TYPES if times.is_epoch else _WRITTEN_TYPES
             if not times.is_epoch and schema.table.time.format != "iso8601":

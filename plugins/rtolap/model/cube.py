@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
 
 import msgspec
 
-from rtolap.aggregates.accumulator import Partial
+from rtolap.aggregates.accumulator import GivenForm, Partial
 from rtolap.aggregates.approx_percentile import KLL_K_DEFAULT
 from rtolap.aggregates.count import EVENTS, Count
 from rtolap.aggregates.function import LG_K_DEFAULT, LG_MAX_DEFAULT
+from rtolap.aggregates.group_concat import BYTES_MAX_DEFAULT
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.model.application import CubeWatermark
@@ -65,6 +66,8 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         k: of KLL sketches, see `aggregates.approx_percentile`, and of `aggregates.approx_top_k`.
         where: only events that fulfil this expression count; None: all events.
         name: of the column that stands for the filtered values; None: it follows from column and condition.
+        bytes_max: of joined texts, see `aggregates.group_concat`.
+        input: what events hold in the column: values, or sketches of values that are merged.
     """
 
     function: MeasureFunction
@@ -74,6 +77,8 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lg_max: int = LG_MAX_DEFAULT
     where: str | None = None
     name: str | None = None
+    input: Literal["values", "sketch"] = "values"
+    bytes_max: int = BYTES_MAX_DEFAULT
 
     @property
     def source(self) -> str | None:
@@ -278,6 +283,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
             return function.partials_of_events()
         kind = self.column(measure.source).column_type
         size = measure.k if function.takes_k else measure.lg_k
+        size = measure.bytes_max if function.takes_bytes_max else size
         partials = function.partials(measure.source, kind, size, measure.lg_max)
         if measure.where is None or not measure.adds_values:
             return partials
@@ -297,6 +303,17 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
     def filtered_columns(self) -> Mapping[str, Column]:
         """Columns that filtered measures aggregate, by name."""
         return filtered_columns_of(self.table, self.cube.measures)
+
+    @cached_property
+    def given_sketches(self) -> Mapping[str, GivenForm]:
+        """Return the columns of the table in which events bring sketches along, and the form of those."""
+        found: dict[str, GivenForm] = {}
+        for measure in self.cube.measures:
+            if measure.input == "sketch" and measure.column is not None:
+                for partial in self.partials_of(measure):
+                    if partial.accumulator.given_form is not None:
+                        found[measure.column] = partial.accumulator.given_form
+        return found
 
     @property
     def source_columns(self) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def column_type(self) -> ColumnType:
-        return parse_type(self.type)
+        return parse_type(self.type, binary=True)
 
     @property
     def json_path(self) -> tuple[str, ...]:

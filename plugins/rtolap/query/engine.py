@@ -28,6 +28,8 @@ from rtolap.aggregates.approx_percentile import KLL_QUANTILE
 from rtolap.aggregates.approx_top_k import TOP_K_JSON
 from rtolap.aggregates.by_time import PICKED_TEXT
 from rtolap.aggregates.count_distinct import DISTINCT_SIZE
+from rtolap.aggregates.group_concat import JOINED_TEXTS, TEXTS_ARE_CUT
+from rtolap.aggregates.sketch_bytes import FREQUENT_ITEMS_BYTES, HLL_BYTES, KLL_BYTES
 from rtolap.aggregates.variance import DEVIATION
 from rtolap.base.errors import QueryInterrupted, UnknownTable
 from rtolap.query.approval.engine_tree import EngineTexts
@@ -36,8 +38,10 @@ from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine_errors import moment_out_of_range, translated
 from rtolap.query.engine_functions.checksums import CRC32, crc32
 from rtolap.query.engine_functions.exact_variance import exact_variance
+from rtolap.query.engine_functions.joined_texts import joined_texts, texts_are_cut
 from rtolap.query.engine_functions.picked import picked_text
 from rtolap.query.engine_functions.quantiles import kll_quantile
+from rtolap.query.engine_functions.sketch_bytes import frequent_items_bytes, hll_bytes, kll_bytes
 from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
 from rtolap.query.engine_functions.top_k import top_k_json
 from rtolap.query.engine_functions.value_sets import distinct_size
@@ -148,6 +152,35 @@ class EmbeddedEngine(EngineSessions):
             top_k_json,
             [duckdb.list_type(sqltypes.BLOB), sqltypes.BIGINT],
             sqltypes.VARCHAR,
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        for name, union in (
+            (HLL_BYTES, hll_bytes),
+            (KLL_BYTES, kll_bytes),
+            (FREQUENT_ITEMS_BYTES, frequent_items_bytes),
+        ):
+            self._connection.create_function(
+                name,
+                union,
+                [duckdb.list_type(sqltypes.BLOB)],
+                sqltypes.BLOB,
+                type=PythonUDFType.ARROW,
+                null_handling=FunctionNullHandling.SPECIAL,
+            )
+        self._connection.create_function(
+            JOINED_TEXTS,
+            joined_texts,
+            [duckdb.list_type(sqltypes.BLOB), sqltypes.VARCHAR],
+            sqltypes.VARCHAR,
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        self._connection.create_function(
+            TEXTS_ARE_CUT,
+            texts_are_cut,
+            [duckdb.list_type(sqltypes.BLOB)],
+            sqltypes.BOOLEAN,
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )

@@ -63,6 +63,7 @@ def analyzed(
         rows += [
             *(("value set", words) for words in done.value_sets),
             *([("groups", "the first alone, chosen by the receiver")] if done.top_groups else []),
+            *([("groups", _spread(done))] if done.top_rounds else []),
             ("real-time cuboids", ", ".join(f"{name} ({n} tables)" for name, n in tables_of) or "none"),
             ("rows read", str(done.rows_read)),
             ("rows pruned", str(done.rows_pruned)),
@@ -128,6 +129,11 @@ def _engine(stats: ReadStats) -> str:
 def _asked(asked: ValueSet) -> str:
     words = f"{asked.column} {'NOT IN' if asked.negated else 'IN'} ({asked.sql})"
     return words.replace(relation_name(""), "")
+
+
+def _spread(stats: ReadStats) -> str:
+    sources = len(stats.receivers) + bool(stats.history_segments)
+    return f"the first alone, found in {stats.top_rounds} rounds over {sources} sources"
 
 
 def _positions(stats: ReadStats) -> _Rows:

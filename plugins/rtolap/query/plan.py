@@ -15,7 +15,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.predicate import Predicate
 from rtolap.model.stored.pushed import Partials, TopRows
 from rtolap.protocols.query.messages import QueryWarning
-from rtolap.protocols.receiver.messages import HistorySnapshot, TopGroups
+from rtolap.protocols.receiver.messages import GroupsLeft, HistorySnapshot, TopGroups
 from rtolap.protocols.stored_tables.messages import TableInfo
 
 
@@ -207,6 +207,21 @@ class ValueSet:
 
 
 @dataclass(frozen=True)
+class CutCheck:
+    """A question to the engine about the texts of a statement.
+
+    Attributes:
+        sql: its value is 1 where a text is cut, else 0. It reads the statement's relations.
+        parameters: names of the parameters in it.
+        warning: for an answer in which one is cut.
+    """
+
+    sql: str
+    parameters: tuple[str, ...]
+    warning: QueryWarning
+
+
+@dataclass(frozen=True)
 class Rewritten:
     """SQL for the engine, and the relations that it reads.
 
@@ -215,6 +230,7 @@ class Rewritten:
         warnings: where the SQL is not run exactly as written.
         reads: each behind those that its sets need.
         merge: the same statement without an engine; None where it needs one.
+        cuts: asked before the statement runs.
         is_constant: True if the statement reads nothing but literals, so that its answer is always the same.
     """
 
@@ -229,6 +245,7 @@ class Rewritten:
     merge: PlainMerge | None = None
     is_constant: bool = False
     sets: tuple[ValueSet, ...] = ()
+    cuts: tuple[CutCheck, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -285,6 +302,8 @@ class ReadStats:
         warnings: warnings of the cube itself, whatever the query.
         partial_bytes: bytes of the partial rows in memory.
         top_groups: True if the receiver was asked for the first groups alone.
+        top_rounds: how often several sources were asked for their first groups; 0: all groups were read.
+        left: replica set → what its answer leaves out; None of a receiver that does not say it.
         value_sets: what became of the sets of values, in words.
         statements: number of statements that the read was made for.
         is_own: True if this statement has made the read.
@@ -319,6 +338,8 @@ class ReadStats:
     warnings: tuple[QueryWarning, ...] = ()
     partial_bytes: int = 0
     top_groups: bool = False
+    top_rounds: int = 0
+    left: dict[str, GroupsLeft | None] = field(default_factory=dict)
     value_sets: tuple[str, ...] = ()
     statements: int = 1
     is_own: bool = True

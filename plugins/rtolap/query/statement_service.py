@@ -310,6 +310,7 @@ class QueryService:
             self._cluster.catalogue(fresh=True)
             return self._start(statement, values, session, ending, positions, is_planned_again=True)
         result: EngineResult
+        cut: tuple[QueryWarning, ...] = ()
         if rewritten.latest is not None:
             stats, latest = self._run_latest(
                 *(rewritten, rewritten.latest, used, session, ending, positions, account)
@@ -325,8 +326,9 @@ class QueryService:
                 fetched.append(self._fetch(narrower, ending, positions, account))
                 sets.have(cube_read, fetched[-1].table)
             stats = [replace(each.stats, value_sets=sets.of(each.stats.cube)) for each in fetched]
+            cut = self._cut(rewritten, fetched, used, session, sets.registered)
             result = self._run(rewritten, fetched, used, session, sets.registered)
-        warnings = _warnings(rewritten, stats)
+        warnings = (*_warnings(rewritten, stats), *cut)
         if statement.explain == "analyze":
             rows = result.drain()
             by_engine = rewritten.merge is None or not isinstance(result, TableResult)
@@ -363,6 +365,27 @@ class QueryService:
             if read.relation not in registered:
                 session.register(read.relation, each.table)
         return session.run(rewritten.sql, values)
+
+    def _cut(
+        self,
+        rewritten: Rewritten,
+        fetched: Sequence[Fetched],
+        values: Mapping[str, object],
+        session: EngineSession,
+        registered: Collection[str],
+    ) -> tuple[QueryWarning, ...]:
+        """Return the warnings of joined texts that are cut, each once."""
+        if not rewritten.cuts:
+            return ()
+        for read, each in zip(rewritten.reads, fetched, strict=True):
+            if read.relation not in registered:
+                session.register(read.relation, each.table)
+        found = [
+            check.warning
+            for check in rewritten.cuts
+            if session.value(check.sql, {name: values[name] for name in check.parameters})
+        ]
+        return tuple(dict.fromkeys(found))
 
     def _read_tables(
         self,

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from rtolap.cubes.receiver.answers import top_groups
-from rtolap.cubes.receiver.answers.top_groups import first_groups
+from rtolap.cubes.receiver.answers.top_groups import first_groups, spread_groups
 from rtolap.protocols.receiver.messages import TopGroups
+from rtolap.scan import first_groups as chosen
 
 from tests.support.seeds import so_many
 
@@ -55,6 +56,25 @@ def test_first_groups_hold_the_first_rows_whatever_follows(
     last = in_order(table, top)[-1][1]
     needed = [row for row in zip(*table.to_pydict().values(), strict=True) if row[1] == last]
     assert set(needed) <= set(zip(*found.to_pydict().values(), strict=True)), "those that equal the last one"
+
+
+def test_a_spread_answer_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chosen, "GROUPS_MIN", 0)
+    values = [Decimal(number).scaleb(-2) for number in (500, 400, 300, 200, 100)] + [None]
+    keys = pa.array(["a", "b", "c", "d", "e", None]).dictionary_encode()
+    table = pa.table({"k": keys, "v": pa.array(values, pa.decimal128(38, 2))})
+
+    def asked(rows: int, **also: Any) -> tuple[list[str | None], str | None]:
+        top = TopGroups("v", True, False, rows, spread=True, **also)
+        found, left = spread_groups(table, ("k",), top)
+        return found["k"].to_pylist(), left.largest
+
+    assert asked(2) == (["a", "b"], "3.00")
+    assert asked(1, among=("d", None)) == (["a", "d", None], "4.00")
+    assert asked(1, above="3.00") == (["a", "b", "c"], "2.00")
+    assert asked(5) == (["a", "b", "c", "d", "e"], "0")
+    assert asked(5, among=(None,)) == (["a", "b", "c", "d", "e", None], None)
+    assert asked(6) == (["a", "b", "c", "d", "e", None], None)
 
 
 def test_few_of_many_groups_are_left() -> None:

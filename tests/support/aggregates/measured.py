@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
-from rtolap.aggregates.accumulator import Partial
-from rtolap.aggregates.approx_top_k import TOP_MAX
+import pyarrow.compute as pc
+from rtolap.aggregates.accumulator import Partial, SketchFamily
+from rtolap.aggregates.approx_percentile import KLL_K_DEFAULT
+from rtolap.aggregates.approx_top_k import TOP_MAX, FrequentValues
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.columnar.chunks import single_chunk
-from rtolap.columnar.kll import read_sketch
+from rtolap.columnar.hll import coupons
+from rtolap.columnar.hll_image import image_of_coupons
+from rtolap.columnar.kll import read_sketch, sketch_groups
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION, arrow_type
-from rtolap.columnar.top_k import most_frequent
+from rtolap.columnar.top_k import most_frequent, sketch_frequencies
 from rtolap.events.computed import ComputedColumn
 from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
 from rtolap.model.table import Column, Table, TimeColumn
@@ -35,6 +41,9 @@ _VALUES = {
     "wide": "decimal(38,4)",
     "born": "date",
     "seen": "timestamp",
+    "hll_bytes": "binary",
+    "kll_bytes": "binary",
+    "items_bytes": "binary",
 }
 TABLE = Table(
     name="measured_events",
@@ -54,6 +63,7 @@ class Measured(NamedTuple):
 
     function: Aggregate
     column: str
+    is_given: bool = False  # the column holds sketches
 
     @property
     def id(self) -> str:
@@ -61,7 +71,7 @@ class Measured(NamedTuple):
 
     @property
     def measure(self) -> Measure:
-        return Measure(self.function.name, self.column, LG_K)
+        return Measure(self.function.name, self.column, LG_K, input="sketch" if self.is_given else "values")
 
     @property
     def schema(self) -> Schema:
@@ -90,14 +100,40 @@ MEASURED = tuple(
     for column in _VALUES
     if not function.mismatch(TABLE.column(column).column_type)
 )
+GIVEN = tuple(
+    Measured(AGGREGATES[function], column, is_given=True)
+    for function, column in (
+        ("approx_distinct", "hll_bytes"),
+        ("approx_percentile", "kll_bytes"),
+        ("approx_top_k", "items_bytes"),
+    )
+)
 CONDITION = "region > 0"
 FILTERED = (
     Measure("count", where=CONDITION),
     Measure("avg", "price", where=CONDITION),
     Measure("max", "text", where=CONDITION),
     Measure("approx_distinct", "text", LG_K, where=CONDITION),
+    Measure("approx_distinct", "hll_bytes", LG_K, where=CONDITION, input="sketch"),
 )
-SCHEMA = made_schema((Measure("count"), *(each.measure for each in MEASURED), *FILTERED))
+SCHEMA = made_schema((Measure("count"), *(each.measure for each in (*MEASURED, *GIVEN)), *FILTERED))
+
+
+def given_image(family: SketchFamily, values: Sequence[str]) -> bytes | None:
+    """Return a sketch of texts, or of the numbers of their characters, as a measure with its defaults keeps
+    it; None of no values."""
+    column, one = pa.array(values, pa.string()), np.zeros(len(values), np.int64)
+    if not values:
+        return None
+    match family:
+        case "hll":
+            return image_of_coupons(np.asarray(coupons(column).drop_null(), np.uint32), LG_K)
+        case "kll":
+            (image,) = sketch_groups(pc.utf8_length(column), one, 1, KLL_K_DEFAULT).to_pylist()
+        case "frequent_items":
+            size = FrequentValues(KLL_K_DEFAULT).lg_size
+            (image,) = sketch_frequencies(column, one, 1, size).to_pylist()
+    return bytes(image)
 
 
 def measured_events(rng: random.Random, rows: int, *, limits: bool) -> pa.Table:
@@ -111,6 +147,12 @@ def measured_events(rng: random.Random, rows: int, *, limits: bool) -> pa.Table:
 
     def digits(count: int) -> int:
         return rng.choice([10**count - 1, 1 - 10**count, 7]) if limits else rng.randrange(10**6)
+
+    apart = random.Random(rows)  # so that the other values do not depend on them
+
+    def some() -> list[str]:
+        count = apart.choice([0, 1, 2, 30])
+        return [f"{'v' * apart.randrange(1, 9)}{apart.randrange(40)}" for _ in range(count)]
 
     next_offset = [0] * PARTITIONS
 
@@ -130,6 +172,9 @@ def measured_events(rng: random.Random, rows: int, *, limits: bool) -> pa.Table:
         }
         values = {name: None if rng.random() < 0.2 else value for name, value in values.items()}
         return values | {
+            "hll_bytes": given_image("hll", some()),
+            "kll_bytes": given_image("kll", some()),
+            "items_bytes": given_image("frequent_items", some()),
             "at": _START + timedelta(seconds=seconds),
             "shop": rng.choice([None, "", "Oslo", "Quito"]),
             "region": rng.choice([None, -1, 0, 1]),

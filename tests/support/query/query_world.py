@@ -14,7 +14,7 @@ import struct
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC
 from decimal import Decimal
 from pathlib import Path
@@ -27,11 +27,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from rtolap.aggregates.accumulator import Partial
+from rtolap.aggregates.accumulator import GivenForm, Partial
 from rtolap.aggregates.approx_percentile import Quantiles
 from rtolap.aggregates.approx_top_k import FrequentValues
 from rtolap.aggregates.by_time import Picked
 from rtolap.aggregates.count_distinct import ValueSet
+from rtolap.aggregates.group_concat import SmallestTexts
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import StaleSnapshot, Unavailable
@@ -44,7 +45,7 @@ from rtolap.cubes.format.manifest import (
     MergedManifest,
     encode,
 )
-from rtolap.cubes.receiver.answers.top_groups import first_groups
+from rtolap.cubes.receiver.answers.top_groups import first_groups, spread_groups
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.merging.commit import commit_set
 from rtolap.metadata.records import MergedSet, ReceiverRecord
@@ -74,6 +75,7 @@ from rtolap.query.spills.folder import Spills
 from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.stored.source import StoredSource
 
+from tests.support.aggregates.joined import smallest_texts
 from tests.support.aggregates.sets import set_bytes
 from tests.support.in_memory import IN_MEMORY
 from tests.support.query.calendar_units import unit_start
@@ -114,6 +116,7 @@ class QueryWorld:
         self.stopped: set[str] = set()  # answer nothing until `resumed` is set
         self.resumed = threading.Event()
         self.asked: list[tuple[str, PartialQuery]] = []
+        self.spread_groups = spread_groups  # a test may plant a fault
         self.refused: dict[int, dict[str, int]] = {}  # partition → reason → records; see `PartialAnswer`
         self.cuboids: dict[str, int] = {}  # which a receiver says it has read; see `PartialAnswer`
         self.stale_answers = 0
@@ -314,7 +317,10 @@ class QueryWorld:
         events = self.events_of(asked, query.cube)
         own = events.filter(pc.is_in(events.column("__partition"), value_set=_int32(mine)))
         table = self._partials(self.schemas[query.cube], own, query.dimensions, query.partials, query)
-        if query.top is not None:
+        left = None
+        if query.top is not None and query.top.spread:
+            table, left = self.spread_groups(table, query.dimensions, query.top)
+        elif query.top is not None:
             table = first_groups(table, query.dimensions, query.top)
         positions = {partition: self.positions[partition] for partition in mine}
         refused = {partition: self.refused[partition] for partition in mine if partition in self.refused}
@@ -327,6 +333,7 @@ class QueryWorld:
             refused,
             _EXAMPLE,
             dict(self.cuboids),
+            left=left,
         )
 
     def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats:
@@ -465,9 +472,15 @@ def _int32(values: tuple[int, ...]) -> Any:
 
 def _of_lists(partial: Partial, lists: Any) -> Any:
     """Merge the partials of lists of values, where Arrow has no aggregate for them, by the engine's own."""
+    given = partial.accumulator.given_form
+    if given is not None:
+        return pa.array([given_union(each or (), given) for each in lists.to_pylist()], pa.binary())
     form = partial.accumulator.local_form
     if form is not None:
         return pa.array([_sketch(each, form.lg_k) for each in lists.to_pylist()], pa.binary())
+    if isinstance(partial.accumulator, SmallestTexts):
+        bound = partial.accumulator.bytes_max
+        return pa.array([smallest_texts(each or (), bound) for each in lists.to_pylist()], pa.binary())
     if isinstance(partial.accumulator, Quantiles):
         k = partial.accumulator.k
         return pa.array([_quantiles(each, k) for each in lists.to_pylist()], pa.binary())
@@ -508,6 +521,24 @@ def _with_keys(column: Any, events: pa.Table, times_ms: list[int]) -> Any:
         ],
         pa.binary(),
     )
+
+
+def given_union(images: Iterable[bytes | None], form: GivenForm) -> bytes | None:
+    """Return the union of sketches, by the library alone."""
+    known = [each for each in images if each is not None]
+    if form.family == "hll":
+        union = datasketches.hll_union(form.size)
+        for each in known:
+            union.update(datasketches.hll_sketch.deserialize(each))
+        found = union.get_result(datasketches.tgt_hll_type.HLL_8).serialize_compact()
+        return bytes(found) if known else None
+    kind = datasketches.kll_doubles_sketch
+    if form.family == "frequent_items":
+        kind = datasketches.frequent_strings_sketch
+    merged = kind(form.size)
+    for each in known:
+        merged.merge(kind.deserialize(each))
+    return bytes(merged.serialize()) if known else None
 
 
 def _quantiles(values: list[Any] | None, k: int) -> bytes | None:

@@ -262,8 +262,9 @@ class AnalysisWriter:
         key, of = self._some(cube, 2)
         order = self.rng.choice((f" order by {of}", f" order by {of} desc"))
         separator = self.rng.choice(("", " separator '|'", " separator ''", " separator ' and '"))
+        distinct = self.rng.choice(("distinct ", ""))  # else a value as often as it has events
         sql = (
-            f"select {key}, group_concat(distinct {of}{order}{separator}), count(*) from {cube.name}"
+            f"select {key}, group_concat({distinct}{of}{order}{separator}), count(*) from {cube.name}"
             f"{self._where(cube)} group by {key}"
         )
         return Analysis(sql, "joined texts")

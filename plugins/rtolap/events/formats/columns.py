@@ -228,7 +228,7 @@ class RowBuilder:
 def _narrowness(leaf: Leaf) -> int:
     """Return how much of a value a column keeps: all of its text, the time, the day. The last one counts."""
     kind = None if leaf.moment is None else leaf.moment.kind
-    return {"date": 0, "timestamp": 1, None: 2}[kind]
+    return {"date": 0, "timestamp": 1, "binary": 1, None: 2}[kind]
 
 
 def _is_utf8(value: bytes) -> bool:

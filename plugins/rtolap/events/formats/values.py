@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rtolap.columnar.given.sketches import bytes_of_base64
 from rtolap.columnar.schema import arrow_type
 from rtolap.events.classify import Leaf, Problem, Reason, number_in
 from rtolap.events.decimals import fitting
@@ -80,6 +81,10 @@ def _converted(values: pa.Array, leaf: Leaf, wanted: pa.DataType) -> pa.Array:
 
 def _moment(values: pa.Array, leaf: Leaf, wanted: pa.DataType) -> pa.Array:
     kind, nothing = values.type, pa.nulls(len(values), wanted)
+    if pa.types.is_binary(wanted):
+        if pa.types.is_binary(kind):
+            return values
+        return bytes_of_base64(values) if pa.types.is_string(kind) else nothing
     if pa.types.is_string(kind):
         assert leaf.times is not None, "a moment is written somehow"
         if pa.types.is_date(wanted) and leaf.times.is_iso:

@@ -8,6 +8,7 @@ from rtolap.model.expressions.grammar import parse_expression
 from rtolap.model.expressions.types import assignment_fault, type_of
 from rtolap.model.problems import Key, Problem, did_you_mean, error_problem
 from rtolap.model.table import Column, Table
+from rtolap.model.validation.sketches import not_computed_with
 
 
 def computed_problems(table: Table) -> list[Problem]:
@@ -35,7 +36,7 @@ def _problems(
 
     def known(name: str) -> ColumnType:
         if name in read:
-            return read[name]
+            return not_computed_with(name, read[name])
         raise DefinitionError(
             f"no column {name} is read from records",
             expected=f"columns of table {table.name} without an expression",

@@ -11,6 +11,7 @@ from rtolap.model.filtered import filtered_column
 from rtolap.model.problems import Key, Problem, did_you_mean, error_problem
 from rtolap.model.table import Table
 from rtolap.model.validation.names import name_problems
+from rtolap.model.validation.sketches import not_computed_with
 
 
 def condition_problems(table: Table, where: str, key: Key) -> list[Problem]:
@@ -18,7 +19,7 @@ def condition_problems(table: Table, where: str, key: Key) -> list[Problem]:
 
     def known(name: str) -> ColumnType:
         try:
-            return table.column(name).column_type
+            return not_computed_with(name, table.column(name).column_type)
         except NotFound:
             names = [column.name for column in table.columns]
             raise DefinitionError(

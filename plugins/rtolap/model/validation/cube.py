@@ -6,11 +6,14 @@ from collections import Counter
 from math import prod
 
 from rtolap.aggregates.accumulator import LG_MAX_MAX, LG_MAX_MIN
+from rtolap.aggregates.group_concat import BYTES_MAX_MAX, BYTES_MAX_MIN
 from rtolap.aggregates.registry import AGGREGATES
+from rtolap.column_types import BINARY
 from rtolap.model.cube import TIME_UNITS, AggregationGroup, Cube, Measure, Schema, cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean
 from rtolap.model.validation.conditions import filter_problems
+from rtolap.model.validation.sketches import given_sketch_problems
 
 WINDOW_MIN_MS = 1000  # segment names count seconds
 WINDOW_MAX_MS = 366 * 86_400_000
@@ -131,6 +134,7 @@ def cube_problems(schema: Schema) -> tuple[Problem, ...]:
 def _dimension_problems(schema: Schema) -> list[Problem]:
     cube, table = schema.cube, schema.table
     columns = [column.name for column in table.columns]
+    binary = {column.name for column in table.columns if column.column_type == BINARY}
     found: list[Problem] = []
     if not cube.all_dimensions:
         found.append(
@@ -148,6 +152,11 @@ def _dimension_problems(schema: Schema) -> list[Problem]:
         if name in columns:
             if name in cube.dimensions[:position]:
                 found.append(Problem(key, "dimension is declared twice", found=repr(name)))
+            if name in binary:
+                expected = "a column of values"
+                found.append(
+                    Problem(key, "bytes are no dimension", expected=expected, found=f"{name} {BINARY}")
+                )
             continue
         hint = did_you_mean(name, columns)
         unit = name.removesuffix("_start")
@@ -203,8 +212,13 @@ def _one_measure(schema: Schema, measure: Measure, key: Key) -> list[Problem]:
         found += bound_problems((*key, "k"), measure.k, KLL_K_MIN, KLL_K_MAX)
     if function.takes_lg_max:
         found += bound_problems((*key, "lg_max"), measure.lg_max, LG_MAX_MIN, LG_MAX_MAX)
+    if function.takes_bytes_max:
+        found += bound_problems((*key, "bytes_max"), measure.bytes_max, BYTES_MAX_MIN, BYTES_MAX_MAX)
     column_type = schema.table.column(measure.column).column_type
-    expected = function.mismatch(column_type)
+    found += given_sketch_problems(schema, measure, column_type, key)
+    expected = "" if measure.input == "sketch" else function.mismatch(column_type)
+    if expected and column_type == BINARY and function.takes_sketches:
+        expected += ", or input: sketch"
     if function.reads_source and measure.column == schema.table.time.column:
         expected = "another column than the event time, of which min and max say the same"
     if expected:

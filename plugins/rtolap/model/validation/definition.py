@@ -23,6 +23,7 @@ from rtolap.model.validation.event_time import column_format_problems, time_prob
 from rtolap.model.validation.lookup import source_problems
 from rtolap.model.validation.names import name_problems
 from rtolap.model.validation.record_format import format_problems
+from rtolap.model.validation.sketches import binary_column_problems
 from rtolap.model.value_paths import index_of
 
 COLUMNS_MAX = 1000
@@ -59,13 +60,14 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
         *topic_problems(table.topic),
         *cluster_problems(table.kafka_cluster),
     ]
-    column_faults = _column_problems(table.columns)
+    column_faults = _column_problems(table.columns, binary=True)
     found += column_faults
     found += _path_problems(table.columns)
     found += _rounding_problems(table.columns)
     if not column_faults:
         found += time_problems(table)
         found += column_format_problems(table)
+        found += binary_column_problems(table)
         computed_faults = computed_problems(table)
         found += computed_faults
         if table.where is not None and not computed_faults:
@@ -125,7 +127,7 @@ def cluster_problems(name: str) -> list[Problem]:
     return [Problem(("kafka_cluster",), "not a cluster's name", expected=expected, found=repr(name))]
 
 
-def _column_problems(columns: Sequence[Column]) -> list[Problem]:
+def _column_problems(columns: Sequence[Column], *, binary: bool = False) -> list[Problem]:
     found: list[Problem] = []
     if not 1 <= len(columns) <= COLUMNS_MAX:
         expected = f"1 to {COLUMNS_MAX} columns"
@@ -143,7 +145,7 @@ def _column_problems(columns: Sequence[Column]) -> list[Problem]:
             found.append(Problem(key, "column is declared twice", found=repr(column.name)))
         seen.add(column.name)
         try:
-            parse_type(column.type)
+            parse_type(column.type, binary=binary)
         except DefinitionError as error:
             hint = did_you_mean(column.type, ("string", "boolean", "bigint", "double", "date", "timestamp"))
             found.append(

@@ -21,6 +21,7 @@ WarningCode = Literal[
     "not_consuming",  # a cube that is disabled or paused: nothing newer arrives
     "events_lost",  # events of the time that is asked for are lost for good
     "column_since",  # older events do not have a column that is asked for: it is NULL there
+    "text_cut",  # a text of GROUP_CONCAT does not hold all values
     "truncated_value",  # a text or number of which only a part counts beside another type
     "without_effect",  # what a definition asks for and does not get
 ]

@@ -40,12 +40,28 @@ class TopGroups(msgspec.Struct, frozen=True):
 
     Attributes:
         column: the name of the partial.
+        spread: True if others hold parts of the same groups: the answer says what it leaves out.
+        among: groups that are enough only with these, by their only dimension; None: no further ones.
+        above: a number as text: groups with at least this value are asked for too; None: no further ones.
     """
 
     column: str
     descending: bool
     nulls_first: bool
     rows: int
+    spread: bool = False
+    among: tuple[str | int | None, ...] | None = None
+    above: str | None = None
+
+
+class GroupsLeft(msgspec.Struct, frozen=True):
+    """What an answer to a spread question leaves out.
+
+    Attributes:
+        largest: the largest value of the groups that are left out, a number as text; None: no group is.
+    """
+
+    largest: str | None
 
 
 class PartialQuery(msgspec.Struct, frozen=True):
@@ -83,6 +99,7 @@ class PartialAnswer(msgspec.Struct, frozen=True):
         held: why the receiver does not read what arrives, and since when; empty where it does.
         void: partition → offset beyond the position: answers up to there held records that the topic's log
             has lost, and are not to be waited for.
+        left: what it leaves out of the groups, if the question was spread and the receiver knows such.
     """
 
     receiver_id: str
@@ -95,6 +112,7 @@ class PartialAnswer(msgspec.Struct, frozen=True):
     cuboids: dict[str, int] = {}
     held: str = ""
     void: dict[int, int] = {}
+    left: GroupsLeft | None = None
 
 
 class PartitionStats(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import re
 from sqlglot import exp
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
+from rtolap.query.approval.own_functions import OWN_NODES
 from rtolap.query.approval.value_lists import ValueList
 from rtolap.query.functions.names import unknown_function
 from rtolap.query.functions.table import NODE_KEYS, ROWS
@@ -54,7 +55,7 @@ _OPERATORS = (
     *(exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.DPipe, exp.Case, exp.If, exp.Cast),
     ValueList,
 )
-_BY_KEY: dict[str, type[exp.Expr]] = {kind.key: kind for kind in exp.ALL_FUNCTIONS}
+_BY_KEY: dict[str, type[exp.Expr]] = {kind.key: kind for kind in exp.ALL_FUNCTIONS} | OWN_NODES
 _FUNCTIONS: tuple[type[exp.Expr], ...] = (exp.Anonymous, *(_BY_KEY[key] for key in NODE_KEYS))
 ALLOWED: frozenset[type[exp.Expr]] = frozenset((*_STATEMENTS, *_PARTS, *_OPERATORS, *_FUNCTIONS))
 

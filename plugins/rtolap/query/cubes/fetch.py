@@ -14,18 +14,21 @@ from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
+from rtolap.column_types import ColumnType
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.completeness import offsets_text
 from rtolap.model.cube import Schema
 from rtolap.model.instants import utc_text
 from rtolap.model.offsets import Offsets, larger
 from rtolap.protocols.query.messages import QueryWarning, refused_text
+from rtolap.protocols.receiver.messages import GroupsLeft
 from rtolap.query.cancel import Cancellation, wait_within
 from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing, Once
@@ -33,10 +36,12 @@ from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.merge import group_partials, merge
 from rtolap.query.cubes.planner import plan_history, plan_realtime
 from rtolap.query.cubes.realtime import CountedTwice, Realtime
+from rtolap.query.cubes.spread_groups import ROUNDS_MAX, SpreadGroups, is_spreadable
 from rtolap.query.memory_budget import Account
 from rtolap.query.plan import CubeRead, HistoryPlan, ReadStats, ReplicaSetPlan, TimeRange
 from rtolap.query.session_token import SessionPositions
 from rtolap.query.spills.tables import SpilledTable
+from rtolap.scan.first_groups import Chosen, Number, choose_groups
 
 SNAPSHOTS_MAX = 8  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
 PLANS_MAX = 64  # that are remembered: names and versions of segments, a few kilobytes each
@@ -55,6 +60,12 @@ class Fetched(NamedTuple):
     table: pa.Table | SpilledTable
     stats: ReadStats
     made: Once | None = None
+
+
+_OF_RECEIVERS = (
+    *("receivers", "realtime_segments", "realtime_cuboids", "positions", "void"),
+    *("refused", "refused_example", "stalled"),
+)
 
 
 class _Snapshot(NamedTuple):
@@ -108,7 +119,7 @@ class Fetcher:
         Raises Unavailable, Corrupted, OverBudget or StaleSnapshot (when snapshots keep going stale).
         """
         beyond = self._beyond(read, session, cancellation)
-        if read.top is not None and not self._is_of_one_receiver(read):
+        if read.top is not None and not (is_spreadable(read) or self._is_of_one_receiver(read)):
             read = replace(read, top=None)  # so that statements of other orders share the read
         key = (*_key(read), cancellation.engine, tuple(sorted(beyond.items())))
         shared = self.coalesced.run(
@@ -238,6 +249,49 @@ class Fetcher:
         control = self._cluster.view(read.cube).control()
         return cube_warnings(read.schema, control, stats, read.time)
 
+    def _spread(
+        self,
+        read: CubeRead,
+        taken: _Snapshot,
+        built: pa.Table | None,
+        at_least: dict[int, int],
+        stats: ReadStats,
+        cancellation: Cancellation,
+    ) -> list[pa.Table] | None:
+        """Return rows of the groups that may be among the first, with all of their parts, from several
+        sources; None if all groups have to be read.
+
+        Args:
+            built: the rows of history; None: there is none.
+        """
+        assert read.top is not None, "the first groups are asked for"
+        (key,) = read.dimensions
+        kind = next(each.type for each in read.schema.partials if each.name == read.top.column)
+        groups = SpreadGroups(key, kind, read.top)
+        for number in range(1, ROUNDS_MAX + 1):
+            question = groups.question
+            done = _begun(read, taken.history)
+            tables = self._realtime.read(
+                replace(read, top=question), taken.history.snapshot, taken.sets, at_least, done, cancellation
+            )
+            parts: list[Chosen] = []
+            for plan, table in zip(taken.sets, tables, strict=True):
+                left = done.left.get(plan.replica_set)
+                if left is None:  # an older receiver
+                    return None
+                parts.append(Chosen(table, _largest(left, kind)))
+            if built is not None:
+                above = None if question.above is None else _largest(GroupsLeft(question.above), kind)
+                parts.append(choose_groups(built, key, question.column, question.rows, question.among, above))
+            found = groups.take(parts)
+            if found is not None:
+                _add(stats, done)
+                stats.top_rounds = number
+                return found
+            if groups.is_too_large:
+                return None
+        return None
+
     def _read(
         self,
         read: CubeRead,
@@ -253,17 +307,25 @@ class Fetcher:
             _check_assigned(read.cube, at_least, sets)
         holds_all = not history.segments and len(sets) == 1  # then its first groups are those of the answer
         asked = read if holds_all else replace(read, top=None)
-        tables = self._realtime.read(asked, history.snapshot, sets, at_least, stats, cancellation)
-        stats.top_groups = asked.top is not None
-        if ended:
-            stats.positions.update(at_least)
         spilled: SpilledTable | None = None
+        built: pa.Table | None = None
         if history.segments:
             found = self._history.read(read, history.segments, stats, cancellation, account)
             if isinstance(found, SpilledTable):
                 spilled = found
             else:
-                tables.append(found)
+                built = found
+        spread = None
+        if not holds_all and spilled is None and is_spreadable(read):
+            spread = self._spread(read, taken, built, at_least, stats, cancellation)
+        if spread is not None:
+            tables = spread
+        else:
+            tables = self._realtime.read(asked, history.snapshot, sets, at_least, stats, cancellation)
+            tables += [] if built is None else [built]
+        if ended:
+            stats.positions.update(at_least)
+        stats.top_groups = asked.top is not None
         is_one_source = sum(table.num_rows > 0 for table in tables) < 2
         cancellation.check()
         self._answered.advance(read.cube, cube_id, stats.positions, stats.void)
@@ -277,6 +339,20 @@ class Fetcher:
         spilled.seal()
         stats.partial_rows = spilled.num_rows
         return spilled
+
+
+def _largest(left: GroupsLeft, kind: ColumnType) -> Number | None:
+    if left.largest is None:
+        return None
+    return Decimal(left.largest) if kind.kind == "decimal" else int(left.largest)
+
+
+def _add(stats: ReadStats, done: ReadStats) -> None:
+    """Add to a read's statistics those of its last round over receivers."""
+    stats.rows_read += done.rows_read
+    stats.rows_pruned += done.rows_pruned
+    for name in _OF_RECEIVERS:
+        setattr(stats, name, getattr(done, name))
 
 
 def _check_assigned(cube: str, at_least: Offsets, sets: Sequence[ReplicaSetPlan]) -> None:

@@ -124,6 +124,7 @@ class Realtime:
             tables.append(table)
             answers[replica_set.replica_set] = answer
             stats.receivers[replica_set.replica_set] = receiver
+            stats.left[replica_set.replica_set] = answer.left
             stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *answer.segments}))
             stats.rows_read += answer.rows_scanned
             stats.rows_pruned += answer.rows_pruned

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 
+from rtolap.aggregates.sketch_bytes import SKETCH_BYTES
 from rtolap.base.errors import UnknownFunction, UnsupportedSql
 from rtolap.query.functions import table as function_table
 from rtolap.query.functions.table import SqlFunction
@@ -42,6 +43,10 @@ _INSTEAD = {
 # Functions over measures of cubes alone: what they are there, and what to write over rows.
 _OF_CUBES = {
     **dict.fromkeys(("first", "last"), ("by event time", "over rows write FIRST_VALUE(x) OVER (ORDER BY …)")),
+    **dict.fromkeys(
+        (each.title.lower() for each in SKETCH_BYTES),
+        ("or of one that a stored table has", "ask for it inside of the SELECT that reads the cube"),
+    ),
     "approx_top_k": (
         "with bounds",
         "over rows write SELECT x, COUNT(*) n … GROUP BY x ORDER BY n DESC LIMIT 10",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES as DECLARED
+from rtolap.aggregates.sketch_bytes import SKETCH_BYTES
 from rtolap.query.engine_functions.checksums import CRC32
 from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE
 
@@ -66,7 +67,7 @@ TEXTS = (
     SqlFunction("ltrim", ("trim",), ("ltrim",)),
     SqlFunction("md5", ("md5",), ("md5",)),
     SqlFunction("mid"),
-    SqlFunction("octet_length", engine=("strlen",)),
+    SqlFunction("octet_length", engine=("strlen", "octet_length")),
     SqlFunction("ord", engine=("ord",)),
     SqlFunction("position", ("strposition",), ("strpos",)),
     SqlFunction("regexp_like", engine=("regexp_matches",)),
@@ -192,7 +193,6 @@ CHOICES = (
 )
 _OTHER_AGGREGATES = (
     SqlFunction("any_value", ("anyvalue",), ("any_value",)),
-    SqlFunction("group_concat", ("groupconcat",), ("listagg", "string_agg")),
     SqlFunction("grouping", ("grouping",), ("grouping",)),
     SqlFunction("std", ("stddevpop",), ("stddev_pop",)),
     SqlFunction("stddev", ("stddevpop", "stddev"), ("stddev", "stddev_pop")),
@@ -215,7 +215,9 @@ def aggregate_rows(declared: Iterable[Aggregate]) -> tuple[SqlFunction, ...]:
     return tuple(rows.values())
 
 
-AGGREGATES = tuple(sorted((*_OTHER_AGGREGATES, *aggregate_rows(DECLARED.values()))))
+AGGREGATES = tuple(
+    sorted((*_OTHER_AGGREGATES, *aggregate_rows(DECLARED.values()), *aggregate_rows(SKETCH_BYTES)))
+)
 WINDOWS = (
     SqlFunction("cume_dist", ("cumedist",), ("cume_dist",)),
     SqlFunction("dense_rank", ("denserank",), ("dense_rank",)),

@@ -45,6 +45,8 @@ MACROS: dict[str, str] = {
         f"repeat(s, CASE WHEN n <= 0 OR s = '' THEN 0 WHEN n > most // strlen(s) THEN {_TOO_LONG} "
         "ELSE CAST(n AS BIGINT) END)"
     ),
+    # a text as often as it has events
+    "mysql_repeated(s, separator, n, most)": "mysql_repeat(s || separator, n - 1, most) || s",
     # outside of a function's domain the answer is NULL
     "mysql_sqrt(x)": "CASE WHEN x >= 0 THEN sqrt(x) END",
     "mysql_ln(x)": "CASE WHEN x > 0 THEN ln(x) END",

@@ -41,9 +41,10 @@ TEXT_MACROS: dict[str, str] = {
         "THEN array_to_string(list_transform(string_split(s, 'ß'), lambda part: upper(part)), 'ß') "
         "ELSE upper(s) END"
     ),
-    "mysql_to_base64(s)": (
-        "regexp_replace(regexp_replace(to_base64(encode(s)), '(.{76})', '\\1\n', 'g'), '\n$', '')"
+    "mysql_bytes_base64(b)": (
+        "regexp_replace(regexp_replace(to_base64(b), '(.{76})', '\\1\n', 'g'), '\n$', '')"
     ),
+    "mysql_to_base64(s)": "mysql_bytes_base64(encode(s))",
     "mysql_strcmp(s, t)": "CASE WHEN s < t THEN -1 WHEN s > t THEN 1 WHEN s = t THEN 0 END",
     "mysql_regexp_substr(s, pattern, p, n)": (
         "CASE WHEN p BETWEEN 1 AND length(s) + 1 AND n >= 1 "

@@ -84,6 +84,7 @@ WARNING_NUMBERS: dict[WarningCode, int] = {
     "not_consuming": 30006,
     "events_lost": 30007,
     "column_since": 30008,
+    "text_cut": 30009,
     "truncated_value": ER_TRUNCATED,
     "without_effect": ER_UNSUPPORTED,
 }

@@ -8,6 +8,7 @@ boolean, so it concatenates.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import ClassVar
 
 from sqlglot import exp
@@ -17,6 +18,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from rtolap.aggregates.approx_top_k import TOP_DEFAULT
 from rtolap.base.errors import SqlSyntaxError
+from rtolap.query.approval.own_functions import OWN_NAMES
 from rtolap.query.approval.value_lists import ValueList
 
 MACRO_PREFIX = "MYSQL_"
@@ -44,6 +46,17 @@ def _approx_top_k(arguments: list[exp.Expr]) -> exp.Expr:
     return exp.ApproxTopK(this=arguments[0] if arguments else None, expression=count)
 
 
+def _one_argument(name: str, node: type[exp.Expr]) -> Callable[[list[exp.Expr]], exp.Expr]:
+    """Return what reads a call of a function that the parser does not know."""
+
+    def read(arguments: list[exp.Expr]) -> exp.Expr:
+        if len(arguments) != 1:
+            raise SqlSyntaxError(f"bad SQL: {name} takes one column")
+        return node(this=arguments[0])
+
+    return read
+
+
 WRITTEN = "written"  # of a projection's meta: its text, as its author wrote it
 _PLACEHOLDER = re.compile(r":p\d+\b")  # as `parser` names each `?`
 LABEL_CHARACTERS_MAX = 256
@@ -65,6 +78,7 @@ class RtolapSql(MySQL):
             "APPROX_PERCENTILE": _approx_quantile,
             "APPROX_QUANTILE": _approx_quantile,
             "APPROX_TOP_K": _approx_top_k,
+            **{name: _one_argument(name, node) for name, node in OWN_NAMES.items()},
         }
         FUNCTION_PARSERS: ClassVar = {
             name: parse for name, parse in MySQL.Parser.FUNCTION_PARSERS.items() if name not in _OWN_FUNCTIONS

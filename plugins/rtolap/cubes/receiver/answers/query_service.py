@@ -16,13 +16,19 @@ from rtolap.base.errors import QueryError, StaleSnapshot, Unavailable
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.aggregate import to_plain
 from rtolap.cubes.receiver.answers.result_cache import ResultCache, merged_plainly
-from rtolap.cubes.receiver.answers.top_groups import first_groups
+from rtolap.cubes.receiver.answers.top_groups import first_groups, spread_groups
 from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import columns_of
 from rtolap.model.segment import SegmentRange, parse_segment_name
-from rtolap.protocols.receiver.messages import ANSWER_KEY, HistorySnapshot, PartialAnswer, PartialQuery
+from rtolap.protocols.receiver.messages import (
+    ANSWER_KEY,
+    GroupsLeft,
+    HistorySnapshot,
+    PartialAnswer,
+    PartialQuery,
+)
 
 
 class NotReady(Unavailable):
@@ -58,9 +64,12 @@ def answer(
         names.append(window.name)
         tables += segment.tables
     found = cache.merged(query, tables) if cache is not None else merged_plainly(schema, query, tables)
+    left = None if query.top is None or not query.top.spread else GroupsLeft(None)
     if found.table.num_rows:
         rows = found.table
-        if query.top is not None:
+        if query.top is not None and query.top.spread:
+            rows, left = spread_groups(rows, query.dimensions, query.top)
+        elif query.top is not None:
             rows = first_groups(rows, query.dimensions, query.top)
         table = to_plain(schema, rows)
     else:
@@ -76,6 +85,7 @@ def answer(
         refused_example=progress.example(),
         held=pause_reason,
         void={p: end for p, (_, end) in state.void.items() if state.positions.get(p, end) < end},
+        left=left,
     )
     return table.replace_schema_metadata({ANSWER_KEY: msgspec.json.encode(meta)})
 

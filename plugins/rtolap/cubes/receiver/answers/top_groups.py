@@ -7,6 +7,7 @@ that lie apart, doubles that are not finite) is sent as a whole: who asked order
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.columnar.chunks import single_chunk
-from rtolap.protocols.receiver.messages import TopGroups
+from rtolap.protocols.receiver.messages import GroupsLeft, TopGroups
+from rtolap.scan.first_groups import choose_groups, has_distinct_values
 
 GROUPS_MIN = 1024  # fewer are sent as soon as they are looked at
 
@@ -27,7 +29,7 @@ def first_groups(table: pa.Table, dimensions: tuple[str, ...], top: TopGroups) -
     """
     if table.num_rows <= max(GROUPS_MIN, top.rows) or top.column not in table.column_names:
         return table
-    if len(dimensions) != 1 or not _has_distinct_values(single_chunk(table.column(dimensions[0]))):
+    if len(dimensions) != 1 or not has_distinct_values(single_chunk(table.column(dimensions[0]))):
         return table
     values: Any = single_chunk(table.column(top.column))
     if not _is_ordered(values):
@@ -46,18 +48,26 @@ def first_groups(table: pa.Table, dimensions: tuple[str, ...], top: TopGroups) -
     return table.filter(rows)
 
 
+def spread_groups(
+    table: pa.Table, dimensions: tuple[str, ...], top: TopGroups
+) -> tuple[pa.Table, GroupsLeft]:
+    """Return the rows of the groups that a spread question asks for, and what they leave out.
+
+    Args:
+        table: rows of partials, dimensions as values or in dictionary codes.
+    """
+    if len(dimensions) != 1 or top.column not in table.column_names:
+        return table, GroupsLeft(None)
+    above: int | Decimal | None = None
+    if top.above is not None:
+        is_whole = pa.types.is_integer(table.column(top.column).type)
+        above = int(top.above) if is_whole else Decimal(top.above)
+    chosen = choose_groups(table, dimensions[0], top.column, top.rows, top.among, above)
+    return chosen.rows, GroupsLeft(None if chosen.largest_left is None else str(chosen.largest_left))
+
+
 def _is_ordered(values: Any) -> bool:
     kind = values.type
     if pa.types.is_floating(kind):
         return bool(pc.all(pc.is_finite(values), min_count=0).as_py())
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal128(kind) or pa.types.is_temporal(kind))
-
-
-def _has_distinct_values(keys: Any) -> bool:
-    """Tell whether no value comes twice, NULL included."""
-    if keys.null_count > 1:
-        return False
-    if pa.types.is_dictionary(keys.type):  # which names each value once: rows are grouped by its codes
-        codes = keys.indices.drop_null().to_numpy()
-        return not len(codes) or int(np.bincount(codes).max()) == 1
-    return int(pc.count_distinct(keys, mode="all").as_py()) == len(keys)

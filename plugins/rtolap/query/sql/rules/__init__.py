@@ -23,6 +23,7 @@ Each rule takes the tree and the context and gives the tree back; each is exact 
 | `stored_tables` | notes what each stored table has to give, and what its nodes may filter |
 | `value_sets` | notes which values of other relations a cube's rows need to have |
 | `plain_merge` | notes where the merged partials of one cube are the answer already |
+| `cut_texts` | notes how to tell whether joined texts are cut |
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from rtolap.query.sql.rules.aggregates import aggregates
 from rtolap.query.sql.rules.aliases import aliases
 from rtolap.query.sql.rules.computed.columns import computed
 from rtolap.query.sql.rules.context import Context, RewriteRule
+from rtolap.query.sql.rules.cut_texts import cut_texts
 from rtolap.query.sql.rules.event_time import event_time
 from rtolap.query.sql.rules.functions import functions
 from rtolap.query.sql.rules.groupings import groupings
@@ -57,7 +59,7 @@ _CONSTANT = (exp.Select, exp.Alias, exp.Identifier, exp.Literal, exp.Boolean, ex
 log = logging.getLogger(__name__)
 
 # Rules that leave the tree as it is, or say where they change it.
-_THAT_SAY = (stars, groupings, roll_up, event_time, aggregates, latest, value_sets, plain_merge)
+_THAT_SAY = (stars, groupings, roll_up, event_time, aggregates, latest, value_sets, plain_merge, cut_texts)
 RULES: tuple[RewriteRule, ...] = (
     names,
     computed,
@@ -76,6 +78,7 @@ RULES: tuple[RewriteRule, ...] = (
     stored_tables,
     value_sets,
     plain_merge,
+    cut_texts,
 )
 
 
@@ -110,6 +113,7 @@ def _rewrite(tree: exp.Expr, context: Context) -> Rewritten:
         warnings=tuple(dict.fromkeys(context.warnings)),
         merge=context.merge,
         sets=context.sets,
+        cuts=tuple(context.cuts),
         is_constant=is_constant,
     )
 

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from rtolap.aggregates.accumulator import Accumulator
 from rtolap.aggregates.function import Aggregate
+from rtolap.aggregates.group_concat import SEPARATOR
 from rtolap.aggregates.registry import AGGREGATES, APPROX_DISTINCT, BY_SQL_KEY, COUNT_DISTINCT
 from rtolap.base.errors import QueryError
 from rtolap.column_types import TIMESTAMP, ColumnType
@@ -15,10 +16,13 @@ from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, joined_cubes, own_aggregates
+from rtolap.query.sql.rules.macro_calls import macro
 from rtolap.query.sql.rules.templates import places, read_template
+from rtolap.query.sql.rules.texts import TEXT_BYTES_MAX
 from rtolap.query.sql.rules.totals import TOTAL, EventTotals
 
 _SPELLINGS = {"firstvalue": "first", "lastvalue": "last"}  # without OVER
+_TEXT_BYTES_MAX = exp.Literal.number(TEXT_BYTES_MAX)
 _OVER = Callable[[exp.Expr], exp.Expr]
 
 
@@ -70,6 +74,8 @@ def _replace(node: exp.Expr, totals: EventTotals, context: Context) -> None:
 
 
 def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER, context: Context) -> exp.Expr:
+    if isinstance(node, exp.GroupConcat):
+        return _group_concat(node, totals, filtered, context)
     argument = node.this
     distinct = isinstance(argument, exp.Distinct)
     function = BY_SQL_KEY.get(_SPELLINGS.get(node.key, node.key))
@@ -90,12 +96,6 @@ def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER, context: Co
     if function is not None:
         _only_dimensions(node, totals)  # repeating a row changes none of these
         return filtered(node.copy())
-    if isinstance(node, exp.GroupConcat):
-        raise QueryError(
-            f"cube {totals.cube.schema.cube.name} cannot answer {user_sql(node)}: it keeps no single events",
-            expected="GROUP_CONCAT(DISTINCT …) over expressions of dimensions",
-            action="write DISTINCT, or aggregate in a subquery and join the texts of its rows",
-        )
     names = sorted(
         {each.title for each in AGGREGATES.values() if not each.in_count} - {APPROX_DISTINCT.title}
     )
@@ -108,10 +108,34 @@ def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER, context: Co
 
 def _is_repeatable(node: exp.Expr) -> bool:
     """Tell whether repeating a row cannot change the result."""
-    if isinstance(node, exp.GroupConcat):
-        ordered = node.this
-        return isinstance(ordered.this if isinstance(ordered, exp.Order) else ordered, exp.Distinct)
     return isinstance(node, exp.AnyValue | exp.LogicalAnd | exp.LogicalOr)
+
+
+def _group_concat(node: exp.Expr, totals: EventTotals, filtered: _OVER, context: Context) -> exp.Expr:
+    """Return GROUP_CONCAT of dimensions, whose values stand as often as they have events, or of a measure."""
+    order = node.this if isinstance(node.this, exp.Order) else None
+    operand = node.this if order is None else order.this
+    is_distinct = isinstance(operand, exp.Distinct)
+    separator = node.args.get("separator") or exp.Literal.string(SEPARATOR)
+    if not totals.has_measure(node):
+        if is_distinct:
+            return filtered(node.copy())
+        repeated = node.copy()
+        inner = repeated.this.this if order is not None else repeated.this
+        inner.replace(macro("REPEATED", operand, separator, totals.rows(), _TEXT_BYTES_MAX))
+        return filtered(repeated)
+    values = operand.expressions if is_distinct else []
+    keys = [] if order is None else order.expressions
+    is_kept = len(values) == 1 and all(each.this == values[0] and not each.args.get("desc") for each in keys)
+    if not is_kept:
+        raise QueryError(
+            f"cube {totals.cube.schema.cube.name} cannot answer {user_sql(node)}: it keeps no single events",
+            expected="GROUP_CONCAT(DISTINCT m), ascending, of a group_concat measure; or of dimensions",
+            action="write DISTINCT, and ORDER BY the same column without DESC or none",
+        )
+    function = AGGREGATES["group_concat"]
+    written = exp.GroupConcat(this=values[0].copy(), separator=separator.copy())
+    return _read(function, values[0], totals, filtered, _parameters(function, written, context))
 
 
 def _parameters(function: Aggregate, node: exp.Expr, context: Context) -> dict[str, exp.Expr]:

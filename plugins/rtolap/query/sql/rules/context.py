@@ -13,7 +13,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.predicate import Or, Predicate
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import QueryCatalogue
-from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, TableRead, ValueSet
+from rtolap.query.plan import CubeRead, CutCheck, LatestRows, PlainMerge, TableRead, ValueSet
 
 S = TypeVar("S")
 FoldConstant = Callable[
@@ -47,6 +47,7 @@ class Context:
     merge: PlainMerge | None = None
     sets: tuple[ValueSet, ...] = ()
     warnings: list[QueryWarning] = field(default_factory=list)
+    cuts: list[CutCheck] = field(default_factory=list)
     _scope: tuple[exp.Expr, Scope] | None = None
 
     def scopes(self, tree: exp.Expr) -> list[Scope]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
+from rtolap.query.approval.own_functions import SketchCall
 from rtolap.query.engine_functions.checksums import CRC32
 from rtolap.query.sql.rules.macro_calls import macro
 from rtolap.query.sql.rules.mysql_functions import exactly
@@ -85,7 +86,8 @@ def _json_valid(node: exp.Expr) -> exp.Expr:
 
 
 def to_base64(node: exp.Expr) -> exp.Expr:
-    return macro("TO_BASE64", node.this)
+    of_bytes = isinstance(node.this, SketchCall | exp.Unhex | exp.FromBase64 | exp.HexString)
+    return macro("BYTES_BASE64" if of_bytes else "TO_BASE64", node.this)
 
 
 CONVERSION_FUNCTIONS: dict[str, Callable[[exp.Expr], exp.Expr | None]] = {

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
 
+from rtolap.aggregates.group_concat import JOINED_TEXTS
+from rtolap.aggregates.sketch_bytes import SKETCH_BYTES
 from rtolap.query.engine_functions.checksums import CRC32
 from rtolap.query.sql import types as sql_types
 from rtolap.query.sql.rules.context import Context
@@ -113,6 +115,7 @@ _MACROS: dict[str, SqlType] = {
                 "group",
                 "year_digits",
                 "joined",
+                "repeated",
             ),
         ),
         STRING,
@@ -128,12 +131,16 @@ _MACROS: dict[str, SqlType] = {
     **dict.fromkeys(("insert", "char", "ltrim", "rtrim", "replace", "ordinal"), STRING),
     **dict.fromkeys(("bits", "whole", "left_shift", "right_shift"), HUGEINT),
     **dict.fromkeys(("time", "timediff", "time_of", "time_now", "between", "maketime", "within_time"), TIME),
-    **dict.fromkeys(("ord", "strlen", "weekday", "datesub", "date_diff", "unix_timestamp"), BIGINT),
-    **dict.fromkeys(("bin", "monthname", "sha1", "to_base64", "upper", "bytes_text"), STRING),
+    **dict.fromkeys(
+        ("ord", "strlen", "octet_length", "weekday", "datesub", "date_diff", "unix_timestamp"), BIGINT
+    ),
+    **dict.fromkeys(("bin", "monthname", "sha1", "to_base64", "bytes_base64", "upper", "bytes_text"), STRING),
     **dict.fromkeys(("from_base64", "unhex"), SqlType("binary")),
     "round_even": DOUBLE,
     "from_unixtime": DATETIME,
     CRC32: BIGINT,
+    JOINED_TEXTS: STRING,
+    **dict.fromkeys((each.engine_name for each in SKETCH_BYTES), BINARY),
 }
 
 

@@ -23,6 +23,7 @@ from rtolap.model.cube import Measure
 from rtolap.query.plan import LatestRows
 from rtolap.query.sql.dialect import RtolapSql, user_sql
 from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, is_aggregated, joined_cubes
+from rtolap.query.sql.rules.cut_texts import is_joined
 
 _SHOWN = sorted(AGGREGATES.values(), key=lambda function: function.shown)
 _LATEST_ROWS_MAX = 10_000  # a longer result is read as a whole, and streamed
@@ -97,6 +98,8 @@ def _columns(cube: CubeScope) -> list[exp.Expr]:
 def _call(function: Aggregate, argument: exp.Expr) -> exp.Expr:
     if function.in_count:
         return exp.Count(this=exp.Distinct(expressions=[argument]))
+    if function.is_distinct:
+        argument = exp.Distinct(expressions=[argument])
     return exp.func(function.title, argument, dialect=RtolapSql)
 
 
@@ -203,7 +206,7 @@ def latest(tree: exp.Expr, context: Context) -> exp.Expr:
     The tree stays as it is. Any order but the latest first, and any condition, leave it alone too.
     """
     limit = tree.args.get("limit")
-    if not context.rolls_up or not isinstance(limit, exp.Limit):
+    if not context.rolls_up or not isinstance(limit, exp.Limit) or is_joined(tree):
         return tree
     cubes = list(cube_scopes(tree, context))
     if len(cubes) != 1 or cubes[0].nullable:

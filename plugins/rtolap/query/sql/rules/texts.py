@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
+from rtolap.query.approval.own_functions import SketchCall
 from rtolap.query.sql.dialect import rewritten_sql
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
@@ -20,14 +21,36 @@ _FIRST = (exp.Upper, exp.Lower, exp.Trim, exp.Length, exp.Reverse, exp.StrPositi
 _MACROS = {  # how many of their arguments are texts, which stand first
     **{
         f"mysql_{name}": 1
-        for name in ("left", "right", "from", "substring", "lpad", "rpad", "repeat", "ascii", "ord")
+        for name in (
+            "left",
+            "right",
+            "from",
+            "substring",
+            "lpad",
+            "rpad",
+            "repeat",
+            "ascii",
+            "ord",
+            "repeated",
+        )
     },
     **{
         f"mysql_{name}": 1
-        for name in ("conv", "text", "bytes", "group", "to_base64", "json", "json_unquote", "json_valid")
+        for name in (
+            "conv",
+            "text",
+            "bytes",
+            "group",
+            "repeated",
+            "to_base64",
+            "json",
+            "json_unquote",
+            "json_valid",
+        )
     },
     **{f"mysql_{name}": 2 for name in ("substring_index", "find_in_set", "strcmp", "regexp_substr")},
     **{f"mysql_{name}": 2 for name in ("ltrim", "rtrim")},
+    "mysql_repeated": 1,
     "mysql_replace": 3,
 }
 _OF_BYTES = frozenset(("unhex", "from_base64", "mysql_unhex", "mysql_from_base64"))
@@ -119,6 +142,8 @@ def _octet_length(node: exp.Expr) -> exp.Expr:
 
 
 def _bytes(text: exp.Expr) -> exp.Expr:
+    if isinstance(text, SketchCall):
+        return exp.Anonymous(this="OCTET_LENGTH", expressions=[text.copy()])
     return exp.Anonymous(this="STRLEN", expressions=[exp.cast(text.copy(), exp.DataType.Type.TEXT)])
 
 

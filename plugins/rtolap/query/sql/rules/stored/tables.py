@@ -11,9 +11,11 @@ from collections.abc import Callable, Collection
 
 from sqlglot import exp
 
+from rtolap.aggregates.sketch_bytes import HLL_BYTES
 from rtolap.base.errors import QueryError
 from rtolap.model.predicate import Predicate
 from rtolap.protocols.stored_tables.messages import TableInfo
+from rtolap.query.approval.own_functions import HllSketch
 from rtolap.query.catalogue import sketches_of
 from rtolap.query.engine_functions.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.plan import NodeWork, TableRead, TimeRange
@@ -112,6 +114,10 @@ def _counted(node: exp.Expr, kind_of: Callable[[exp.Expr | None], str | None]) -
         only = node.this.expressions[0] if len(node.this.expressions) == 1 else None
         kind = kind_of(only)
         return None if kind is None or only is None else _estimate(kind, _listed(node, only))
+    if isinstance(node, HllSketch):
+        if kind_of(argument) != "hll" or argument is None:
+            return None
+        return exp.Anonymous(this=HLL_BYTES, expressions=[_listed(node, argument)])
     if isinstance(node, exp.ApproxDistinct):
         kind = kind_of(argument)
         return None if kind is None or argument is None else _estimate(kind, _listed(node, argument))
@@ -137,7 +143,7 @@ def _call(node: exp.Expr) -> tuple[str, exp.Expr | None]:
         return str(node.this).lower(), node.expressions[0] if len(node.expressions) == 1 else None
     if isinstance(node, exp.BitmapCount):
         return "bitmap_count", node.this
-    return "", node.this if isinstance(node, exp.ApproxDistinct) else None
+    return "", node.this if isinstance(node, exp.ApproxDistinct | HllSketch) else None
 
 
 def _listed(node: exp.Expr, argument: exp.Expr) -> exp.Expr:
