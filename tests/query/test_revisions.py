@@ -234,6 +234,34 @@ def test_a_moment_that_moves_back_lets_each_time_be_read_once(hours: int) -> Non
         assert said[0][1] >= 2
 
 
+@pytest.mark.parametrize("first", ["gone", "retired"])
+def test_a_first_revision_that_has_aged_out_is_left_out(first: str) -> None:
+    schemas = revised("refuse")
+    if first == "gone":
+        schemas = schemas[1:]
+    else:
+        own = schemas[0].cube.revision
+        assert own is not None
+        retired = msgspec.structs.replace(own, retired_ms=1)
+        cube = msgspec.structs.replace(schemas[0].cube, revision=retired)
+        schemas[0] = Schema(schemas[0].table, cube)
+    with closing(world_of(29, 200, schemas)) as world, closing(world.service()) as service:
+        whole = seen(world)
+        later = whole.filter(pa.array([at >= DAY_1 for at in whole.column("ts").to_pylist()]))
+        with oracle_cursor() as oracle:
+            oracle.register("flights", later)
+            for sql in (
+                "select gate, count(*), sum(delay) from flights where ts >= '2013-01-03' group by 1",
+                "select carrier, count(*), sum(distance) from flights group by 1",
+                "select count(*) from flights where ts < '2013-01-02'",
+            ):
+                outcome = service.execute(sql)
+                assert rows_of(outcome.table()) == rows_of(asked_of(oracle, sql)), sql
+                assert not outcome.positions.get("flights"), "nobody is asked of it"
+        with pytest.raises(QueryError, match="flights_r2"):
+            service.execute("select count(*) from flights_r2")
+
+
 def test_a_warning_names_the_columns_that_older_events_do_not_have(asked: Asked) -> None:
     service, _ = asked
     outcome = service.execute("select origin, count(*), sum(delay) from flights group by 1")

@@ -29,7 +29,7 @@ from tests.support.cubes.services import TOKEN, Services, wait_for
 from tests.support.query.prices import define_prices
 from tests.support.waiting import patience_s
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
 START_MS, HOUR_MS = 1_383_436_800_000, 3_600_000  # 2013-11-03
 MOMENTS = (4, 2, 0)  # hours at which the revision begins, one after the other
