@@ -8,6 +8,7 @@ crashes, loses disks, moves leadership, kills coordinators and builds, breaks co
 
 from __future__ import annotations
 
+import functools
 import random
 import tempfile
 from collections import Counter
@@ -268,7 +269,7 @@ class Run:
         for _ in range(MERGE_ROUNDS):
             self.actions.fault_rate = self.actions.kill_rate = 0.1
             for action in (plan_merges, *self.random.choices((*merging, *moving), k=MERGE_STEPS)):
-                self._passing(lambda act=action: act(self.actions))
+                self._passing(functools.partial(action, self.actions))
                 if self.random.random() < 0.3:
                     self._passing(self.ask)
             self.drain()
@@ -328,7 +329,7 @@ class Run:
         """Merge what there is, with nothing in the way: answers stay, and what statements open is there."""
         plan_merges(self.actions)
         for cube, merge in self.actions.merges:
-            self._passing(lambda cube=cube, merge=merge: self.cluster.coordinator.merges.commit(cube, merge))
+            self._passing(functools.partial(self.cluster.coordinator.merges.commit, cube, merge))
         self.cluster.clock.advance_ms(3_600_000)
         self.actions.cleanup()
         self.counts["sets that answer"] += check_units(self.cluster)
