@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, QueryInterrupted, QueryTimeout, RtolapError, Unavailable
 from rtolap.query import statement_cache
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine import EmbeddedEngine
@@ -292,3 +292,28 @@ def test_another_catalogue_needs_another_template(engine: EmbeddedEngine) -> Non
     asking._known = catalogue()
     asking.cached("SELECT COUNT(*) FROM flights WHERE carrier = 'again'")
     assert asking.cache.rewrites == 3
+
+
+@pytest.mark.parametrize("error", [Unavailable, QueryInterrupted, QueryTimeout])
+def test_a_statement_that_ends_early_leaves_its_shape_to_the_next(
+    engine: EmbeddedEngine, error: type[RtolapError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = Asking(engine)
+    statements = [f"SELECT COUNT(*) FROM flights WHERE carrier = 'c{number}'" for number in range(4)]
+    asking.cached(statements[0])
+    proven = plan_templates.template_of
+
+    def ended(*arguments: object) -> None:
+        raise error("the worker ended")
+
+    monkeypatch.setattr(statement_cache, "template_of", ended)
+    with pytest.raises(error):
+        asking.cache.rewritten(
+            *(asking.cache.statement(statements[1], None, SqlPlanner().read), asking._known, {}),
+            lambda one, bound: asking._plan(SqlPlanner(), one, bound),
+        )
+    monkeypatch.setattr(statement_cache, "template_of", proven)
+    asking.cached(statements[2])
+    rewrites = asking.cache.rewrites
+    assert asking.cached(statements[3]) == asking.plain(statements[3])
+    assert asking.cache.rewrites == rewrites

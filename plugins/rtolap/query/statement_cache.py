@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeVar
 import pyarrow as pa
 from cachetools import LRUCache
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, QueryInterrupted, QueryTimeout, Unavailable
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.plan import Planned, Rewritten
 from rtolap.query.shapes.plan_templates import PlanTemplate, template_of
@@ -139,6 +139,10 @@ class StatementCache:
             template = template_of(
                 statement.literals, planned, lambda markers: plan(*statement.with_literals(markers))
             )
+        except (QueryInterrupted, QueryTimeout, Unavailable):  # which says nothing about the shape
+            with self._lock:
+                self._templates[key] = (catalogue, SEEN)
+            raise
         except QueryError:  # of the markers: a literal is read as something else, a moment maybe
             return
         if template is not None:
