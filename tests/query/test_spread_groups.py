@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from rtolap.column_types import BIGINT, ColumnType, decimal
 from rtolap.protocols.receiver.messages import GroupsLeft, TopGroups
+from rtolap.query.cubes import fetch
 from rtolap.query.cubes.spread_groups import ROUNDS_MAX, SpreadGroups
 from rtolap.scan import first_groups
 from rtolap.scan.first_groups import Chosen, choose_groups
@@ -28,6 +29,7 @@ WIDE = decimal(38, 2)
 @pytest.fixture(autouse=True)
 def _even_few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_groups, "GROUPS_MIN", 0)
+    monkeypatch.setattr(fetch, "SPREAD_ROWS_MIN", 0)
 
 
 def drawn_sources(rng: random.Random, kind: ColumnType) -> list[Source]:
@@ -207,6 +209,21 @@ def test_statements_over_several_sources_equal_the_raw_rows(several: QueryWorld)
                 assert bool(chosen) == (None not in asked)
                 assert not chosen or "rounds over" in chosen[0]
     assert rounds.count(2) > 0
+
+
+def test_few_groups_are_read_as_a_whole_and_many_by_bounds_from_the_second_statement_on(
+    several: QueryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "select gate, count(*) n from flights group by gate order by n desc, 1 limit 1"
+    for least, spread in ((5, [False, True, True]), (10_000, [False] * 3)):
+        monkeypatch.setattr(fetch, "SPREAD_ROWS_MIN", least)
+        with closing(several.service()) as service:
+            found = []
+            for _ in range(3):
+                before = len(several.asked)
+                service.execute(sql).close()
+                found.append(any(query.top is not None for _, query in several.asked[before:]))
+        assert found == spread
 
 
 def test_parts_that_a_receiver_keeps_back_are_noticed_by_the_statements(several: QueryWorld) -> None:

@@ -46,6 +46,8 @@ from rtolap.scan.first_groups import Chosen, Number, choose_groups
 SNAPSHOTS_MAX = 8  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
 PLANS_MAX = 64  # that are remembered: names and versions of segments, a few kilobytes each
 LOOKS_MAX = 16  # at ZooKeeper at the same time, as many as statements run by default; more wait
+SIZES_MAX = 1024  # reads whose number of rows is remembered
+SPREAD_ROWS_MIN = 10_000  # fewer groups are read as a whole, once for statements of any order
 RETRY_WAIT_S = 0.05  # before each further snapshot, times the attempt
 
 
@@ -90,6 +92,7 @@ class Fetcher:
         self._realtime = realtime
         self.coalesced: Coalescing[tuple[pa.Table | SpilledTable, ReadStats]] = Coalescing()
         self._plans: OrderedDict[tuple[str, TimeRange], _Planned] = OrderedDict()
+        self._sizes: OrderedDict[tuple[str, tuple[str, ...]], int] = OrderedDict()  # rows of the last read
         self._lock = threading.Lock()
         self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look-segments")
         self._answered = SessionPositions()  # by this service, to anybody
@@ -119,13 +122,15 @@ class Fetcher:
         Raises Unavailable, Corrupted, OverBudget or StaleSnapshot (when snapshots keep going stale).
         """
         beyond = self._beyond(read, session, cancellation)
-        if read.top is not None and not (is_spreadable(read) or self._is_of_one_receiver(read)):
+        if read.top is not None and not (self._is_of_one_receiver(read) or self._is_spread(read)):
             read = replace(read, top=None)  # so that statements of other orders share the read
         key = (*_key(read), cancellation.engine, tuple(sorted(beyond.items())))
         shared = self.coalesced.run(
             key, lambda: self._fetch(read, cancellation, beyond, account), cancellation
         )
         table, stats = shared.value
+        if read.top is None:
+            self._remember(read, stats.partial_rows)
         session.advance(read.cube, stats.cube_id, stats.positions, stats.void)
         session.forget_creations_beside(read.cube, stats.cube_id)
         if shared.statements == 1:
@@ -168,6 +173,19 @@ class Fetcher:
             return False
         records = known.within(read.time.start_ms, read.time.end_ms)
         return not self._history_plan(read, control, records).segments
+
+    def _is_spread(self, read: CubeRead) -> bool:
+        """Tell whether the first groups are looked for in several sources: where there were many groups."""
+        with self._lock:
+            known = self._sizes.get((read.cube, read.dimensions), 0)
+        return known >= SPREAD_ROWS_MIN and is_spreadable(read)
+
+    def _remember(self, read: CubeRead, rows: int) -> None:
+        with self._lock:
+            self._sizes[read.cube, read.dimensions] = rows
+            self._sizes.move_to_end((read.cube, read.dimensions))
+            while len(self._sizes) > SIZES_MAX:
+                self._sizes.popitem(last=False)
 
     def _fetch(
         self, read: CubeRead, cancellation: Cancellation, beyond: Offsets, account: Account
