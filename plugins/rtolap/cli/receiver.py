@@ -102,6 +102,9 @@ def serve(
         port=settings.receiver_port if port is None else port,
         metrics_port=metrics_port,
         http_limits=HttpLimits.from_settings(settings),
+        machine=settings.machine_name(),
+        rack=settings.rack,
+        placement=settings.placement,
         flight_limits=FlightLimits.from_settings(settings),
         show_clients=connections.statistics.show,
     )

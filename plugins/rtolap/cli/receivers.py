@@ -9,7 +9,7 @@ import typer
 
 from rtolap.base.errors import DefinitionError
 from rtolap.cli import retirement
-from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.coordinator_access import coordinator_client, warn_of_replica_sets
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
 from rtolap.protocols.coordinator.messages import CubeReport, LevelledBy, Reassignment
 from rtolap.protocols.coordinator.operations import (
@@ -34,15 +34,18 @@ def list_receivers(as_json: JsonOption = False) -> None:
     """List receivers with their health: HEALTHY, WARN, UNREACHABLE or DOWN."""
     with coordinator_client() as client:
         receivers = client.receivers()
+        replica_sets = client.replica_sets()
     if as_json:
         print_json(receivers)
         return
     print_table(
-        ("receiver", "address", "replica set", "leader", "health", "reason", "cubes"),
+        ("receiver", "address", "machine", "rack", "replica set", "leader", "health", "reason", "cubes"),
         [
             (
                 receiver.receiver_id,
                 f"{receiver.host}:{receiver.port}",
+                receiver.machine,
+                receiver.rack,
                 receiver.replica_set,
                 "yes" if receiver.is_leader else "",
                 receiver.health,
@@ -52,6 +55,7 @@ def list_receivers(as_json: JsonOption = False) -> None:
             for receiver in receivers
         ],
     )
+    warn_of_replica_sets(replica_sets)
 
 
 def _standing(report: CubeReport) -> str:
@@ -81,6 +85,7 @@ def list_replica_sets(as_json: JsonOption = False) -> None:
             for found in replica_sets
         ],
     )
+    warn_of_replica_sets(replica_sets)
 
 
 @app.command("put-replica-set")

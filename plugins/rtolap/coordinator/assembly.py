@@ -12,6 +12,7 @@ from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.applications.owned import CONFIRMED_S
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.assignment import Assignments, TopicsOf
+from rtolap.coordinator.balance.recommendation import Recommendations
 from rtolap.coordinator.builds.batches import Batches
 from rtolap.coordinator.builds.queue import BUILDING_MAX, Builds
 from rtolap.coordinator.checks import Checks
@@ -25,6 +26,7 @@ from rtolap.coordinator.members import Members
 from rtolap.coordinator.metrics import CoordinatorMetrics
 from rtolap.coordinator.moves import Moves
 from rtolap.coordinator.other_owners import OpenClient, OtherOwners
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.retirement.drains import Drains
@@ -34,6 +36,7 @@ from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.cached import CachedStore
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.members.places import PlacementPolicy
 from rtolap.metadata.requests import Requests
 from rtolap.object_store.store import open_store
 from rtolap.protocols.coordinator import messages as wire
@@ -60,6 +63,7 @@ class Coordinator:
         grace_ms: int = GRACE_MS,
         tick_s: float = TICK_S,
         confirmed_s: float = CONFIRMED_S,
+        placement: PlacementPolicy = "warn",
     ) -> None:
         self.url = url.rstrip("/")
         self.leadership = Leadership(metadata.store, self.url, tick_s=tick_s)
@@ -88,13 +92,21 @@ class Coordinator:
         self.watermarks = Watermarks(
             self._ticked, self.heartbeats, self._closable, ClusterMetadata(self._cached, metadata.clock)
         )
+        self._placement = rules = PlacementRules(metadata, placement)
         self.metrics = CoordinatorMetrics(
-            metadata, self.leadership, self.heartbeats, self.watermarks, self._views, self.applications.own
+            metadata,
+            self.leadership,
+            self.heartbeats,
+            self.watermarks,
+            self._views,
+            self.applications.own,
+            rules,
         )
-        self.assignments = Assignments(metadata, topics)
-        self.reassignments = Reassignments(metadata, topics, self.heartbeats)
+        recommendations = Recommendations(metadata, self.heartbeats, rules)
+        self.assignments = Assignments(metadata, topics, rules)
+        self.reassignments = Reassignments(metadata, topics, recommendations, rules)
         self.moves = Moves(metadata, self.heartbeats)
-        self.drains = Drains(metadata, self.heartbeats, self.reassignments, self.moves)
+        self.drains = Drains(metadata, recommendations, self.reassignments, self.moves, rules)
         self.removals = Removals(metadata, self._views)
         self.checks = Checks(metadata, topics, self.assignments)
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
@@ -102,7 +114,7 @@ class Coordinator:
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
         self.batches = Batches(metadata, self._views, store, object_store_uri)
         self.alterations = Alterations(metadata, self._views, self.heartbeats)
-        self.members = Members(metadata, self.heartbeats, self._ticked)
+        self.members = Members(metadata, self.heartbeats, self._ticked, rules)
         self.cubes = Cubes(
             metadata,
             self._views,
@@ -207,6 +219,7 @@ class Coordinator:
         try:
             self.heartbeats.keep_only(self.metadata.receivers())
             self.requests.forget()
+            self._placement.look()
             self.checks.keep_only(cubes)
             for cube in cubes:
                 self.checks.run(cube)

@@ -13,6 +13,7 @@ from rtolap.base.metrics import Family, Metrics
 from rtolap.coordinator.applications.owned import MOVES, OwnApplications
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.leadership import Leadership
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.cubes import ClusterMetadata
@@ -29,6 +30,7 @@ class CoordinatorMetrics:
         watermarks: Watermarks,
         views: Views,
         own: OwnApplications,
+        placement: PlacementRules,
     ) -> None:
         self.registry = Metrics("coordinator")
         self.ticks = self.registry.histogram(
@@ -40,6 +42,7 @@ class CoordinatorMetrics:
         self._watermarks = watermarks
         self._views = views
         self._own = own
+        self._placement = placement
         self.registry.sampled(self._sample)
 
     def _sample(self) -> Iterator[Family]:
@@ -52,6 +55,7 @@ class CoordinatorMetrics:
             yield from self._receivers()
             yield self._low_watermarks()
             yield self._segments()
+            yield self._shared_places()
 
     def _applications(self) -> Iterator[Family]:
         yield self._gauge("applications", "Applications that it owns.", self._own.count())
@@ -93,6 +97,17 @@ class CoordinatorMetrics:
         for cube, record in sorted(self._watermarks.all_published().items()):
             if record.low_watermark_ms is not None:
                 family.add_metric([cube], record.low_watermark_ms / 1000)
+        return family
+
+    def _shared_places(self) -> Family:
+        family = self.registry.gauge_family(
+            "shared_place_receivers",
+            "Receivers of a replica set that one machine or rack takes together.",
+            ["replica_set", "kind", "place"],
+        )
+        for name, places in sorted(self._placement.seen().items()):
+            for shared in places:
+                family.add_metric([name, shared.kind, shared.place], len(shared.receivers))
         return family
 
     def _segments(self) -> Family:

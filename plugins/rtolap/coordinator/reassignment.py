@@ -23,7 +23,7 @@ from rtolap.base.errors import NotYet, Refused
 from rtolap.coordinator.assigners import Plan, ReplicaSetLoad, gaining, rebalance, validate_plan
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.balance.recommendation import Recommendation, Recommendations
-from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, NextAssignment
 from rtolap.metadata.store import Operation
@@ -33,10 +33,17 @@ log = logging.getLogger(__name__)
 
 
 class Reassignments:
-    def __init__(self, metadata: ClusterMetadata, topics: TopicsOf, heartbeats: Heartbeats) -> None:
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        topics: TopicsOf,
+        recommendations: Recommendations,
+        placement: PlacementRules,
+    ) -> None:
         self._metadata = metadata
         self._topics = topics
-        self._recommendations = Recommendations(metadata, heartbeats)
+        self._recommendations = recommendations
+        self._placement = placement
 
     def reassign(self, cube: str, request: wire.ReassignRequest) -> wire.Reassignment:
         """Reassign a cube's partitions. Raises Refused naming what stands in the way; then, and for a dry
@@ -50,6 +57,7 @@ class Reassignments:
         after = by_load.plan if by_load else self._plan(cube, control, partitions, request)
         validate_plan(after, partitions, self._live())
         self._metadata.may_take_partitions(gaining(before, after))
+        self._placement.check(gaining(before, after))
         moves = self._moves(cube, before, after, by_load.partition_percent if by_load else {})
         answer = wire.Reassignment(
             cube=cube,
@@ -122,6 +130,10 @@ class Reassignments:
         if unknown:
             raise Refused("no such replica set", expected=sorted(live), found=unknown)
         names = [n for n in request.replica_sets or sorted(live) if live[n] and n not in drained]
+        refused = self._placement.refused(names)
+        if names and refused.issuperset(names):
+            self._placement.check(refused)
+        names = [name for name in names if name not in refused]
         if not names:
             raise Refused(
                 f"cube {cube} cannot be reassigned",
@@ -140,11 +152,13 @@ class Reassignments:
 
     def _loads(self, cube: str, names: Sequence[str]) -> list[ReplicaSetLoad]:
         others = [self._metadata.control(name).assignment for name in self._metadata.cubes() if name != cube]
+        racks = self._placement.racks()
         return [
             ReplicaSetLoad(
                 name,
                 sum(bool(owned.get(name)) for owned in others),
                 sum(len(owned.get(name, ())) for owned in others),
+                racks.get(name, ""),
             )
             for name in dict.fromkeys(names)
         ]

@@ -160,6 +160,7 @@ def run(settings: Settings, topics: TopicsOf) -> None:
             list_places=ListPlaces.of(settings),
             url=f"http://{settings.reached_at()}:{settings.coordinator_port}",
             confirmed_s=min(CONFIRMED_S, settings.session_timeout_s / 2),
+            placement=settings.placement,
         )
         try:
             show_refused(coordinator.metrics.registry, store)

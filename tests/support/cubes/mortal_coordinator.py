@@ -7,10 +7,12 @@ from typing import Literal
 
 from rtolap.base.clock import Clock
 from rtolap.coordinator.alterations.alter import Alterations
+from rtolap.coordinator.balance.recommendation import Recommendations
 from rtolap.coordinator.builds.batches import Batches
 from rtolap.coordinator.builds.queue import Builds
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.moves import Moves
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.settling import Settling
@@ -65,7 +67,9 @@ class MortalCoordinator:
         self._settling = Settling(metadata, self._views)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)
         self.heartbeats = Heartbeats(clock)
-        self.reassignments = Reassignments(metadata, lambda cluster: admin, self.heartbeats)
+        rules = PlacementRules(metadata, "strict_racks")
+        recommendations = Recommendations(metadata, self.heartbeats, rules)
+        self.reassignments = Reassignments(metadata, lambda cluster: admin, recommendations, rules)
         self.moves = Moves(metadata, self.heartbeats)
         self._metadata = metadata
 

@@ -18,6 +18,8 @@ from rtolap.coordinator.balance.loads import (
     reported_loads,
 )
 from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.placement.racks import spread
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl
 from rtolap.protocols.coordinator import messages as wire
@@ -32,8 +34,9 @@ class Recommendation(msgspec.Struct, frozen=True):
 
 
 class Recommendations:
-    def __init__(self, metadata: ClusterMetadata, heartbeats: Heartbeats) -> None:
+    def __init__(self, metadata: ClusterMetadata, heartbeats: Heartbeats, placement: PlacementRules) -> None:
         self._metadata = metadata
+        self._placement = placement
         self._heartbeats = heartbeats
 
     def recommend(
@@ -79,8 +82,12 @@ class Recommendations:
         loads = completed(reported)
         points = points_of(loads)
         base = _base(cube, controls, points)
-        chosen = list(dict.fromkeys(open_sets)) if whole else self._chosen(cube, control, open_sets, base)
         of_cube = {partition: points[name, partition] for name, partition in points if name == cube}
+        chosen = (
+            list(dict.fromkeys(open_sets))
+            if whole
+            else self._chosen(cube, control, open_sets, base, sum(of_cube.values()))
+        )
         chosen_base = {name: base.get(name, 0) for name in chosen}
         balance = planner(control.assignment, of_cube, chosen_base)
         names = sorted({*control.assignment, *chosen})
@@ -134,13 +141,36 @@ class Recommendations:
             )
 
     def _chosen(
-        self, cube: str, control: CubeControl, open_sets: Sequence[str], base: Mapping[str, int]
+        self,
+        cube: str,
+        control: CubeControl,
+        open_sets: Sequence[str],
+        base: Mapping[str, int],
+        points: int,
     ) -> list[str]:
-        """Return the open owners, and as many others as the cube may have, the least loaded first."""
+        """Return the open owners, and as many others as the cube may have, the least loaded first.
+
+        Of those whose loads differ by less than what a move has to bring, the ones in other racks come first.
+        """
         owners = sorted(name for name in set(open_sets) if control.assignment.get(name))
-        others = sorted(set(open_sets) - set(owners), key=lambda name: (base.get(name, 0), name))
+        level = pays_from({0: points}, {name: base.get(name, 0) for name in open_sets})
+
+        def cost(name: str) -> int:
+            return base.get(name, 0) // level
+
+        others = sorted(set(open_sets) - set(owners), key=lambda name: (cost(name), base.get(name, 0), name))
         room = max(0, max(1, self._metadata.cube(cube).consumer_tasks_max) - len(owners))
-        return [*owners, *others[:room]]
+        racks = self._placement.racks()
+        return [
+            *owners,
+            *spread(
+                others,
+                room,
+                cost=cost,
+                rack=lambda name: racks.get(name, ""),
+                beside=[racks.get(name, "") for name in owners],
+            ),
+        ]
 
 
 def _base(cube: str, controls: Mapping[str, CubeControl], points: Mapping[Owned, int]) -> dict[str, int]:

@@ -14,8 +14,8 @@ import logging
 
 from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.coordinator.balance.recommendation import Recommendations
-from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.moves import Moves
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl
@@ -30,14 +30,16 @@ class Drains:
     def __init__(
         self,
         metadata: ClusterMetadata,
-        heartbeats: Heartbeats,
+        recommendations: Recommendations,
         reassignments: Reassignments,
         moves: Moves,
+        placement: PlacementRules,
     ) -> None:
         self._metadata = metadata
         self._reassignments = reassignments
         self._moves = moves
-        self._recommendations = Recommendations(metadata, heartbeats)
+        self._recommendations = recommendations
+        self._placement = placement
 
     def drain(self, name: str, request: wire.DrainRequest) -> wire.Drain:
         """Go on with the drain of a replica set, and return the cubes that still have partitions there.
@@ -90,7 +92,9 @@ class Drains:
 
     def _others(self, name: str) -> list[str]:
         drained = self._metadata.drained()
-        return [other for other, its in self._living().items() if its and other not in {name, *drained}]
+        others = [other for other, its in self._living().items() if its and other not in {name, *drained}]
+        refused = self._placement.refused(others)
+        return [other for other in others if other not in refused]
 
     def _drained(
         self,
