@@ -362,7 +362,9 @@ def coordinator_figures(receivers: int, cubes: int, partitions: int) -> list[Fig
         for name in ticked.cubes():
             watermarks.tick(name)
 
-    members = Members(world.metadata, heartbeats, ticked, PlacementRules(world.metadata, "warn"))
+    members = Members(
+        world.metadata, heartbeats, ticked, PlacementRules(world.metadata, "warn"), lambda name: ("", None)
+    )
     of_each = max(len(cubes_of_one) for cubes_of_one in held.values())
     figures = [
         world.measured(f"first tick, {cubes} cubes", tick),

@@ -205,7 +205,7 @@ def test_an_undone_drain_plans_nothing_more(running: Cluster) -> None:
     another_cube(running)
     drain(running)
     assert drain(running, undo=True) == Drain(replica_set="rs1", draining=False)
-    assert running.metadata.control(NAME).next is not None, "a move that runs goes on"
+    assert running.metadata.control(NAME).next is None, "the move that it has planned is cancelled"
     assert running.metadata.control(OTHER).next is None
 
 
@@ -433,6 +433,7 @@ def test_the_command_undoes_a_drain(running: Cluster, command: Callable[..., str
     assert json.loads(command("drain", "rs1", "--undo", "--json")) == {
         "replica_set": "rs1",
         "draining": False,
+        "cubes_max": 1,
         "cubes": [],
     }
 

@@ -110,8 +110,8 @@ class Settings(BaseSettings):
     )
     placement: Literal["off", "warn", "strict", "strict_racks"] = Field(
         default="warn",
-        description="receivers of a replica set on one machine, or all in one rack: off, not looked for; warn, "
-        "named; strict, one machine is refused; strict_racks, one rack is refused, too",
+        description="receivers of a replica set on one machine, or all in one rack: off, nobody looks; "
+        "warn, they are named; strict, one machine is refused; strict_racks, one rack, too",
     )
     replica_set_lost_after_s: float = Field(
         default=1800.0,

@@ -9,6 +9,7 @@ import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.cycle_collection import CycleCollection
+from rtolap.base.errors import RtolapError
 from rtolap.base.stopping import stop_event
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.output import end_now
@@ -109,7 +110,11 @@ def serve(
         show_clients=connections.statistics.show,
     )
     switch_often()
-    service.start()
+    try:
+        service.start()
+    except RtolapError:
+        store.close()
+        raise
     CycleCollection(clock).collect_until(stopping)
     drained = service.stop()
     store.close()

@@ -30,6 +30,7 @@ from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.retirement.drains import Drains
+from rtolap.coordinator.retirement.relief import Relief
 from rtolap.coordinator.retirement.removals import Removals
 from rtolap.coordinator.settling import Settling
 from rtolap.coordinator.views import Views
@@ -64,6 +65,7 @@ class Coordinator:
         tick_s: float = TICK_S,
         confirmed_s: float = CONFIRMED_S,
         placement: PlacementPolicy = "warn",
+        lost_after_s: float = 0.0,
     ) -> None:
         self.url = url.rstrip("/")
         self.leadership = Leadership(metadata.store, self.url, tick_s=tick_s)
@@ -93,6 +95,12 @@ class Coordinator:
             self._ticked, self.heartbeats, self._closable, ClusterMetadata(self._cached, metadata.clock)
         )
         self._placement = rules = PlacementRules(metadata, placement)
+        recommendations = Recommendations(metadata, self.heartbeats, rules)
+        self.assignments = Assignments(metadata, topics, rules)
+        self.reassignments = Reassignments(metadata, topics, recommendations, rules)
+        self.moves = Moves(metadata, self.heartbeats)
+        self.drains = Drains(metadata, recommendations, self.reassignments, self.moves, rules)
+        self.relief = Relief(metadata, self._ticked, self.drains, lost_after_ms=round(lost_after_s * 1000))
         self.metrics = CoordinatorMetrics(
             metadata,
             self.leadership,
@@ -101,12 +109,8 @@ class Coordinator:
             self._views,
             self.applications.own,
             rules,
+            self.relief,
         )
-        recommendations = Recommendations(metadata, self.heartbeats, rules)
-        self.assignments = Assignments(metadata, topics, rules)
-        self.reassignments = Reassignments(metadata, topics, recommendations, rules)
-        self.moves = Moves(metadata, self.heartbeats)
-        self.drains = Drains(metadata, recommendations, self.reassignments, self.moves, rules)
         self.removals = Removals(metadata, self._views)
         self.checks = Checks(metadata, topics, self.assignments)
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
@@ -114,7 +118,7 @@ class Coordinator:
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
         self.batches = Batches(metadata, self._views, store, object_store_uri)
         self.alterations = Alterations(metadata, self._views, self.heartbeats)
-        self.members = Members(metadata, self.heartbeats, self._ticked, rules)
+        self.members = Members(metadata, self.heartbeats, self._ticked, rules, self.relief.standing)
         self.cubes = Cubes(
             metadata,
             self._views,
@@ -127,16 +131,20 @@ class Coordinator:
             OtherOwners(self.applications, open_client),
             Losses(metadata, self._views, self.heartbeats, topics),
             self.moves,
+            self.relief,
         )
         self._ticks = 0
         # Kafka may take its time to answer: the checks do not keep watermarks waiting. One run at a time.
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="coordinator-checks")
         self._checking: Future[None] | None = None
+        self._reliever = ThreadPoolExecutor(1, thread_name_prefix="coordinator-relief")  # it asks Kafka, too
+        self._relieving: Future[None] | None = None
         self.leadership.start(begin=self._begin, tick=self.tick)
 
     def close(self) -> None:
         self.leadership.close()
         self._checker.shutdown(wait=True, cancel_futures=True)
+        self._reliever.shutdown(wait=True, cancel_futures=True)
         self.applications.close()
         self._views.close()
         self._cached.close()
@@ -208,6 +216,8 @@ class Coordinator:
         self.applications.tick()
         if leads:
             self._check_at_times(cubes)
+            if self._relieving is None or self._relieving.done():
+                self._relieving = self._reliever.submit(self._relieve)
         self._ticks += 1
 
     def _check_at_times(self, cubes: tuple[str, ...]) -> None:
@@ -227,6 +237,14 @@ class Coordinator:
         except RtolapError as error:
             log.warning("the checks are tried again: %s", error)
 
+    def _relieve(self) -> None:
+        try:
+            self.relief.tick()
+        except RtolapError as error:
+            log.warning("replica sets are looked at again: %s", error)
+        except Exception:  # nobody asks the future
+            log.exception("replica sets are looked at again")
+
     def _finish(self, cube: str) -> None:
         try:
             self._views.fresh(cube)  # from here on its watches keep it so
@@ -242,5 +260,6 @@ class Coordinator:
     def _begin(self) -> None:
         self.heartbeats.clear()
         self.moves.clear()
+        self.relief.clear()
         self.watermarks.clear()
         self._ticks = 0

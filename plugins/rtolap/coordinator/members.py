@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
 from rtolap.base.errors import NotFound, Refused
@@ -13,11 +13,14 @@ from rtolap.metadata.members.places import SharedPlace
 from rtolap.metadata.records import ReplicaSetRecord
 from rtolap.protocols.coordinator import messages as wire
 
+SetStanding = tuple[str, str | None]  # state, problem
+
 
 class Members:
     """Answers who belongs to the cluster, and changes replica sets.
 
     Attributes:
+        standing: returns the state of a replica set at the leader's last look, and what is wrong with it.
         followed: the same metadata over a `CachedStore`. Health looks at the control of every cube; those
             that have not changed are not read again.
     """
@@ -28,8 +31,10 @@ class Members:
         heartbeats: Heartbeats,
         followed: ClusterMetadata,
         placement: PlacementRules,
+        standing: Callable[[str], SetStanding],
     ) -> None:
         self._metadata = metadata
+        self._standing = standing
         self._placement = placement
         self._heartbeats = heartbeats
         self._followed = followed
@@ -93,12 +98,15 @@ class Members:
         return self._info(record, self._placement.shared().get(name, ()))
 
     def _info(self, record: ReplicaSetRecord, shared: Iterable[SharedPlace]) -> wire.ReplicaSetInfo:
+        state, problem = self._standing(record.name)
         return wire.ReplicaSetInfo(
             name=record.name,
             receivers=record.receivers,
             leader=self._metadata.replica_set_leader(record.name),
             draining=record.draining,
             missing_since_ms=record.missing_since_ms,
+            state=state,
+            problem=problem,
             shared_places=tuple(map(str, shared)),
         )
 

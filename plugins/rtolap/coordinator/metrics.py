@@ -14,6 +14,7 @@ from rtolap.coordinator.applications.owned import MOVES, OwnApplications
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.leadership import Leadership
 from rtolap.coordinator.placement.rules import PlacementRules
+from rtolap.coordinator.retirement.relief import Relief
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.cubes import ClusterMetadata
@@ -31,6 +32,7 @@ class CoordinatorMetrics:
         views: Views,
         own: OwnApplications,
         placement: PlacementRules,
+        relief: Relief,
     ) -> None:
         self.registry = Metrics("coordinator")
         self.ticks = self.registry.histogram(
@@ -43,6 +45,7 @@ class CoordinatorMetrics:
         self._views = views
         self._own = own
         self._placement = placement
+        self._relief = relief
         self.registry.sampled(self._sample)
 
     def _sample(self) -> Iterator[Family]:
@@ -56,6 +59,7 @@ class CoordinatorMetrics:
             yield self._low_watermarks()
             yield self._segments()
             yield self._shared_places()
+            yield from self._replica_sets()
 
     def _applications(self) -> Iterator[Family]:
         yield self._gauge("applications", "Applications that it owns.", self._own.count())
@@ -98,6 +102,27 @@ class CoordinatorMetrics:
             if record.low_watermark_ms is not None:
                 family.add_metric([cube], record.low_watermark_ms / 1000)
         return family
+
+    def _replica_sets(self) -> Iterator[Family]:
+        now_ms = self._metadata.clock.now_ms()
+        states = self.registry.gauge_family(
+            "replica_sets", "Replica sets by state, as the leader has seen them last.", ["state"]
+        )
+        missing = self.registry.gauge_family(
+            "replica_set_missing_seconds", "Since none of its receivers lives.", ["replica_set"]
+        )
+        moves = self.registry.counter_family(
+            "relief_moves", "Moves that it has planned off a drained or lost replica set.", ["replica_set"]
+        )
+        seen = self._relief.seen()
+        for state, number in sorted(Counter(state for state, _ in seen.values()).items()):
+            states.add_metric([state], number)
+        for name, (_, since_ms) in sorted(seen.items()):
+            if since_ms is not None:
+                missing.add_metric([name], (now_ms - since_ms) / 1000)
+        for name, number in sorted(self._relief.planned().items()):
+            moves.add_metric([name], number)
+        yield from (states, missing, moves)
 
     def _shared_places(self) -> Family:
         family = self.registry.gauge_family(

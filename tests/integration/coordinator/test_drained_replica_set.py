@@ -76,7 +76,12 @@ def test_a_replica_set_is_drained_and_removed_and_nobody_notices(
         done = receivers(world, "drain", "old", "--yes", "--wait-s", str(patience_s(120)), "--json")
         assert done.returncode == 0, done.stderr
         drained_s = time.monotonic()
-        assert json.loads(done.stdout) == {"replica_set": "old", "draining": True, "cubes": []}
+        assert json.loads(done.stdout) == {
+            "replica_set": "old",
+            "draining": True,
+            "cubes_max": 1,
+            "cubes": [],
+        }
         assert client.cube(world.cube).assignment == {"new": (0, 1, 2, 3)}
         with pytest.raises(Refused, match="living receivers"):
             client.remove_replica_set("old")

@@ -95,7 +95,14 @@ def _app() -> FastAPI:
 class Cluster:
     """A coordinator that leads, and what receivers and Spark would do, by hand."""
 
-    def __init__(self, folder: Path, *, building_max: int = 10, placement: PlacementPolicy = "warn") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        building_max: int = 10,
+        placement: PlacementPolicy = "warn",
+        lost_after_s: float = 0.0,
+    ) -> None:
         self.peers: dict[str, httpx.BaseTransport] = {}  # by address: other coordinators
         self.clock = ManualClock(1_000_000_000_000)
         self.ensemble = MemoryEnsemble()
@@ -115,6 +122,7 @@ class Cluster:
             list_places=ListPlaces((folder,), ("127.0.0.1", "lists.example.org:8080")),
             building_max=building_max,
             placement=placement,
+            lost_after_s=lost_after_s,
             tick_s=3600,  # tests call `tick` themselves
         )
         eventually(self.coordinator.leadership.is_leader, "the coordinator leads")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
@@ -62,9 +63,11 @@ class Recommendations:
         control: CubeControl,
         living: Mapping[str, Collection[str]],
         open_sets: Sequence[str],
+        leaving: Collection[str],
     ) -> Recommendation:
-        """Return the plan that moves what stands in replica sets that are not open, and nothing else."""
-        return self._recommended(cube, control, living, open_sets, emptied, whole=False)
+        """Return the plan that moves what stands in the replica sets `leaving`, and nothing else."""
+        planner = functools.partial(emptied, leaving=leaving)
+        return self._recommended(cube, control, living, open_sets, planner, whole=False)
 
     def _recommended(
         self,

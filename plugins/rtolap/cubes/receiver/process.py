@@ -109,8 +109,12 @@ class ReceiverService:
 
     def start(self) -> None:
         """Register and begin. Raises Refused where the placement policy lets no receiver of the replica set
-        run here."""
-        self._register()
+        run here; then it has stopped."""
+        try:
+            self._register()
+        except RtolapError:
+            self._stop_serving()
+            raise
         for thread in self._threads:
             thread.start()
         log.info(
@@ -147,6 +151,9 @@ class ReceiverService:
         self._wake.set()
         for thread in self._threads:
             thread.join(30)
+        return self._stop_serving()
+
+    def _stop_serving(self) -> bool:
         self.cubes.stop()
         self._election.close()
         drained = shut_down(self._server)

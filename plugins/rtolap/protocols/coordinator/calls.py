@@ -78,6 +78,10 @@ def drain_replica_set(name: str, request: wire.DrainRequest) -> Call[wire.Drain]
     return post(_DRAIN, "replica-sets", name, "drain", body=request.model_dump(mode="json"))
 
 
+def drain_progress(name: str) -> Call[wire.Drain]:
+    return get(_DRAIN, "replica-sets", name, "drain")
+
+
 def remove_replica_set(name: str) -> Call[None]:
     return delete(_NOTHING, "replica-sets", name)
 

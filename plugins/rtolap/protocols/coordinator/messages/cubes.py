@@ -22,6 +22,8 @@ class CubeStatus(Message):
             start or a reassignment; queries wait for them.
         next_assignment: the assignment that a running move prepares, of `next_epoch`; empty while none runs.
         move_waits: what the move waits for, a line each.
+        move_reason: why the leader has planned the move by itself; "" where somebody asked, or none runs.
+        assigned_because: why the leader has made the assignment by itself; "" where somebody asked.
         refused: reason → at least so many records of the topic were refused and are in no count.
         refused_example: reason → what was wrong with one of them.
         revisions: the cubes that hold later events of it, see `rtolap.model.evolution.revisions`.
@@ -39,6 +41,8 @@ class CubeStatus(Message):
     next_assignment: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     next_epoch: int | None = None
     move_waits: tuple[str, ...] = ()
+    move_reason: str = ""
+    assigned_because: str = ""
     catching_up: tuple[int, ...] = ()
     replay_from: dict[int, int] = Field(default_factory=dict)
     low_watermark_ms: int | None = None
@@ -221,12 +225,12 @@ class Reassignment(Message):
 
 
 class DrainRequest(Message):
-    """Move all partitions off a replica set, with warm-up.
+    """Move all partitions off a replica set, with warm-up. The leader goes on until it has none.
 
     Attributes:
-        undo: let it be given partitions again instead; moves that run go on.
+        undo: let it be given partitions again instead; moves that are planned for the drain are cancelled.
         dry_run: answer the moves of all cubes, change nothing.
-        cubes_max: at most so many cubes move at the same time.
+        cubes_max: at most so many cubes move at the same time; a repetition changes it.
     """
 
     undo: bool = False
@@ -258,6 +262,7 @@ class Drain(Message):
 
     replica_set: str
     draining: bool
+    cubes_max: int = 1
     cubes: tuple[DrainedCube, ...] = ()
 
 

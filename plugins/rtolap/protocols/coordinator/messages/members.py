@@ -129,6 +129,9 @@ class ReplicaSetInfo(Message):
         draining: it is given no partitions any more.
         missing_since_ms: time since which none of its receivers lives, as the leader has seen it; None: one
             lives.
+        state: SERVING | MISSING | LOST | DRAINING | DRAINED (see docs/moves.md), at the leader's last look;
+            "": it has not looked yet.
+        problem: what is wrong with it, and what follows; None: nothing is.
         shared_places: receivers that one machine or rack takes together, in words.
     """
 
@@ -137,6 +140,8 @@ class ReplicaSetInfo(Message):
     leader: str | None = None
     draining: bool = False
     missing_since_ms: int | None = None
+    state: str = ""
+    problem: str | None = None
     shared_places: tuple[str, ...] = ()
 
 
