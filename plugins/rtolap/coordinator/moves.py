@@ -53,6 +53,16 @@ class Moves:
             return ()
         return tuple(self._waits(cube, control, self._answered.get(cube, {})))
 
+    def end(self, cube: str, epoch: int) -> None:
+        """End the move that was planned with this epoch, if it still runs: the assignment stays as it is."""
+
+        def change(control: CubeControl) -> CubeControl:
+            if control.next is None or control.next.epoch != epoch:
+                return control
+            return msgspec.structs.replace(control, next=None)
+
+        self._metadata.update_control(cube, change)
+
     def cancel_relief(self, cube: str, replica_set: str) -> bool:
         """End the move that runs if the leader has planned it to relieve this replica set. Return True if it
         had to be ended."""

@@ -38,11 +38,13 @@ class MoveCause(msgspec.Struct, frozen=True):
     Attributes:
         relieves: the replica set that they move off.
         reason: in words.
+        at_once: nobody of it answers, so that the assignment changes before the new owners are warm.
         stands: whether the cause still stands, by the record of that replica set.
     """
 
     relieves: str
     reason: str
+    at_once: bool
     stands: Callable[[ReplicaSetRecord], bool]
 
 

@@ -23,11 +23,11 @@ from rtolap.model.cube import AggregationGroup, LatePolicy
 from rtolap.model.segment import SegmentState
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
-from tests.support.cubes.cluster import Cluster
+from tests.support.cubes.cluster import REPLICA_SETS, Cluster
 from tests.support.cubes.harness_actions import Actions
 from tests.support.cubes.recount import Answer, counted, from_table, merge_into
 from tests.support.cubes.stepped_receiver import Receiver, assert_apart
-from tests.support.query.asking import Asker, Client, Found, Span, chooser
+from tests.support.query.asking import Asker, Client, Found, Span, chooser, members
 from tests.support.query.visitors import engine_estimates, with_visitors
 from tests.support.seeds import replay
 
@@ -91,6 +91,17 @@ MOVING = (
 )
 UNNOTICED_WEIGHT = 4.0
 
+# Besides, replica sets are drained, killed and revived; the leader goes on with it by itself.
+RETIRING = (
+    *MOVING,
+    (Actions.drain_set, 1.5),
+    (Actions.undo_drain, 0.7),
+    (Actions.kill_set, 1.5),
+    (Actions.revive_set, 2.0),
+    (Actions.relieve, 12.0),
+    (Actions.end_relief, 6.0),
+)
+
 # Besides, a revision follows the cube: of that one, answers are asked of the time before it.
 REVISING = (*ACTIONS, (Actions.report_replay, 8.0), (Actions.revise, 6.0))
 
@@ -144,7 +155,7 @@ class Run:
         if until_ms is not None:
             first_ms, last_ms = span or (START_MS - 1_000 * WINDOW_MS, until_ms)
             span = min(first_ms, until_ms - WINDOW_MS), min(last_ms, until_ms)
-        for receiver in self.cluster.receivers:
+        for receiver in self.cluster.alive():
             assert_apart(receiver, f"seed {self.seed}")
         asker, client = self.beside.choice(self.askers), self.beside.choice(self.clients)
         by_service, by_client = dict(asker.seen), dict(client.seen)
@@ -173,7 +184,7 @@ class Run:
         if planned is None:
             return
         for _ in range(2):  # one that is held reads, the second time, what the others have answered
-            for receiver in cluster.receivers:
+            for receiver in cluster.alive():
                 receiver.look()
                 receiver.consume_all()
                 while receiver.realign():
@@ -184,11 +195,11 @@ class Run:
             self.counts["moves in somebody's way"] += 1
             return  # history, or a consumer that has failed, is in the way, and not the move
         for _ in range(2):  # the leader compares with what it has heard at its last look
-            self.actions.report(cluster.receivers)
+            self.actions.report(cluster.alive())
             if cluster.coordinator.tick_move(cluster.cube):
                 break
             assert self._all_answer(asker), f"seed {self.seed}: the owners do not answer on"
-            for receiver in cluster.receivers:
+            for receiver in cluster.alive():
                 if receiver.ahead is not None:
                     receiver.ahead.core.look_up_log_ends()
                     receiver.ahead.consume()
@@ -196,7 +207,7 @@ class Run:
             self.counts["moves that wait"] += 1
             return
         for _ in range(2):  # the second look is that at which the one ahead serves
-            for receiver in cluster.receivers:
+            for receiver in cluster.alive():
                 receiver.look()
                 receiver.core.step(receiver.view)
             asker.look()
@@ -208,8 +219,8 @@ class Run:
 
         def member(number: int) -> Callable[[str], Receiver]:
             def choose(replica_set: str) -> Receiver:
-                members = [r for r in self.cluster.receivers if r.replica_set == replica_set]
-                return members[number % len(members)]
+                known = members(self.cluster, replica_set)
+                return known[number % len(known)]
 
             return choose
 
@@ -227,11 +238,15 @@ class Run:
         asks: tuple[Callable[[], object], float] = (self.ask, ASK_WEIGHT)
         steps = [(lambda act=action: act(self.actions), weight) for action, weight in self.weights]
         beside: list[tuple[Callable[[], object], float]] = [asks]
-        if self.weights is MOVING:
+        if self.weights in (MOVING, RETIRING):
             beside.append((self.end_move, UNNOTICED_WEIGHT))
         chosen = self.random.choices(*zip(*steps, *beside, strict=True), k=self.steps)
         for step in chosen:
             self._passing(step)
+            if self.weights is RETIRING:
+                self._seeded(self.actions.check_drained)
+        if self.weights is RETIRING:
+            self._seeded(self._settle_sets)
         self.drain()
         if self.weights is LOSING_FILES:
             self._lose_history()
@@ -262,15 +277,45 @@ class Run:
 
     def _passing(self, step: Callable[[], object]) -> None:
         try:
-            step()
+            self._seeded(step)
         except PASSING as error:
             self.counts[f"passing {type(error).__name__}"] += 1
+
+    def _seeded(self, step: Callable[[], object]) -> None:
+        """Raise AssertionErrors of a step with the seed."""
+        try:
+            step()
+        except AssertionError as error:
+            if str(error).startswith(f"seed {self.seed}"):
+                raise
+            raise AssertionError(f"seed {self.seed}: {error}") from error
+
+    def _settle_sets(self) -> None:
+        """The end of a run with drains and losses: one replica set is drained or gone for good, the others
+        are open and live."""
+        cluster, actions = self.cluster, self.actions
+        actions.fault_rate = actions.kill_rate = 0.0
+        self.leaving = self.random.choice(sorted(REPLICA_SETS))
+        for name in sorted(REPLICA_SETS):
+            if name != self.leaving:
+                cluster.revive_set(name)
+                cluster.metadata.drain_replica_set(name, draining=False)
+        if self.random.random() < 0.5:
+            cluster.kill_set(self.leaving)
+            cluster.metadata.drain_replica_set(self.leaving, draining=False)
+            actions.killed_ms = {self.leaving: actions.killed_ms.get(self.leaving, cluster.clock.now_ms())}
+            self.counts["replica sets gone for good"] += 1
+        else:
+            cluster.revive_set(self.leaving)
+            cluster.metadata.drain_replica_set(self.leaving, draining=True)
+            actions.killed_ms = {}
+            self.counts["replica sets drained in the end"] += 1
 
     def drain(self) -> None:
         """Send no more events: everything becomes history, and history equals the recount."""
         cluster = self.cluster
         self.actions.fault_rate = self.actions.kill_rate = 0.0
-        for receiver in cluster.receivers:
+        for receiver in cluster.alive():
             receiver.leading = receiver.name.endswith("-0")
         ends = {part: len(events) for part, events in cluster.log.items()}
         if self.weights is REVISING:
@@ -279,9 +324,12 @@ class Run:
         self.actions.cleanup()  # ends what a killed purge has left
         for _ in range(DRAIN_ROUNDS_MAX):
             cluster.clock.advance_ms(2_000)
-            if self.weights is MOVING:
+            if self.weights in (MOVING, RETIRING):
                 self._passing(self.end_move)
-            for receiver in cluster.receivers:
+            if self.weights is RETIRING:
+                self._passing(self.actions.relieve)
+                self._passing(self.actions.end_relief)
+            for receiver in cluster.alive():
                 receiver.look()
                 receiver.consume_all()
                 receiver.core.force.update(receiver.core.state.segments)
@@ -296,7 +344,7 @@ class Run:
             raise AssertionError(f"seed {self.seed}: not drained: {self._state()}")
         self._history_is_exact(ends)
         self._revision_reads_all()
-        for receiver in cluster.receivers:
+        for receiver in cluster.alive():
             receiver.checkpoint()
         missing = cluster.malformed() ^ cluster.dead_letters()
         if self.actions.cut_partitions:  # what a log has lost stays among the dead letters
@@ -349,11 +397,21 @@ class Run:
 
     def _drained(self, ends: dict[int, int]) -> bool:
         ended = (SegmentState.READY, SegmentState.PURGED)
-        return all(record.state in ended for record in self.cluster.records().values()) and all(
-            not receiver.core.state.segments
-            and all(receiver.core.state.positions.get(p) == ends[p] for p in receiver.core.owned)
-            for receiver in self.cluster.receivers
+        return (
+            all(record.state in ended for record in self.cluster.records().values())
+            and all(
+                not receiver.core.state.segments
+                and all(receiver.core.state.positions.get(p) == ends[p] for p in receiver.core.owned)
+                for receiver in self.cluster.alive()
+            )
+            and not self._leaves()
         )
+
+    def _leaves(self) -> bool:
+        """Return True while the replica set that goes has partitions."""
+        return self.weights is RETIRING and self.cluster.metadata.control(
+            self.cluster.cube
+        ).has_partitions_in(self.leaving)
 
     def _state(self) -> str:
         records = {n: (r.state.value, r.version, r.target) for n, r in self.cluster.records().items()}
@@ -371,12 +429,13 @@ def run_seed(
     altering: bool = False,
     moving: bool = False,
     revising: bool = False,
+    retiring: bool = False,
 ) -> Counter[str]:
     """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
     wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
         beside = UPGRADING if upgrading else BATCHES if batches else ALTERING if altering else ACTIONS
-        beside = MOVING if moving else REVISING if revising else beside
+        beside = MOVING if moving else REVISING if revising else RETIRING if retiring else beside
         weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else beside
         run = Run(seed, Path(folder), steps, weights)
         try:

@@ -19,6 +19,7 @@ from rtolap.protocols.coordinator.messages import (
     AlterRequest,
     BatchRequest,
     BuildSpecMessage,
+    DrainRequest,
     HeartbeatRequest,
     ReassignRequest,
 )
@@ -26,7 +27,7 @@ from rtolap.protocols.coordinator.messages import (
 from tests.support.batches.drawn import spec_of, stage
 from tests.support.cubes.builders import WINDOW_MS, random_event
 from tests.support.cubes.cluster import BASE_FILE, REPLICA_SETS, Cluster
-from tests.support.cubes.mortal_coordinator import Killed, MortalCoordinator
+from tests.support.cubes.mortal_coordinator import LOST_AFTER_MS, Killed, MortalCoordinator
 from tests.support.cubes.stepped_receiver import Receiver
 from tests.support.query.visitors import with_visitor
 
@@ -50,6 +51,9 @@ class Actions:
         self.specs: list[BuildSpecMessage] = []
         self.cut_partitions: set[int] = set()
         self.batches: list[str] = []
+        self.held_before: dict[str, set[int]] = {}
+        self.drained_before: frozenset[str] = frozenset()
+        self.killed_ms: dict[str, int] = {}  # replica set → when its last receiver was killed
         cluster.ensemble.fault = self._fault
 
     def _fault(self, operations: Sequence[Operation]) -> Literal["before", "after"] | None:
@@ -59,10 +63,11 @@ class Actions:
         return self.random.choice(("before", "after"))
 
     def _any(self) -> Receiver:
-        return self.random.choice(self.cluster.receivers)
+        return self.random.choice(self.cluster.alive())
 
     def _some(self) -> list[Receiver]:
-        return self.random.sample(self.cluster.receivers, self.random.randrange(1, 6))
+        alive = self.cluster.alive()
+        return self.random.sample(alive, min(len(alive), self.random.randrange(1, 6)))
 
     # -- events and time --------------------------------------------------------------------------------
 
@@ -358,6 +363,103 @@ class Actions:
     def cancel_move(self) -> None:
         self.command(lambda leader: leader.moves.cancel(self.cluster.cube))
         self.counts["moves cancelled"] += 1
+
+    # -- replica sets that are drained and lost ---------------------------------------------------------
+
+    def drain_set(self) -> None:
+        """Somebody has a replica set drained, or repeats it with another bound."""
+        name = self.random.choice(sorted(REPLICA_SETS))
+        request = DrainRequest(cubes_max=self.random.choice((1, 2)))
+        self.report(self.cluster.alive())
+        self.command(lambda leader: leader.drains.drain(name, request))
+        self.counts["drains"] += 1
+
+    def undo_drain(self) -> None:
+        drained = sorted(self.cluster.metadata.drained())
+        if drained:
+            name = self.random.choice(drained)
+            self.command(lambda leader: leader.drains.drain(name, DrainRequest(undo=True)))
+            self.counts["drains undone"] += 1
+
+    def kill_set(self) -> None:
+        """All receivers of a replica set are killed; of the three, at least one lives on."""
+        living = sorted({receiver.replica_set for receiver in self.cluster.alive()})
+        if len(living) > 1:
+            name = self.random.choice(living)
+            self.cluster.kill_set(name)
+            self.killed_ms[name] = self.cluster.clock.now_ms()
+            self.counts["replica sets killed"] += 1
+
+    def revive_set(self) -> None:
+        """They start again; disks may be lost with them."""
+        if self.killed_ms:
+            name = self.random.choice(sorted(self.killed_ms))
+            del self.killed_ms[name]
+            if self.random.random() < 0.3:
+                for receiver in self.cluster.receivers:
+                    if receiver.replica_set == name:
+                        receiver.lose_disk()
+            self.cluster.revive_set(name)
+            self.counts["replica sets revived"] += 1
+
+    def relieve(self) -> None:
+        """All that live report, the leader looks at replica sets, and may be killed at it. Some time passes.
+
+        Raises AssertionError where it plans what nobody has asked for, or does not keep what lives again.
+        """
+        cluster = self.cluster
+        self.report(cluster.alive())
+        before = cluster.metadata.control(cluster.cube)
+        broken, killed = self.counts["broken commits"], self.counts["coordinators killed"]
+        self.command(lambda leader: leader.relief.tick())
+        after = cluster.metadata.control(cluster.cube)
+        drained, now_ms = cluster.metadata.drained(), cluster.clock.now_ms()
+        given = {
+            name
+            for name, owned in before.assignment.items()
+            if set(owned) - set(after.assignment.get(name, ()))
+        }
+        for name in sorted(given):
+            missing_ms = now_ms - self.killed_ms.get(name, now_ms)
+            assert missing_ms >= LOST_AFTER_MS, (
+                f"{name} loses partitions, {missing_ms} ms after it was killed"
+            )
+            self.counts["lost sets relieved"] += 1
+        if after.next is None or not after.next.relieves:
+            return
+        name = after.next.relieves
+        if after.next != before.next:
+            assert name in drained, f"{name} loses partitions that nobody has moved"
+            self.counts["drained sets relieved"] += 1
+        if (broken, killed) == (self.counts["broken commits"], self.counts["coordinators killed"]):
+            assert name in drained, f"{name} does not keep what it has"
+
+    def check_drained(self) -> None:
+        """Raises AssertionError where a drained replica set has been given partitions."""
+        cluster = self.cluster
+        control, drained = cluster.metadata.control(cluster.cube), cluster.metadata.drained()
+        planned = control.next.assignment if control.next is not None else {}
+        held = {
+            name: {*control.assignment.get(name, ()), *planned.get(name, ())} for name in sorted(REPLICA_SETS)
+        }
+        for name in sorted(drained & self.drained_before):
+            given = held[name] - self.held_before.get(name, set())
+            assert not given, f"{name} is drained, and was given {sorted(given)}"
+        self.held_before, self.drained_before = held, drained
+
+    def end_relief(self) -> None:
+        """The leader lets a move stand whose new owners have caught up, though no old one answers."""
+        cluster = self.cluster
+        planned = cluster.metadata.control(cluster.cube).next
+        if planned is None or not planned.relieves:
+            return
+        for _ in range(2):
+            for receiver in cluster.alive():
+                receiver.look()
+                receiver.consume_all()
+            self.report(cluster.alive())
+            ended = self.command(lambda leader: leader.tick_move(cluster.cube))
+            self.counts["reliefs ended"] += bool(ended)
 
     def tick_move(self) -> None:
         """Some receivers report, and the leader looks whether a move can end."""

@@ -15,6 +15,8 @@ from rtolap.coordinator.moves import Moves
 from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.reassignment import Reassignments
+from rtolap.coordinator.retirement.drains import Drains
+from rtolap.coordinator.retirement.relief import Relief
 from rtolap.coordinator.settling import Settling
 from rtolap.coordinator.views import Views
 from rtolap.metadata.cubes import ClusterMetadata
@@ -23,6 +25,8 @@ from rtolap.object_store.store import open_store
 
 from tests.support.twins.kafka_producer import MemoryAdmin
 from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
+
+LOST_AFTER_MS = 20_000
 
 
 class Killed(Exception):
@@ -71,6 +75,8 @@ class MortalCoordinator:
         recommendations = Recommendations(metadata, self.heartbeats, rules)
         self.reassignments = Reassignments(metadata, lambda cluster: admin, recommendations, rules)
         self.moves = Moves(metadata, self.heartbeats)
+        self.drains = Drains(metadata, recommendations, self.reassignments, self.moves, rules)
+        self.relief = Relief(metadata, metadata, self.drains, lost_after_ms=LOST_AFTER_MS)
         self._metadata = metadata
 
     def tick_move(self, cube: str) -> bool:

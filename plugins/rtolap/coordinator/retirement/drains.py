@@ -5,7 +5,7 @@
   3. go on    the leader plans the next moves when some have ended, until no cube has partitions there
 
 A crash between them leaves the mark and the moves that were planned; each leader goes on with these, and
-with the rest (`relief`). Partitions of replica sets that are lost move by 2 and 3, without a mark.
+with the rest (`relief`). Partitions of a lost replica set move at once: there is nobody to warm up beside.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class Drains:
             replica_set=name, draining=record.draining, cubes_max=record.cubes_max, cubes=tuple(cubes)
         )
 
-    def go_on(self, name: str, cause: MoveCause, cubes_max: int) -> dict[str, tuple[wire.Move, ...]]:
-        """Plan moves off a replica set, so that `cubes_max` cubes move at a time; return what was planned.
+    def go_on(self, name: str, cause: MoveCause, cubes_max: int = 1) -> dict[str, tuple[wire.Move, ...]]:
+        """Plan moves off a replica set, so that `cubes_max` cubes warm up at a time; return what was planned.
 
         What keeps a cube is noted for `progress`, and the others go on.
         """
@@ -124,9 +124,9 @@ class Drains:
             moving = {cube for cube, control in controls.items() if _leaves(control, name)}
             planned: dict[str, tuple[wire.Move, ...]] = {}
             for cube, control in sorted(controls.items()):
-                if control.next is not None and not self._is_stuck(control, name):
+                if control.next is not None and not self._is_stuck(control, cause):
                     self._said.pop((name, cube), None)
-                elif len(moving - {cube}) >= cubes_max:
+                elif not cause.at_once and len(moving - {cube}) >= cubes_max:
                     if not self._said.get((name, cube), Said()).refused:
                         self._said[name, cube] = Said(waits=NEXT_IN_LINE)
                 else:
@@ -159,8 +159,11 @@ class Drains:
                     found="none",
                     action="start a receiver in another replica set",
                 )
-            self._moves.cancel_relief(cube, name)  # one that is stuck
             control = self._metadata.control(cube)
+            if control.next is not None:  # it is stuck
+                log.warning("cube %s: %s: the move that runs is planned anew", cube, cause.reason)
+                self._moves.end(cube, control.next.epoch)
+                control = self._metadata.control(cube)
             planned = self._move(name, cube, control, others, cause=cause)
         except NotYet as error:
             self._said[name, cube] = Said(waits=str(error))
@@ -175,9 +178,16 @@ class Drains:
         log.info("cube %s: %s: moves to %s", cube, cause.reason, planned.after)
         return planned
 
-    def _is_stuck(self, control: CubeControl, name: str) -> bool:
-        """Return True if the leader's move off it waits for one that is lost, or drained by now."""
-        if control.next is None or control.next.relieves != name:
+    def _is_stuck(self, control: CubeControl, cause: MoveCause) -> bool:
+        """Return True if the move that runs cannot end, or not in time.
+
+        That is any move of a cube that has partitions in a lost replica set: it waits for its receivers, or
+        for history that only a new owner can bring on. A drain's move is stuck, too, where it gives
+        partitions to a replica set that is lost, or drained by now.
+        """
+        if control.next is None or cause.at_once:
+            return cause.at_once
+        if control.next.relieves != cause.relieves:
             return False
         records = self._metadata.replica_sets()
         return any(
@@ -240,22 +250,23 @@ class Drains:
         """Move what the cube has in this replica set, and in others that are drained. None: show the moves.
 
         A cube that is switched off has no receivers that could warm up, and none that answer: its assignment
-        changes at once.
+        changes at once, as that of a cube whose owner is lost.
         """
         leaving = {name, *self._metadata.drained()}
+        as_planned = cause or drain_cause(name)
         plan = self._recommendations.relieve(cube, control, self._living(), others, leaving).plan
         wanted = wire.ReassignRequest(
             assignment=plan,
             epoch=control.assignment_epoch,
             dry_run=cause is None,
-            warm_up=control.enabled,
+            warm_up=control.enabled and not as_planned.at_once,
         )
-        return self._reassignments.reassign(cube, wanted, cause or drain_cause(name))
+        return self._reassignments.reassign(cube, wanted, as_planned)
 
 
 def drain_cause(name: str) -> MoveCause:
     """Return the cause of moves off a replica set that is drained."""
-    return MoveCause(name, f"replica set {name} is drained", lambda record: record.draining)
+    return MoveCause(name, f"replica set {name} is drained", False, lambda record: record.draining)
 
 
 def _leaves(control: CubeControl, name: str) -> bool:

@@ -5,7 +5,8 @@ receiver lives, in the replica set's record; each move in its cube's control. So
 one before has stopped, and a crash between two steps leaves what the next look finds:
 
   1. note          crash: the time counts from the note on
-  2. plan moves    crash: `Moves` lets them stand; the next leader plans the rest
+  2. plan moves    crash: `Moves` lets them stand; the next leader plans the rest. Of a lost replica set, each
+                   is one commit
   3. keep          crash: the next look cancels moves that are planned for a replica set that lives again
 """
 
@@ -23,8 +24,6 @@ from rtolap.metadata.records import ReplicaSetRecord
 from rtolap.model.instants import utc_text
 
 log = logging.getLogger(__name__)
-
-LOST_CUBES_MAX = 8  # cubes that move at a time off a lost replica set; their statements fail meanwhile
 
 
 class Relief:
@@ -132,22 +131,19 @@ class Relief:
             elif action is Action.KEEP and looked.relieved:
                 self._drains.keep(name)
             elif action is Action.MOVE:
-                self._move(name, record)
-
-    def _move(self, name: str, record: ReplicaSetRecord) -> None:
-        if record.draining:
-            self._drains.go_on(name, drain_cause(name), record.cubes_max)
-            return
-        since_ms = record.missing_since_ms
-        assert since_ms is not None, "a replica set is lost after it was missing"
-        self._drains.go_on(name, lost(name, since_ms, self._lost_after_ms), LOST_CUBES_MAX)
+                self._drains.go_on(name, drain_cause(name), record.cubes_max)
+            elif action is Action.GIVE:
+                since_ms = record.missing_since_ms
+                assert since_ms is not None, "a replica set is lost after it was missing"
+                self._drains.go_on(name, lost_cause(name, since_ms, self._lost_after_ms))
 
 
-def lost(name: str, since_ms: int, lost_after_ms: int) -> MoveCause:
+def lost_cause(name: str, since_ms: int, lost_after_ms: int) -> MoveCause:
     """Return the cause of moves off a replica set that is lost."""
     return MoveCause(
         name,
         f"no receiver of replica set {name} had lived since {utc_text(since_ms)}, "
         f"for longer than RTOLAP_REPLICA_SET_LOST_AFTER_S={lost_after_ms / 1000:g}",
+        True,
         lambda record: record.missing_since_ms == since_ms,
     )

@@ -2,8 +2,8 @@
 
 ```
             lives                      missing                      lost
- open       SERVING  forget, keep      MISSING   note, keep         LOST      move
- drained    DRAINING forget, move      DRAINING  note, move         DRAINING  note, move
+ open       SERVING  forget, keep      MISSING   note, keep         LOST      note, give
+ drained    DRAINING forget, move      DRAINING  note, move         DRAINING  note, give
  drained, without partitions           DRAINED   note or forget
  open, lost, without partitions        LOST      note
 ```
@@ -53,12 +53,13 @@ class SetState(StrEnum):
 
 class Action(StrEnum):
     """NOTE: write since when none lives. FORGET: one lives again. KEEP: cancel moves that were planned to
-    relieve it. MOVE: plan moves off it, a few cubes at a time."""
+    relieve it. MOVE: plan moves off it, a few cubes at a time, with warm-up. GIVE: move all at once."""
 
     NOTE = "NOTE"
     FORGET = "FORGET"
     KEEP = "KEEP"
     MOVE = "MOVE"
+    GIVE = "GIVE"
 
 
 class Duty(msgspec.Struct, frozen=True):
@@ -72,13 +73,13 @@ TABLE: Mapping[tuple[Mark, Look, bool], Duty] = {
     (Mark.OPEN, Look.LIVES, False): Duty(SetState.SERVING, (Action.FORGET,)),
     (Mark.OPEN, Look.MISSING, True): Duty(SetState.MISSING, (Action.NOTE, Action.KEEP)),
     (Mark.OPEN, Look.MISSING, False): Duty(SetState.MISSING, (Action.NOTE,)),
-    (Mark.OPEN, Look.LOST, True): Duty(SetState.LOST, (Action.NOTE, Action.MOVE)),
+    (Mark.OPEN, Look.LOST, True): Duty(SetState.LOST, (Action.NOTE, Action.GIVE)),
     (Mark.OPEN, Look.LOST, False): Duty(SetState.LOST, (Action.NOTE,)),
     (Mark.DRAINED, Look.LIVES, True): Duty(SetState.DRAINING, (Action.FORGET, Action.MOVE)),
     (Mark.DRAINED, Look.LIVES, False): Duty(SetState.DRAINED, (Action.FORGET,)),
     (Mark.DRAINED, Look.MISSING, True): Duty(SetState.DRAINING, (Action.NOTE, Action.MOVE)),
     (Mark.DRAINED, Look.MISSING, False): Duty(SetState.DRAINED, (Action.NOTE,)),
-    (Mark.DRAINED, Look.LOST, True): Duty(SetState.DRAINING, (Action.NOTE, Action.MOVE)),
+    (Mark.DRAINED, Look.LOST, True): Duty(SetState.DRAINING, (Action.NOTE, Action.GIVE)),
     (Mark.DRAINED, Look.LOST, False): Duty(SetState.DRAINED, (Action.NOTE,)),
 }
 
