@@ -228,7 +228,7 @@ def test_a_strict_policy_gives_no_partitions_to_receivers_on_one_machine(strict:
     for wanted in (
         ReassignRequest(assignment={"rs1": ALL}, dry_run=True),
         ReassignRequest(assignment={"rs1": (0,), "rs2": (1, 2, 3)}, warm_up=True),
-        ReassignRequest(replica_sets=("rs1",)),
+        ReassignRequest(replica_sets=("rs1",), warm_up=False),
     ):
         with pytest.raises(Refused, match=r"replica set rs1 stand in one place.*r1, r2 share machine m1"):
             strict.client.reassign(NAME, wanted)
@@ -236,7 +236,7 @@ def test_a_strict_policy_gives_no_partitions_to_receivers_on_one_machine(strict:
         strict.client.put_replica_set("rs1", ["r1", "r2"])
     assert strict.client.reassign(NAME, ReassignRequest(dry_run=True)).moves == ()
     leave(strict, "r2")
-    assert strict.client.reassign(NAME, ReassignRequest(assignment={"rs1": ALL})).applied
+    assert strict.client.reassign(NAME, ReassignRequest(assignment={"rs1": ALL}, warm_up=False)).applied
 
 
 def test_new_partitions_go_to_replica_sets_that_stand_as_is_asked(strict: Cluster) -> None:
@@ -244,7 +244,7 @@ def test_new_partitions_go_to_replica_sets_that_stand_as_is_asked(strict: Cluste
     strict.receiver("r3", "rs2", "m3")
     strict.define()
     strict.client.enable_cube(NAME)
-    strict.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0,), "rs2": (1, 2, 3)}))
+    strict.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0,), "rs2": (1, 2, 3)}, warm_up=False))
     strict.receiver("r2", "rs1", "m1")
     strict.topics.logs["clicks"][4] = (0, 10)
     strict.coordinator.assignments.extend(NAME, range(5), "id-1")
@@ -258,10 +258,10 @@ def test_a_cube_that_is_spread_goes_to_another_rack(cluster: Cluster) -> None:
     cluster.client.enable_cube(NAME)
     cluster.client.create_cube({**CUBE, "name": "spread", "consumer_tasks_max": 2})
     all_serve(cluster)
-    cluster.client.reassign(NAME, ReassignRequest(assignment={"rs0": ALL}))
+    cluster.client.reassign(NAME, ReassignRequest(assignment={"rs0": ALL}, warm_up=False))
     assert set(cluster.client.enable_cube("spread").assignment) == {"rs1", "rs2"}
     all_serve(cluster)
-    cluster.client.reassign("spread", ReassignRequest(assignment={"rs0": ALL}))
+    cluster.client.reassign("spread", ReassignRequest(assignment={"rs0": ALL}, warm_up=False))
     all_serve(cluster)
     planned = cluster.client.reassign("spread", ReassignRequest(dry_run=True))
     assert set(planned.after) == {"rs0", "rs2"}

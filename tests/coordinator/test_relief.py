@@ -303,7 +303,7 @@ def test_one_that_comes_back_afterwards_has_nothing_and_may_be_given_partitions(
     look(running)
     assert running.client.replica_sets()[0].state == "SERVING"
     all_serve(running)
-    assert running.client.reassign(NAME, ReassignRequest(assignment={"rs1": ALL})).applied
+    assert running.client.reassign(NAME, ReassignRequest(assignment={"rs1": ALL}, warm_up=False)).applied
 
 
 def test_the_time_counts_over_changes_of_the_leader(running: Cluster) -> None:
@@ -334,7 +334,7 @@ def test_only_what_is_lost_moves(running: Cluster) -> None:
     """Another replica set of the cube is away for a moment: it keeps its partitions."""
     for number in (3, 4, 5):
         running.receiver(f"r{number}", f"rs{number}")
-    running.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0, 1), "rs2": (2, 3)}))
+    running.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0, 1), "rs2": (2, 3)}, warm_up=False))
     all_serve(running)
     lose(running)
     later(running, LOST_AFTER_S - 1)

@@ -14,7 +14,6 @@ from rtolap.cli.output import JsonOption, print_json, print_table, report, succe
 from rtolap.protocols.coordinator.messages import CubeReport, LevelledBy, Reassignment
 from rtolap.protocols.coordinator.operations import (
     apply_move,
-    apply_reassignment,
     reassignment_plan,
     wait_for_move,
 )
@@ -123,18 +122,19 @@ def rebalance(
         float, typer.Option("--wait-s", help="Seconds to wait until the new owners have caught up.")
     ] = 0.0,
     warm_up: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--warm-up",
-            help="The new owners read beside the old ones, which answer until the new ones can.",
+            "--warm-up/--at-once",
+            help="The new owners read beside the old ones, which answer until the new ones can; or the "
+            "assignment changes at once, and queries wait. Without either: at once where nobody answers.",
         ),
-    ] = False,
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Move partitions of a running cube between replica sets; without options, level them.
 
-    The new owner reads a partition again from where history ends. Queries wait until it has caught up, unless
-    it warms up before.
+    The new owner reads a partition again from where history ends. The old one answers meanwhile.
+    With --at-once, queries wait until the new owner has caught up.
     """
     if move and over:
         raise DefinitionError("--move and --over exclude each other")
@@ -149,8 +149,7 @@ def rebalance(
                 _show_plan(plan)
             if not yes:
                 typer.confirm(f"Move {len(plan.moves)} partitions of {cube}?", abort=True)
-            apply = apply_move if warm_up else apply_reassignment
-            plan = apply(client, plan, wait_s=wait_s)
+            plan = apply_move(client, plan, wait_s=wait_s, warm_up=warm_up)
     if as_json:
         print_json(plan)
     elif plan.applied:
@@ -182,7 +181,7 @@ def undo_move(
     ] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Move back what the last move with --warm-up has moved, in the same way."""
+    """Move back what the last move with warm-up has moved, in the same way."""
     with coordinator_client() as client:
         plan = wait_for_move(client, client.undo_move(cube), wait_s=wait_s)
     if as_json:

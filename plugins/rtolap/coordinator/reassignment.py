@@ -95,11 +95,12 @@ class Reassignments:
         )
         if request.dry_run or not moves:
             return answer
-        if control.next is not None and request.warm_up and control.next.assignment == after:
+        warm_up = self._warms_up(control, moves, request)
+        if control.next is not None and warm_up and control.next.assignment == after:
             return answer.model_copy(update={"planned_epoch": control.next.epoch})  # a repetition
         self._may_move(cube, control, request)
         self._still_in_kafka(cube, before, after)
-        if request.warm_up:
+        if warm_up:
             planned = self._plan_next(cube, control, after, cause)
             log.info("cube %s: warms up for %s, epoch %d", cube, after, planned)
             return answer.model_copy(update={"planned_epoch": planned})
@@ -116,14 +117,21 @@ class Reassignments:
         if not control.moved_from:
             raise Refused(
                 f"no move of cube {cube} can be undone",
-                expected="a move that was planned with warm_up and stands",
+                expected="a move with warm-up that stands",
                 found=f"assignment {control.assignment_epoch}",
                 action="`rtolap receivers rebalance` moves partitions",
             )
-        wanted = wire.ReassignRequest(
-            assignment=control.moved_from, epoch=control.assignment_epoch, warm_up=True
-        )
+        wanted = wire.ReassignRequest(assignment=control.moved_from, epoch=control.assignment_epoch)
         return self.reassign(cube, wanted)
+
+    def _warms_up(
+        self, control: CubeControl, moves: Sequence[wire.Move], request: wire.ReassignRequest
+    ) -> bool:
+        """Return whether new owners warm up first: as requested, else where somebody answers meanwhile."""
+        if request.warm_up is not None:
+            return request.warm_up
+        live = self._live()
+        return control.enabled and any(live.get(move.source) for move in moves)
 
     def _plan(
         self, cube: str, control: CubeControl, partitions: Sequence[int], request: wire.ReassignRequest

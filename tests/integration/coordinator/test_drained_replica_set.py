@@ -58,7 +58,7 @@ def test_a_replica_set_is_drained_and_removed_and_nobody_notices(
     world: World, kafka: str, record_property: Callable[[str, object], None]
 ) -> None:
     client = world.services.coordinator
-    client.reassign(world.cube, ReassignRequest(assignment={"old": (0, 1, 2), "new": (3,)}))
+    client.reassign(world.cube, ReassignRequest(assignment={"old": (0, 1, 2), "new": (3,)}, warm_up=False))
     with closing(Stream(world, kafka)) as stream:
         stream.produce(10 * PARTITIONS)
         wait_for("all owners serve", lambda: client.cube(world.cube).catching_up == (), 90)

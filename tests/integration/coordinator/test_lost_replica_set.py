@@ -54,7 +54,7 @@ def test_partitions_of_a_lost_replica_set_are_answered_by_others(
     world: World, kafka: str, record_property: Callable[[str, object], None]
 ) -> None:
     client, services = world.services.coordinator, world.services
-    client.reassign(world.cube, ReassignRequest(assignment={"old": (0, 1, 2), "new": (3,)}))
+    client.reassign(world.cube, ReassignRequest(assignment={"old": (0, 1, 2), "new": (3,)}, warm_up=False))
     with closing(Stream(world, kafka)) as stream:
         stream.produce(50 * PARTITIONS)
         wait_for("all owners serve", lambda: client.cube(world.cube).catching_up == (), 90)
@@ -107,7 +107,7 @@ def test_partitions_of_a_lost_replica_set_are_answered_by_others(
 
 def test_a_replica_set_that_comes_back_in_time_keeps_its_partitions(world: World, kafka: str) -> None:
     client, services = world.services.coordinator, world.services
-    client.reassign(world.cube, ReassignRequest(assignment={"old": (0, 1, 2), "new": (3,)}))
+    client.reassign(world.cube, ReassignRequest(assignment={"old": (0, 1, 2), "new": (3,)}, warm_up=False))
     with closing(Stream(world, kafka)) as stream:
         stream.produce(50 * PARTITIONS)
         ends = dict(stream.ends)

@@ -94,10 +94,10 @@ UNNOTICED_WEIGHT = 4.0
 # Besides, replica sets are drained, killed and revived; the leader goes on with it by itself.
 RETIRING = (
     *MOVING,
-    (Actions.drain_set, 1.5),
-    (Actions.undo_drain, 0.7),
-    (Actions.kill_set, 1.5),
-    (Actions.revive_set, 2.0),
+    (Actions.drain_set, 3.0),
+    (Actions.undo_drain, 2.0),
+    (Actions.kill_set, 2.0),
+    (Actions.revive_set, 2.5),
     (Actions.relieve, 12.0),
     (Actions.end_relief, 6.0),
 )

@@ -482,9 +482,9 @@ class Actions:
 
     def _wanted(self) -> ReassignRequest:
         names = self.random.sample(sorted(REPLICA_SETS), self.random.randrange(1, len(REPLICA_SETS) + 1))
-        request = ReassignRequest(replica_sets=tuple(names))
+        request = ReassignRequest(replica_sets=tuple(names), warm_up=False)
         if self.random.random() < 0.5:
             owners = {part: self.random.choice(names) for part in self.cluster.log}
             assignment = {name: tuple(p for p, owner in owners.items() if owner == name) for name in names}
-            request = ReassignRequest(assignment=assignment)
+            request = ReassignRequest(assignment=assignment, warm_up=False)
         return request

@@ -173,7 +173,8 @@ def resume_cube(name: str) -> Call[wire.CubeStatus]:
 
 
 def reassign(cube: str, request: wire.ReassignRequest) -> Call[wire.Reassignment]:
-    return post(_REASSIGNMENT, "cubes", cube, "reassign", body=request.model_dump(mode="json"))
+    body = request.model_dump(mode="json", exclude_none=True)  # older ones refuse a `warm_up` of null
+    return post(_REASSIGNMENT, "cubes", cube, "reassign", body=body)
 
 
 def alter_cube(cube: str, request: wire.AlterRequest) -> Call[wire.Alteration]:

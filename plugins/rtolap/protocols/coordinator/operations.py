@@ -51,14 +51,18 @@ def reassignment_plan(
     return plan
 
 
-def apply_reassignment(client: CoordinatorClient, plan: Reassignment, *, wait_s: float) -> Reassignment:
-    """Carry the plan out as it was shown, and wait until the new owners have caught up.
+def apply_move(
+    client: CoordinatorClient, plan: Reassignment, *, wait_s: float, warm_up: bool | None = None
+) -> Reassignment:
+    """Carry the plan out as it was shown, and wait until the new owners can answer.
 
-    Raises what the coordinator refuses where the cube is assigned otherwise by now, and NotYet where the new
-    owners need longer: the reassignment stands all the same.
+    `warm_up`: see `ReassignRequest`. Raises what the coordinator refuses where the cube is assigned otherwise
+    by now, and NotYet, which names what is waited for: the move goes on, or stands, all the same.
     """
-    applied = client.reassign(plan.cube, ReassignRequest(assignment=plan.after, epoch=plan.epoch))
-    applied = applied.model_copy(update={"load": plan.load})
+    wanted = ReassignRequest(assignment=plan.after, epoch=plan.epoch, warm_up=warm_up)
+    begun = client.reassign(plan.cube, wanted).model_copy(update={"load": plan.load})
+    if begun.planned_epoch is not None:
+        return wait_for_move(client, begun, wait_s=wait_s)
     deadline_s = time.monotonic() + wait_s
     while wait_s > 0 and (behind := client.cube(plan.cube).catching_up):
         if time.monotonic() > deadline_s:
@@ -67,18 +71,7 @@ def apply_reassignment(client: CoordinatorClient, plan: Reassignment, *, wait_s:
                 action="the reassignment stands; `rtolap receivers list` shows how far they are",
             )
         time.sleep(_LOOK_S)
-    return applied
-
-
-def apply_move(client: CoordinatorClient, plan: Reassignment, *, wait_s: float) -> Reassignment:
-    """Carry the plan out so that nobody notices, and wait until the new assignment stands.
-
-    Raises what the coordinator refuses, and NotYet, which names what the move waits for: it goes on all the
-    same.
-    """
-    wanted = ReassignRequest(assignment=plan.after, epoch=plan.epoch, warm_up=True)
-    planned = client.reassign(plan.cube, wanted).model_copy(update={"load": plan.load})
-    return wait_for_move(client, planned, wait_s=wait_s)
+    return begun
 
 
 def wait_for_move(client: CoordinatorClient, planned: Reassignment, *, wait_s: float) -> Reassignment:

@@ -84,8 +84,9 @@ class ReassignRequest(Message):
         by: what a level assignment levels: the number of partitions, or the load that receivers report.
         epoch: refuse if the assignment is not of this epoch any more.
         dry_run: answer the plan, change nothing.
-        warm_up: the new owners read beside the old ones, which answer until the new ones can; the assignment
-            changes then. False: it changes at once, and queries wait.
+        warm_up: True: the new owners read beside the old ones, which answer until the new ones can; the
+            assignment changes then. False: it changes at once, and queries wait. None: with warm-up, unless
+            nobody answers for what moves: the cube is switched off, or no old owner has a living receiver.
     """
 
     assignment: dict[str, tuple[int, ...]] | None = None
@@ -93,7 +94,7 @@ class ReassignRequest(Message):
     by: LevelledBy = "count"
     epoch: int | None = None
     dry_run: bool = False
-    warm_up: bool = False
+    warm_up: bool | None = None
 
 
 class AlterRequest(Message):
