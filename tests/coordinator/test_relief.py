@@ -365,6 +365,15 @@ def test_a_drain_whose_taker_is_lost_goes_elsewhere(running: Cluster) -> None:
     assert taker not in again.assignment
 
 
+def test_others_that_have_not_caught_up_do_not_hold_up_a_lost_one(running: Cluster) -> None:
+    """They may wait for history, which lacks the lost one's events until somebody else reads them."""
+    running.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0, 1), "rs2": (2, 3)}, warm_up=False))
+    lose(running)
+    running.coordinator.heartbeats.clear()
+    later(running, LOST_AFTER_S)
+    assert running.metadata.control(NAME).assignment == {"rs2": ALL}
+
+
 def test_what_keeps_a_cube_of_a_lost_replica_set_is_shown(running: Cluster) -> None:
     lose(running)
     running.topics.logs["clicks"] = dict.fromkeys(range(4), (900, 1000))

@@ -254,7 +254,9 @@ class Drains:
         """
         leaving = {name, *self._metadata.drained()}
         as_planned = cause or drain_cause(name)
-        plan = self._recommendations.relieve(cube, control, self._living(), others, leaving).plan
+        plan = self._recommendations.relieve(
+            cube, control, self._living(), others, leaving, measured=not as_planned.at_once
+        ).plan
         wanted = wire.ReassignRequest(
             assignment=plan,
             epoch=control.assignment_epoch,
