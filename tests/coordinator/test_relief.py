@@ -365,6 +365,15 @@ def test_a_drain_whose_taker_is_lost_goes_elsewhere(running: Cluster) -> None:
     assert taker not in again.assignment
 
 
+def test_a_drained_one_that_answers_does_not_move_at_once_with_a_lost_one(running: Cluster) -> None:
+    running.receiver("r3", "rs3")
+    running.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0, 1), "rs2": (2, 3)}, warm_up=False))
+    lose(running)
+    running.metadata.drain_replica_set("rs2", draining=True)
+    later(running, LOST_AFTER_S)
+    assert running.metadata.control(NAME).assignment == {"rs2": (2, 3), "rs3": (0, 1)}
+
+
 def test_others_that_have_not_caught_up_do_not_hold_up_a_lost_one(running: Cluster) -> None:
     """They may wait for history, which lacks the lost one's events until somebody else reads them."""
     running.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0, 1), "rs2": (2, 3)}, warm_up=False))

@@ -303,12 +303,10 @@ class Run:
         if self.random.random() < 0.5:
             cluster.kill_set(self.leaving)
             cluster.metadata.drain_replica_set(self.leaving, draining=False)
-            actions.killed_ms = {self.leaving: actions.killed_ms.get(self.leaving, cluster.clock.now_ms())}
             self.counts["replica sets gone for good"] += 1
         else:
             cluster.revive_set(self.leaving)
             cluster.metadata.drain_replica_set(self.leaving, draining=True)
-            actions.killed_ms = {}
             self.counts["replica sets drained in the end"] += 1
 
     def drain(self) -> None:

@@ -53,7 +53,7 @@ class Actions:
         self.batches: list[str] = []
         self.held_before: dict[str, set[int]] = {}
         self.drained_before: frozenset[str] = frozenset()
-        self.killed_ms: dict[str, int] = {}  # replica set → when its last receiver was killed
+        self.killed_sets: set[str] = set()
         cluster.ensemble.fault = self._fault
 
     def _fault(self, operations: Sequence[Operation]) -> Literal["before", "after"] | None:
@@ -387,14 +387,14 @@ class Actions:
         if len(living) > 1:
             name = self.random.choice(living)
             self.cluster.kill_set(name)
-            self.killed_ms[name] = self.cluster.clock.now_ms()
+            self.killed_sets.add(name)
             self.counts["replica sets killed"] += 1
 
     def revive_set(self) -> None:
         """They start again; disks may be lost with them."""
-        if self.killed_ms:
-            name = self.random.choice(sorted(self.killed_ms))
-            del self.killed_ms[name]
+        if self.killed_sets:
+            name = self.random.choice(sorted(self.killed_sets))
+            self.killed_sets.remove(name)
             if self.random.random() < 0.3:
                 for receiver in self.cluster.receivers:
                     if receiver.replica_set == name:
@@ -409,7 +409,8 @@ class Actions:
         """
         cluster = self.cluster
         self.report(cluster.alive())
-        before = cluster.metadata.control(cluster.cube)
+        before, noted = cluster.metadata.control(cluster.cube), cluster.metadata.replica_sets()
+        alive = {receiver.replica_set for receiver in cluster.alive()}
         broken, killed = self.counts["broken commits"], self.counts["coordinators killed"]
         self.command(lambda leader: leader.relief.tick())
         after = cluster.metadata.control(cluster.cube)
@@ -420,10 +421,9 @@ class Actions:
             if set(owned) - set(after.assignment.get(name, ()))
         }
         for name in sorted(given):
-            missing_ms = now_ms - self.killed_ms.get(name, now_ms)
-            assert missing_ms >= LOST_AFTER_MS, (
-                f"{name} loses partitions, {missing_ms} ms after it was killed"
-            )
+            assert name not in alive, f"{name} loses partitions though it lives"
+            missing_ms = now_ms - (noted[name].missing_since_ms or now_ms)
+            assert missing_ms >= LOST_AFTER_MS, f"{name} loses partitions {missing_ms} ms after it was killed"
             self.counts["lost sets relieved"] += 1
         if after.next is None or not after.next.relieves:
             return

@@ -247,13 +247,15 @@ class Drains:
     def _move(
         self, name: str, cube: str, control: CubeControl, others: list[str], *, cause: MoveCause | None
     ) -> wire.Reassignment:
-        """Move what the cube has in this replica set, and in others that are drained. None: show the moves.
+        """Move what the cube has in this replica set; with warm-up, also in others that are drained.
+
+        `cause`: None shows the moves and changes nothing.
 
         A cube that is switched off has no receivers that could warm up, and none that answer: its assignment
         changes at once, as that of a cube whose owner is lost.
         """
-        leaving = {name, *self._metadata.drained()}
         as_planned = cause or drain_cause(name)
+        leaving = {name} if as_planned.at_once else {name, *self._metadata.drained()}
         plan = self._recommendations.relieve(
             cube, control, self._living(), others, leaving, measured=not as_planned.at_once
         ).plan
