@@ -12,6 +12,7 @@ from rtolap.base.errors import Corrupted, NotFound, Refused
 from rtolap.cubes.format.manifest import MANIFEST_NAME
 from rtolap.cubes.receiver.reports import cube_report
 from rtolap.metadata.change_log import change_log, logged
+from rtolap.metadata.records import CubeControl
 from rtolap.metadata.store import Operation
 from rtolap.model.cube import AggregationGroup, Measure
 from rtolap.model.segment import SegmentState
@@ -368,14 +369,17 @@ class Actions:
 
     def drain_set(self) -> None:
         """Somebody has a replica set drained, or repeats it with another bound."""
-        name = self.random.choice(sorted(REPLICA_SETS))
+        owners = [name for name, owned in self._control().assignment.items() if owned]
+        name = self.random.choice(sorted(REPLICA_SETS) if self.random.random() < 0.3 else sorted(owners))
         request = DrainRequest(cubes_max=self.random.choice((1, 2)))
-        self.report(self.cluster.alive())
+        self._caught_up()
         self.command(lambda leader: leader.drains.drain(name, request))
         self.counts["drains"] += 1
 
     def undo_drain(self) -> None:
-        drained = sorted(self.cluster.metadata.drained())
+        drained, planned = sorted(self.cluster.metadata.drained()), self._control().next
+        if planned is not None and planned.relieves in drained:
+            drained = [planned.relieves]
         if drained:
             name = self.random.choice(drained)
             self.command(lambda leader: leader.drains.drain(name, DrainRequest(undo=True)))
@@ -408,6 +412,8 @@ class Actions:
         Raises AssertionError where it plans what nobody has asked for, or does not keep what lives again.
         """
         cluster = self.cluster
+        if self.random.random() < 0.5:
+            self._caught_up()
         self.report(cluster.alive())
         before, noted = cluster.metadata.control(cluster.cube), cluster.metadata.replica_sets()
         alive = {receiver.replica_set for receiver in cluster.alive()}
@@ -433,6 +439,17 @@ class Actions:
             self.counts["drained sets relieved"] += 1
         if (broken, killed) == (self.counts["broken commits"], self.counts["coordinators killed"]):
             assert name in drained, f"{name} does not keep what it has"
+
+    def _control(self) -> CubeControl:
+        return self.cluster.metadata.control(self.cluster.cube)
+
+    def _caught_up(self) -> None:
+        """All that live read what there is, as far as nothing holds them, and report."""
+        for receiver in self.cluster.alive():
+            receiver.look()
+            receiver.core.look_up_log_ends()
+            receiver.consume_all()
+        self.report(self.cluster.alive())
 
     def check_drained(self) -> None:
         """Raises AssertionError where a drained replica set has been given partitions."""
