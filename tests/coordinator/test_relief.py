@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.errors import NotFound
+from rtolap.cli import receivers
 from rtolap.coordinator.retirement.drains import NEXT_IN_LINE
 from rtolap.coordinator.retirement.states import (
     TABLE,
@@ -20,6 +21,7 @@ from rtolap.coordinator.retirement.states import (
     looks,
 )
 from rtolap.protocols.coordinator.messages import ReassignRequest
+from typer.testing import CliRunner
 
 from tests.coordinator.test_metrics import page
 from tests.coordinator.test_retirement import ALL, OTHER, all_serve, another_cube, drain, leave, serve
@@ -389,6 +391,22 @@ def test_what_keeps_a_cube_of_a_lost_replica_set_is_shown(running: Cluster) -> N
     later(running, LOST_AFTER_S)
     assert "cannot be read again" in running.client.drain_progress("rs1").cubes[0].refused
     assert running.metadata.control(NAME).assignment == {"rs1": ALL}
+
+
+def test_one_without_partitions_is_no_problem_and_commands_name_one_that_has_some(
+    running: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running.client, "close", lambda: None)  # the command closes what it opens
+    monkeypatch.setattr(receivers, "coordinator_client", lambda: running.client)
+    leave(running, "r2")
+    look(running)
+    look(running)
+    assert [one.problem for one in running.client.replica_sets()] == [None, None]
+    lose(running)
+    look(running)
+    listed = CliRunner().invoke(receivers.app, ["list"])
+    assert "no receiver of replica set rs1 has lived since" in listed.output
+    assert "replica set rs2" not in listed.output
 
 
 def test_nothing_moves_where_the_time_is_none(cluster: Cluster) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from rtolap.base.settings import Settings
 from rtolap.cli.output import warn
-from rtolap.model.instants import utc_text
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import ReplicaSetInfo
 from rtolap.protocols.rest.request import RETRY_S, TIMEOUT_S
@@ -24,6 +23,5 @@ def warn_of_replica_sets(replica_sets: Iterable[ReplicaSetInfo]) -> None:
     for found in replica_sets:
         for shared in found.shared_places:
             warn(f"replica set {found.name}: {shared}, and fail with it")
-        if found.missing_since_ms is not None:
-            since = utc_text(found.missing_since_ms)
-            warn(f"replica set {found.name}: no receiver of it has lived since {since}")
+        if found.problem is not None:
+            warn(found.problem)

@@ -115,11 +115,11 @@ class CoordinatorMetrics:
             "relief_moves", "Moves that it has planned off a drained or lost replica set.", ["replica_set"]
         )
         seen = self._relief.seen()
-        for state, number in sorted(Counter(state for state, _ in seen.values()).items()):
+        for state, number in sorted(Counter(one.state for one in seen.values()).items()):
             states.add_metric([state], number)
-        for name, (_, since_ms) in sorted(seen.items()):
-            if since_ms is not None:
-                missing.add_metric([name], (now_ms - since_ms) / 1000)
+        for name, one in sorted(seen.items()):
+            if one.missing_since_ms is not None:
+                missing.add_metric([name], (now_ms - one.missing_since_ms) / 1000)
         for name, number in sorted(self._relief.planned().items()):
             moves.add_metric([name], number)
         yield from (states, missing, moves)

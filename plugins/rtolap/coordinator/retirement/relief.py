@@ -15,6 +15,8 @@ from __future__ import annotations
 import logging
 import threading
 
+import msgspec
+
 from rtolap.base.errors import NotFound, RtolapError, SessionLost, Unavailable
 from rtolap.coordinator.reassignment import MoveCause
 from rtolap.coordinator.retirement.drains import Drains, drain_cause
@@ -24,6 +26,20 @@ from rtolap.metadata.records import ReplicaSetRecord
 from rtolap.model.instants import utc_text
 
 log = logging.getLogger(__name__)
+
+
+class SeenSet(msgspec.Struct, frozen=True):
+    """A replica set at the leader's last look.
+
+    Attributes:
+        missing_since_ms: time since which none of its receivers lives; None: one lives, or it is new to the
+            leader.
+        holds: whether it has partitions, or gets some by a move that runs.
+    """
+
+    state: SetState
+    missing_since_ms: int | None
+    holds: bool
 
 
 class Relief:
@@ -47,7 +63,7 @@ class Relief:
         self._drains = drains
         self._lost_after_ms = lost_after_ms
         self._lock = threading.Lock()
-        self._seen: dict[str, tuple[SetState, int | None]] = {}
+        self._seen: dict[str, SeenSet] = {}
 
     def clear(self) -> None:
         """Forget what was seen, as a fresh leader begins."""
@@ -62,7 +78,9 @@ class Relief:
         due = duties(sets, self._metadata.clock.now_ms(), self._lost_after_ms)
         with self._lock:
             self._seen = {
-                name: (duty.state, None if sets[name].lives else sets[name].missing_since_ms)
+                name: SeenSet(
+                    duty.state, None if sets[name].lives else sets[name].missing_since_ms, sets[name].holds
+                )
                 for name, duty in due.items()
             }
         self._drains.note_lost(frozenset(name for name, duty in due.items() if duty.state is SetState.LOST))
@@ -76,8 +94,8 @@ class Relief:
             except RtolapError as error:
                 log.warning("replica set %s: what is due is tried again: %s", name, error)
 
-    def seen(self) -> dict[str, tuple[SetState, int | None]]:
-        """Return, by replica set, its state at the last look, and since when none of its receivers lives."""
+    def seen(self) -> dict[str, SeenSet]:
+        """Return the replica sets at the last look, by name."""
         with self._lock:
             return dict(self._seen)
 
@@ -88,18 +106,18 @@ class Relief:
     def standing(self, name: str) -> tuple[str, str | None]:
         """Return the state of a replica set at the last look, "" before the first, and its problem."""
         known = self.seen().get(name)
-        return ("", None) if known is None else (known[0].value, self.problem(name))
+        return ("", None) if known is None else (known.state.value, self.problem(name))
 
     def problem(self, name: str) -> str | None:
-        """Return what is wrong with a replica set, in words, with what follows; None: nothing is."""
-        state, since_ms = self.seen().get(name, (SetState.SERVING, None))
-        if since_ms is None:
+        """Return what is wrong with a replica set that has partitions, and what follows; None: nothing is."""
+        known = self.seen().get(name)
+        if known is None or known.missing_since_ms is None or not known.holds:
             return None
-        missing = f"no receiver of replica set {name} has lived since {utc_text(since_ms)}"
-        if state is SetState.LOST:
+        missing = f"no receiver of replica set {name} has lived since {utc_text(known.missing_since_ms)}"
+        if known.state is not SetState.MISSING:
             return f"{missing}: its partitions move to others"
-        if state is SetState.MISSING and self._lost_after_ms:
-            due = utc_text(since_ms + self._lost_after_ms)
+        if self._lost_after_ms:
+            due = utc_text(known.missing_since_ms + self._lost_after_ms)
             return (
                 f"{missing}: its partitions move to others from {due} on, unless most replica sets are away"
             )
