@@ -31,8 +31,9 @@ def test_every_answer_is_the_recount_while_replica_sets_are_drained_and_lost(see
 
 def test_the_runs_notice_a_replica_set_that_is_lost_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(sets: Mapping[str, Looked], now_ms: int, lost_after_ms: int) -> dict[str, Look]:
-        missing = {name for name, one in sets.items() if not one.lives and one.missing_since_ms is not None}
-        return {name: Look.LOST if name in missing else Look.LIVES for name in sets}
+        missing = {name: one.missing_since_ms for name, one in sets.items() if not one.lives}
+        seen = {name: Look.MISSING if since_ms is None else Look.LOST for name, since_ms in missing.items()}
+        return {name: seen.get(name, Look.LIVES) for name in sets}
 
     monkeypatch.setattr(states, "looks", hasty)
     assert notices(retiring, HASTY_SEED, "after it was killed", seeds=20)
