@@ -28,6 +28,7 @@ from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.members import Members
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata import codec, paths, segments
 from rtolap.metadata.cached import CachedStore
@@ -361,7 +362,9 @@ def coordinator_figures(receivers: int, cubes: int, partitions: int) -> list[Fig
         for name in ticked.cubes():
             watermarks.tick(name)
 
-    members = Members(world.metadata, heartbeats, ticked)
+    members = Members(
+        world.metadata, heartbeats, ticked, PlacementRules(world.metadata, "warn"), lambda name: ("", None)
+    )
     of_each = max(len(cubes_of_one) for cubes_of_one in held.values())
     figures = [
         world.measured(f"first tick, {cubes} cubes", tick),

@@ -39,6 +39,9 @@ with DAG(
             items={"type": "string"},
             description="Replica sets to spread the partitions over; none lets the plan choose.",
         ),
+        "at_once": Param(
+            False, type="boolean", description="Change the assignment at once: queries wait meanwhile."
+        ),
     },
     tags=["rtolap"],
     doc_md=__doc__,
@@ -51,7 +54,8 @@ with DAG(
         subject="Move partitions of a cube?",
         body="{{ ti.xcom_pull(task_ids='plan')['text'] }}",
     )
-    move = MovePartitionsOperator(task_id="move", cube=CUBE, planned=plan.output, answer=approve.output)
+    how: dict[str, Any] = {"cube": CUBE, "planned": plan.output, "at_once": "{{ params.at_once }}"}
+    move = MovePartitionsOperator(task_id="move", answer=approve.output, **how)
     stands = MoveStandsSensor(task_id="stands", epoch=move.output, **LOOKS)
     approve_back = ApprovalOperator(
         task_id="approve_back",
@@ -59,8 +63,6 @@ with DAG(
         body="The new assignment stands. Approve moves back, Reject keeps it.\n\n"
         "{{ ti.xcom_pull(task_ids='plan')['text'] }}",
     )
-    back = MoveBackOperator(
-        task_id="back", cube=CUBE, planned=plan.output, epoch=stands.output, answer=approve_back.output
-    )
+    back = MoveBackOperator(task_id="back", epoch=stands.output, answer=approve_back.output, **how)
     stands_again = MoveStandsSensor(task_id="stands_again", epoch=back.output, **LOOKS)
     plan >> approve >> move >> stands >> approve_back >> back >> stands_again

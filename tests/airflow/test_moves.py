@@ -131,6 +131,16 @@ def test_a_move_is_planned_begun_awaited_and_moved_back(cluster: Cluster) -> Non
     assert cluster.client.cube(NAME).assignment == BEFORE
 
 
+@pytest.mark.parametrize("flag", [True, "True", "true"])
+def test_a_move_at_once_stands_when_its_task_ends(cluster: Cluster, flag: bool | str) -> None:
+    plan = planned()
+    move = MovePartitionsOperator(task_id="move", cube=NAME, planned=plan, answer=APPROVED, at_once=flag)
+    for _ in range(2):
+        assert move.execute(CONTEXT) == 2, "a lost try is found"
+    assert cluster.client.cube(NAME).assignment == AFTER
+    assert stands(2).execute(CONTEXT) == 2
+
+
 def test_nothing_moves_before_somebody_has_approved_it(cluster: Cluster) -> None:
     plan = planned()
     for answer in (REJECTED, {}, {**APPROVED, "responded_by_user": None}):
@@ -141,7 +151,7 @@ def test_nothing_moves_before_somebody_has_approved_it(cluster: Cluster) -> None
 
 def test_a_plan_for_an_assignment_that_has_changed_is_refused(cluster: Cluster) -> None:
     plan = planned()
-    cluster.client.reassign(NAME, ReassignRequest(assignment={"rs2": (0, 1, 2, 3)}))
+    cluster.client.reassign(NAME, ReassignRequest(assignment={"rs2": (0, 1, 2, 3)}, warm_up=False))
     with pytest.raises(Refused, match="has changed since"):
         begin(plan)
     back = MoveBackOperator(task_id="back", cube=NAME, planned=plan, epoch=7, answer=APPROVED)

@@ -146,7 +146,7 @@ def test_a_plan_by_load_moves_the_heavy_partition_where_one_by_count_moves_two(r
 
 def test_a_second_plan_is_empty_once_the_first_stands(running: Cluster) -> None:
     uneven(running)
-    plan = running.client.reassign(NAME, BY_LOAD.model_copy(update={"dry_run": False}))
+    plan = running.client.reassign(NAME, BY_LOAD.model_copy(update={"dry_run": False, "warm_up": False}))
     assert plan.applied
     with pytest.raises(NotYet, match=r"partitions \[0, 1, 2, 3\] are catching up"):
         running.client.reassign(NAME, BY_LOAD)
@@ -234,14 +234,12 @@ def command(running: Cluster, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_dry_run_shows_loads_before_and_after(running: Cluster, command: Any) -> None:
     uneven(running)
-    shown = command("rebalance", NAME, "--by", "load", "--dry-run", "--warm-up")
+    shown = command("rebalance", NAME, "--by", "load", "--dry-run")
     assert "rs1\tbefore\t100.0\t4\t60.0\t0\t6000" in shown
     assert "rs2\tafter\t50.0\t1\t30.0\t0\t3000" in shown
     assert "0\trs1\trs2\t0\t1000\t1000\t50.0" in shown
     plan = Reassignment.model_validate_json(command("rebalance", NAME, "--by", "load", "--dry-run", "--json"))
     assert plan.load is not None
     assert [one.load_percent for one in plan.load.after] == [50.0, 50.0]
-    moved = Reassignment.model_validate_json(
-        command("rebalance", NAME, "--by", "load", "--warm-up", "--yes", "--json")
-    )
+    moved = Reassignment.model_validate_json(command("rebalance", NAME, "--by", "load", "--yes", "--json"))
     assert (moved.planned_epoch, moved.load) == (2, plan.load)

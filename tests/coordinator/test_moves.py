@@ -96,7 +96,7 @@ def test_another_move_is_refused_by_name_while_one_runs(running: Cluster) -> Non
         with pytest.raises(Refused, match=f"another move of cube {NAME} runs.*epoch 2"):
             running.client.reassign(NAME, wanted)
     with pytest.raises(Refused, match="another move"):
-        running.client.reassign(NAME, ReassignRequest(assignment=AFTER))
+        running.client.reassign(NAME, ReassignRequest(assignment=AFTER, warm_up=False))
 
 
 def test_a_cancelled_move_leaves_all_as_it_was_and_its_epoch_to_nobody(running: Cluster) -> None:
@@ -109,7 +109,7 @@ def test_a_cancelled_move_leaves_all_as_it_was_and_its_epoch_to_nobody(running: 
         running.client.cancel_move(NAME)
     assert warm(running, {"rs2": (0, 1, 2, 3)}).planned_epoch == 3, "a receiver may still be ahead for 2"
     running.client.cancel_move(NAME)
-    assert running.client.reassign(NAME, ReassignRequest(assignment=AFTER)).epoch == 4
+    assert running.client.reassign(NAME, ReassignRequest(assignment=AFTER, warm_up=False)).epoch == 4
 
 
 def test_new_partitions_of_the_topic_give_a_move_up(running: Cluster) -> None:
@@ -170,9 +170,9 @@ def test_the_commands_plan_cancel_and_undo(running: Cluster, monkeypatch: pytest
         assert result.exit_code == 0, (result.output, result.exception)
         return result.stdout
 
-    assert "warms up for assignment 2" in run("rebalance", NAME, "--warm-up", "--yes")
+    assert "warms up for assignment 2" in run("rebalance", NAME, "--yes")
     assert "stays with assignment 1" in run("cancel-move", NAME)
-    plan = json.loads(run("rebalance", NAME, "--warm-up", "--yes", "--json"))
+    plan = json.loads(run("rebalance", NAME, "--yes", "--json"))
     assert (plan["applied"], plan["planned_epoch"]) == (False, 3)
     all_warm(running, 3)
     running.coordinator.tick()

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from rtolap.base.errors import Refused
 from rtolap.cli import receivers
 from rtolap.coordinator.assigners import ReplicaSetLoad, rebalance, validate_plan
+from rtolap.metadata import paths
+from rtolap.metadata.store import Delete
 from rtolap.protocols.coordinator.messages import (
     CubeReport,
     HeartbeatRequest,
@@ -23,7 +25,8 @@ NAMES = [f"rs{number}" for number in range(6)]
 
 
 def level(**changes: object) -> ReassignRequest:
-    return ReassignRequest.model_validate(changes)
+    """A request that changes the assignment at once."""
+    return ReassignRequest.model_validate({"warm_up": False, **changes})
 
 
 @pytest.fixture
@@ -173,7 +176,9 @@ def test_the_status_says_who_has_not_caught_up(running: Cluster) -> None:
 def rebalance_command(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
     monkeypatch.setattr(cluster.client, "close", lambda: None)  # the command closes what it opens
     monkeypatch.setattr(receivers, "coordinator_client", lambda: cluster.client)
-    result = CliRunner().invoke(receivers.app, ["rebalance", NAME, *arguments], env={"COLUMNS": "160"})
+    result = CliRunner().invoke(
+        receivers.app, ["rebalance", NAME, "--at-once", *arguments], env={"COLUMNS": "160"}
+    )
     assert result.exit_code == 0, (result.output, result.exception)
     return result.stdout
 
@@ -186,3 +191,25 @@ def test_the_command_shows_the_plan_then_moves(running: Cluster, monkeypatch: py
     assert "follows assignment 3" in rebalance_command(running, monkeypatch, "--over", "rs2", "--yes")
     assert running.client.cube(NAME).assignment == {"rs2": (0, 1, 2, 3)}
     assert "nothing" in rebalance_command(running, monkeypatch, "--over", "rs2")
+
+
+def test_a_move_warms_up_unless_nobody_answers_for_what_moves(running: Cluster) -> None:
+    wanted = {"replica_sets": ("rs2",)}
+    planned = running.client.reassign(NAME, ReassignRequest.model_validate(wanted))
+    assert (planned.applied, planned.planned_epoch) == (False, 2), "rs1 answers meanwhile"
+    running.client.cancel_move(NAME)
+    running.store.commit([Delete(paths.receiver_live("r1"))])
+    moved = running.client.reassign(NAME, ReassignRequest.model_validate(wanted))
+    assert (moved.applied, moved.planned_epoch) == (True, None), "nobody answers for rs1"
+
+
+def test_a_cube_that_is_switched_off_moves_at_once(running: Cluster) -> None:
+    running.client.disable_cube(NAME)
+    assert running.client.reassign(NAME, ReassignRequest(replica_sets=("rs2",))).applied
+
+
+def test_the_command_warms_up_unless_it_is_told_otherwise(
+    running: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = json.loads(rebalance_command(running, monkeypatch, "--warm-up", "--yes", "--json"))
+    assert (plan["applied"], plan["planned_epoch"]) == (False, 2), "the later option counts"

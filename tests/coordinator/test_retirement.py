@@ -84,7 +84,7 @@ def another_cube(cluster: Cluster) -> None:
     """A second cube, on the same replica set."""
     cluster.client.create_cube({**CUBE, "name": OTHER})
     cluster.client.enable_cube(OTHER)
-    cluster.client.reassign(OTHER, ReassignRequest(assignment={"rs1": ALL}))
+    cluster.client.reassign(OTHER, ReassignRequest(assignment={"rs1": ALL}, warm_up=False))
     all_serve(cluster)
 
 
@@ -140,7 +140,7 @@ def test_a_dry_run_shows_all_moves_and_changes_nothing(running: Cluster) -> None
 
 def test_only_the_partitions_of_the_drained_replica_set_move(running: Cluster) -> None:
     running.receiver("r3", "rs3")
-    running.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0,), "rs2": (1, 2, 3)}))
+    running.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0,), "rs2": (1, 2, 3)}, warm_up=False))
     all_serve(running)
     (cube,) = drain(running).cubes
     assert [(move.partition, move.source, move.target) for move in cube.moves] == [(0, "rs1", "rs3")]
@@ -149,11 +149,11 @@ def test_only_the_partitions_of_the_drained_replica_set_move(running: Cluster) -
 def test_a_drained_replica_set_is_given_nothing(running: Cluster) -> None:
     drain(running, "rs2")
     for wanted in (
-        ReassignRequest(assignment={"rs1": (0, 1), "rs2": (2, 3)}),
+        ReassignRequest(assignment={"rs1": (0, 1), "rs2": (2, 3)}, warm_up=False),
         ReassignRequest(assignment={"rs2": ALL}, warm_up=True),
         ReassignRequest(assignment={"rs2": ALL}, dry_run=True),
-        ReassignRequest(replica_sets=("rs2",)),
-        ReassignRequest(replica_sets=("rs2",), by="load"),
+        ReassignRequest(replica_sets=("rs2",), warm_up=False),
+        ReassignRequest(replica_sets=("rs2",), by="load", warm_up=False),
     ):
         with pytest.raises(Refused, match=r"drained"):
             running.client.reassign(NAME, wanted)
@@ -185,7 +185,7 @@ def test_a_drain_that_begins_while_a_move_is_planned_refuses_it(
 
 
 def test_new_partitions_of_a_topic_go_elsewhere(running: Cluster) -> None:
-    running.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0,), "rs2": (1, 2, 3)}))
+    running.client.reassign(NAME, ReassignRequest(assignment={"rs1": (0,), "rs2": (1, 2, 3)}, warm_up=False))
     running.metadata.drain_replica_set("rs1", draining=True)
     running.topics.logs["clicks"][4] = (0, 10)
     running.coordinator.assignments.extend(NAME, range(5), "id-1")
@@ -205,7 +205,7 @@ def test_an_undone_drain_plans_nothing_more(running: Cluster) -> None:
     another_cube(running)
     drain(running)
     assert drain(running, undo=True) == Drain(replica_set="rs1", draining=False)
-    assert running.metadata.control(NAME).next is not None, "a move that runs goes on"
+    assert running.metadata.control(NAME).next is None, "the move that it has planned is cancelled"
     assert running.metadata.control(OTHER).next is None
 
 
@@ -433,6 +433,7 @@ def test_the_command_undoes_a_drain(running: Cluster, command: Callable[..., str
     assert json.loads(command("drain", "rs1", "--undo", "--json")) == {
         "replica_set": "rs1",
         "draining": False,
+        "cubes_max": 1,
         "cubes": [],
     }
 

@@ -3,6 +3,7 @@ down."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Literal
 
@@ -99,6 +100,24 @@ class Settings(BaseSettings):
     announced_host: str = Field(
         default="",
         description="address that coordinators and front ends announce; empty: host",
+    )
+    machine: str = Field(
+        default="",
+        description="name of this machine, which fails as a whole; empty: its host name",
+    )
+    rack: str = Field(
+        default="", description="what fails as a whole with other machines, as a zone; empty: not known"
+    )
+    placement: Literal["off", "warn", "strict", "strict_racks"] = Field(
+        default="warn",
+        description="receivers of a replica set on one machine, or all in one rack: off, nobody looks; "
+        "warn, they are named; strict, one machine is refused; strict_racks, one rack, too",
+    )
+    replica_set_lost_after_s: float = Field(
+        default=1800.0,
+        ge=0,
+        description="seconds without a living receiver before a replica set's partitions move to others; "
+        "0: never",
     )
     coordinator_port: int = Field(default=7070, description="HTTP port of the coordinator")
     coordinators: str = Field(
@@ -299,6 +318,10 @@ class Settings(BaseSettings):
     def reached_at(self) -> str:
         """Return the host that coordinators and front ends announce: a redirect must not lead to 0.0.0.0."""
         return self.announced_host or self.host
+
+    def machine_name(self) -> str:
+        """Return the name of the machine that this process runs on."""
+        return self.machine or socket.gethostname()
 
     def token(self) -> str:
         """Return the cluster's bearer token."""

@@ -9,7 +9,7 @@ import typer
 
 from rtolap.base.errors import Unavailable
 from rtolap.base.settings import Settings
-from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.coordinator_access import coordinator_client, warn_of_replica_sets
 from rtolap.cli.kafka_access import kafka_connections
 from rtolap.cli.output import JsonOption, print_json, print_table
 from rtolap.cli.serving import service_settings
@@ -79,6 +79,7 @@ def status(as_json: JsonOption = False) -> None:
             return
         print_table(("coordinator", "role", "leader", "zookeeper", "applications"), rows)
         cluster = client.cluster()
+    warn_of_replica_sets(cluster.replica_sets)
     print_table(
         ("cube", "enabled", "paused", "low_watermark_ms", "segments", "problem"),
         [

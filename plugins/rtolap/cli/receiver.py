@@ -9,6 +9,7 @@ import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.cycle_collection import CycleCollection
+from rtolap.base.errors import RtolapError
 from rtolap.base.stopping import stop_event
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.output import end_now
@@ -102,11 +103,18 @@ def serve(
         port=settings.receiver_port if port is None else port,
         metrics_port=metrics_port,
         http_limits=HttpLimits.from_settings(settings),
+        machine=settings.machine_name(),
+        rack=settings.rack,
+        placement=settings.placement,
         flight_limits=FlightLimits.from_settings(settings),
         show_clients=connections.statistics.show,
     )
     switch_often()
-    service.start()
+    try:
+        service.start()
+    except RtolapError:
+        store.close()
+        raise
     CycleCollection(clock).collect_until(stopping)
     drained = service.stop()
     store.close()

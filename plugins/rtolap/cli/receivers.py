@@ -9,12 +9,11 @@ import typer
 
 from rtolap.base.errors import DefinitionError
 from rtolap.cli import retirement
-from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.coordinator_access import coordinator_client, warn_of_replica_sets
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
 from rtolap.protocols.coordinator.messages import CubeReport, LevelledBy, Reassignment
 from rtolap.protocols.coordinator.operations import (
     apply_move,
-    apply_reassignment,
     reassignment_plan,
     wait_for_move,
 )
@@ -34,15 +33,18 @@ def list_receivers(as_json: JsonOption = False) -> None:
     """List receivers with their health: HEALTHY, WARN, UNREACHABLE or DOWN."""
     with coordinator_client() as client:
         receivers = client.receivers()
+        replica_sets = client.replica_sets()
     if as_json:
         print_json(receivers)
         return
     print_table(
-        ("receiver", "address", "replica set", "leader", "health", "reason", "cubes"),
+        ("receiver", "address", "machine", "rack", "replica set", "leader", "health", "reason", "cubes"),
         [
             (
                 receiver.receiver_id,
                 f"{receiver.host}:{receiver.port}",
+                receiver.machine,
+                receiver.rack,
                 receiver.replica_set,
                 "yes" if receiver.is_leader else "",
                 receiver.health,
@@ -52,6 +54,7 @@ def list_receivers(as_json: JsonOption = False) -> None:
             for receiver in receivers
         ],
     )
+    warn_of_replica_sets(replica_sets)
 
 
 def _standing(report: CubeReport) -> str:
@@ -81,6 +84,7 @@ def list_replica_sets(as_json: JsonOption = False) -> None:
             for found in replica_sets
         ],
     )
+    warn_of_replica_sets(replica_sets)
 
 
 @app.command("put-replica-set")
@@ -118,18 +122,19 @@ def rebalance(
         float, typer.Option("--wait-s", help="Seconds to wait until the new owners have caught up.")
     ] = 0.0,
     warm_up: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--warm-up",
-            help="The new owners read beside the old ones, which answer until the new ones can.",
+            "--warm-up/--at-once",
+            help="The new owners read beside the old ones, which answer until the new ones can; or the "
+            "assignment changes at once, and queries wait. Without either: at once where nobody answers.",
         ),
-    ] = False,
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Move partitions of a running cube between replica sets; without options, level them.
 
-    The new owner reads a partition again from where history ends. Queries wait until it has caught up, unless
-    it warms up before.
+    The new owner reads a partition again from where history ends. The old one answers meanwhile.
+    With --at-once, queries wait until the new owner has caught up.
     """
     if move and over:
         raise DefinitionError("--move and --over exclude each other")
@@ -144,8 +149,7 @@ def rebalance(
                 _show_plan(plan)
             if not yes:
                 typer.confirm(f"Move {len(plan.moves)} partitions of {cube}?", abort=True)
-            apply = apply_move if warm_up else apply_reassignment
-            plan = apply(client, plan, wait_s=wait_s)
+            plan = apply_move(client, plan, wait_s=wait_s, warm_up=warm_up)
     if as_json:
         print_json(plan)
     elif plan.applied:
@@ -177,7 +181,7 @@ def undo_move(
     ] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Move back what the last move with --warm-up has moved, in the same way."""
+    """Move back what the last move with warm-up has moved, in the same way."""
     with coordinator_client() as client:
         plan = wait_for_move(client, client.undo_move(cube), wait_s=wait_s)
     if as_json:

@@ -18,7 +18,7 @@ ReplicaSet = Annotated[str, typer.Argument(help="Name of the replica set.")]
 def drain(
     replica_set: ReplicaSet,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Let it be given partitions again. Moves that run go on.")
+        bool, typer.Option("--undo", help="Let it be given partitions again. Moves that run are cancelled.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the moves, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
@@ -27,13 +27,14 @@ def drain(
     ] = 1,
     wait_s: Annotated[
         float,
-        typer.Option("--wait-s", help="Seconds to go on, cube after cube. 0 plans the first moves only."),
+        typer.Option("--wait-s", help="Seconds to wait until it is over. 0 begins it only."),
     ] = 600.0,
     as_json: JsonOption = False,
 ) -> None:
     """Move the partitions of all cubes off a replica set, with warm-up, and give it none any more.
 
-    The receivers of the replica set answer until the new owners can. Repeat it after an interruption.
+    The receivers of the replica set answer until the new owners can. The leader of the coordinators goes on,
+    cube after cube, also where this command is interrupted; --undo ends it.
     """
     if undo and dry_run:
         raise DefinitionError("--undo and --dry-run exclude each other")

@@ -14,6 +14,7 @@ from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.applications.owned import CONFIRMED_S
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.assignment import Assignments, TopicsOf
+from rtolap.coordinator.balance.recommendation import Recommendations
 from rtolap.coordinator.builds.batches import Batches
 from rtolap.coordinator.builds.queue import BUILDING_MAX, Builds
 from rtolap.coordinator.checks import Checks
@@ -28,15 +29,18 @@ from rtolap.coordinator.merging.merges import Merges
 from rtolap.coordinator.metrics import CoordinatorMetrics
 from rtolap.coordinator.moves import Moves
 from rtolap.coordinator.other_owners import OpenClient, OtherOwners
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.retirement.drains import Drains
+from rtolap.coordinator.retirement.relief import Relief
 from rtolap.coordinator.retirement.removals import Removals
 from rtolap.coordinator.settling import Settling
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.cached import CachedStore
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.members.places import PlacementPolicy
 from rtolap.metadata.requests import Requests
 from rtolap.model.evolution.revision_life import RevisionState
 from rtolap.object_store.store import open_store
@@ -64,6 +68,8 @@ class Coordinator:
         grace_ms: int = GRACE_MS,
         tick_s: float = TICK_S,
         confirmed_s: float = CONFIRMED_S,
+        placement: PlacementPolicy = "warn",
+        lost_after_s: float = 0.0,
     ) -> None:
         self.url = url.rstrip("/")
         self.leadership = Leadership(metadata.store, self.url, tick_s=tick_s)
@@ -92,13 +98,23 @@ class Coordinator:
         self.watermarks = Watermarks(
             self._ticked, self.heartbeats, self._closable, ClusterMetadata(self._cached, metadata.clock)
         )
-        self.metrics = CoordinatorMetrics(
-            metadata, self.leadership, self.heartbeats, self.watermarks, self._views, self.applications.own
-        )
-        self.assignments = Assignments(metadata, topics)
-        self.reassignments = Reassignments(metadata, topics, self.heartbeats)
+        self._placement = rules = PlacementRules(metadata, placement)
+        recommendations = Recommendations(metadata, self.heartbeats, rules)
+        self.assignments = Assignments(metadata, topics, rules)
+        self.reassignments = Reassignments(metadata, topics, recommendations, rules)
         self.moves = Moves(metadata, self.heartbeats)
-        self.drains = Drains(metadata, self.heartbeats, self.reassignments, self.moves)
+        self.drains = Drains(metadata, recommendations, self.reassignments, self.moves, rules)
+        self.relief = Relief(metadata, self._ticked, self.drains, lost_after_ms=round(lost_after_s * 1000))
+        self.metrics = CoordinatorMetrics(
+            metadata,
+            self.leadership,
+            self.heartbeats,
+            self.watermarks,
+            self._views,
+            self.applications.own,
+            rules,
+            self.relief,
+        )
         self.removals = Removals(metadata, self._views)
         self.checks = Checks(metadata, topics, self.assignments)
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
@@ -107,7 +123,7 @@ class Coordinator:
         self.batches = Batches(metadata, self._views, store, object_store_uri)
         self.merges = Merges(metadata, self._views, store, object_store_uri)
         self.alterations = Alterations(metadata, self._views, self.heartbeats, topics)
-        self.members = Members(metadata, self.heartbeats, self._ticked)
+        self.members = Members(metadata, self.heartbeats, self._ticked, rules, self.relief.standing)
         self.cubes = Cubes(
             metadata,
             self._views,
@@ -120,6 +136,7 @@ class Coordinator:
             OtherOwners(self.applications, open_client),
             Losses(metadata, self._views, self.heartbeats, topics),
             self.moves,
+            self.relief,
         )
         self._endings = Endings(
             metadata, self._views, self.assignments, self.cubes.drop_revision, grace_ms=grace_ms
@@ -129,11 +146,14 @@ class Coordinator:
         # Kafka may take its time to answer: the checks do not keep watermarks waiting. One run at a time.
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="coordinator-checks")
         self._checking: Future[None] | None = None
+        self._reliever = ThreadPoolExecutor(1, thread_name_prefix="coordinator-relief")  # it asks Kafka, too
+        self._relieving: Future[None] | None = None
         self.leadership.start(begin=self._begin, tick=self.tick)
 
     def close(self) -> None:
         self.leadership.close()
         self._checker.shutdown(wait=True, cancel_futures=True)
+        self._reliever.shutdown(wait=True, cancel_futures=True)
         self.applications.close()
         self._views.close()
         self._cached.close()
@@ -215,6 +235,8 @@ class Coordinator:
         self.applications.tick()
         if leads:
             self._check_at_times(cubes)
+            if self._relieving is None or self._relieving.done():
+                self._relieving = self._reliever.submit(self._relieve)
         self._ticks += 1
 
     def _check_at_times(self, cubes: tuple[str, ...]) -> None:
@@ -226,12 +248,21 @@ class Coordinator:
         try:
             self.heartbeats.keep_only(self.metadata.receivers())
             self.requests.forget()
+            self._placement.look()
             self.checks.keep_only(cubes)
             for cube in cubes:
                 self.checks.run(cube)
                 self._finish(cube)
         except RtolapError as error:
             log.warning("the checks are tried again: %s", error)
+
+    def _relieve(self) -> None:
+        try:
+            self.relief.tick()
+        except RtolapError as error:
+            log.warning("replica sets are looked at again: %s", error)
+        except Exception:  # nobody asks the future
+            log.exception("replica sets are looked at again")
 
     def _finish(self, cube: str) -> None:
         try:
@@ -250,5 +281,6 @@ class Coordinator:
     def _begin(self) -> None:
         self.heartbeats.clear()
         self.moves.clear()
+        self.relief.clear()
         self.watermarks.clear()
         self._ticks = 0

@@ -13,16 +13,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from rtolap.base.errors import Refused
+from rtolap.coordinator.placement.racks import spread
 
 Plan = dict[str, tuple[int, ...]]  # replica set → partitions
 
 
 class ReplicaSetLoad(msgspec.Struct, frozen=True):
-    """A replica set that has receivers, and what it holds of other cubes."""
+    """A replica set that has receivers, and what it holds of other cubes.
+
+    Attributes:
+        rack: with which it fails; "" where it is not known, None where it fails with none.
+    """
 
     name: str
     cubes: int = 0
     partitions: int = 0
+    rack: str | None = ""
 
 
 Assigner = Callable[[Sequence[int], int, Sequence[ReplicaSetLoad]], Plan]
@@ -64,11 +70,17 @@ def assign_default(partitions: Sequence[int], tasks_max: int, replica_sets: Sequ
     fewest cubes.
 
     1. Sort the replica sets by the number of cubes they hold, stably.
-    2. k = min(max(1, tasks_max), number of replica sets, number of partitions).
+    2. k = min(max(1, tasks_max), number of replica sets, number of partitions). Of replica sets that hold
+       equally many cubes, those in racks with the fewest of the cube come first (not so in Kylin).
     3. The i-th partition goes to task i mod k, the j-th task to the j-th replica set of step 1.
     """
-    ordered = sorted(replica_sets, key=lambda load: load.cubes)
-    tasks = min(max(1, tasks_max), len(ordered), len(partitions))
+    tasks = min(max(1, tasks_max), len(replica_sets), len(partitions))
+    ordered = spread(
+        sorted(replica_sets, key=lambda load: load.cubes),
+        tasks,
+        cost=lambda load: load.cubes,
+        rack=lambda load: load.rack,
+    )
     return {ordered[task].name: tuple(sorted(partitions))[task::tasks] for task in range(tasks)}
 
 
@@ -105,7 +117,8 @@ def rebalance(
     """Level a cube that runs: as few partitions change hands as a level assignment allows.
 
     1. Choose k = min(max(1, tasks_max), replica sets, partitions) of `replica_sets`: those that hold most
-       of the cube now first, then those that hold the fewest partitions of other cubes, then by name.
+       of the cube now first, then those that hold the fewest partitions of other cubes, then those in racks
+       that hold the fewest of the chosen ones, then by name.
     2. Each is to have floor(partitions / k), and the first ones of step 1 one more while there is a rest.
     3. Each keeps what it has, up to that. What is over, or with a replica set that was not chosen, goes in
        order to those that lack partitions.
@@ -115,9 +128,16 @@ def rebalance(
     """
     wanted = sorted(set(partitions))
     owned = {name: sorted(set(assigned) & set(wanted)) for name, assigned in current.items()}
-    chosen = sorted(
-        replica_sets, key=lambda load: (-len(owned.get(load.name, ())), load.partitions, load.name)
-    )[: min(max(1, tasks_max), len(replica_sets), len(wanted))]
+
+    def cost(load: ReplicaSetLoad) -> tuple[int, int]:
+        return -len(owned.get(load.name, ())), load.partitions
+
+    chosen = spread(
+        sorted(replica_sets, key=lambda load: (cost(load), load.name)),
+        min(max(1, tasks_max), len(replica_sets), len(wanted)),
+        cost=cost,
+        rack=lambda load: load.rack,
+    )
     if not chosen:
         return {}
     share, rest = divmod(len(wanted), len(chosen))

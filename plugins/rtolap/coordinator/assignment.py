@@ -16,6 +16,7 @@ from rtolap.coordinator.assigners import (
     gaining,
     validate_plan,
 )
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.kafka.interfaces import TopicRecreated
 from rtolap.kafka.topic_identity import CUBE_ACTION
 from rtolap.metadata.cubes import ClusterMetadata
@@ -57,9 +58,10 @@ def _in_topic(control: CubeControl, topic_id: str, *, enabled: bool | None = Non
 
 
 class Assignments:
-    def __init__(self, metadata: ClusterMetadata, topics: TopicsOf) -> None:
+    def __init__(self, metadata: ClusterMetadata, topics: TopicsOf, placement: PlacementRules) -> None:
         self._metadata = metadata
         self._topics = topics
+        self._placement = placement
 
     def enable(self, cube: str, assigner: str | None = None) -> CubeControl:
         """Switch the cube on; the first time, assign all partitions and fix their first offsets.
@@ -170,16 +172,21 @@ class Assignments:
         if not fresh:
             return control
         replica_sets = self._metadata.replica_sets()
+        refused = self._placement.refused(control.assignment)
         plan = {name: list(assigned) for name, assigned in control.assignment.items()}
         open_sets = [
             name
             for name in plan
-            if name in replica_sets and replica_sets[name].receivers and not replica_sets[name].draining
+            if name in replica_sets
+            and replica_sets[name].receivers
+            and not replica_sets[name].draining
+            and name not in refused
         ]
         if not open_sets:
             raise Refused(
                 f"partitions {fresh} cannot be assigned",
-                expected="a replica set of the cube that has receivers and is not drained",
+                expected="a replica set of the cube that has receivers, is not drained, and stands as "
+                "RTOLAP_PLACEMENT asks",
                 action="start a receiver in one of them, or move partitions of the cube to another one",
             )
         for partition in fresh:
@@ -211,15 +218,20 @@ class Assignments:
         )
 
     def _loads(self, cube: str) -> list[ReplicaSetLoad]:
-        """Return the replica sets that have receivers and are not drained, by name, with their load of other
-        cubes."""
+        """Return the replica sets that may be given partitions, by name, with their load of other cubes.
+
+        They have receivers, are not drained, and stand as the placement policy asks."""
         others = [self._metadata.control(name) for name in self._metadata.cubes() if name != cube]
         loads = []
-        for name, replica_set in sorted(self._metadata.replica_sets().items()):
+        replica_sets, racks = self._metadata.replica_sets(), self._placement.racks()
+        refused = self._placement.refused(replica_sets)
+        for name, replica_set in sorted(replica_sets.items()):
             owned = [control.assignment[name] for control in others if control.assignment.get(name)]
-            if replica_set.receivers and not replica_set.draining:
-                loads.append(ReplicaSetLoad(name, len(owned), sum(map(len, owned))))
+            if replica_set.receivers and not replica_set.draining and name not in refused:
+                load = ReplicaSetLoad(name, len(owned), sum(map(len, owned)), racks.get(name, ""))
+                loads.append(load)
         if not loads:
+            self._placement.check(refused)
             raise Refused(
                 f"cube {cube} cannot be assigned",
                 expected="a replica set with at least one receiver that is not drained",

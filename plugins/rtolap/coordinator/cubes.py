@@ -18,6 +18,7 @@ from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.moves import Moves
 from rtolap.coordinator.other_owners import OtherOwners
 from rtolap.coordinator.purge import Purge
+from rtolap.coordinator.retirement.relief import Relief
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.applications import ApplicationRecords
@@ -87,8 +88,10 @@ class Cubes:
         owners: OtherOwners,
         losses: Losses,
         moves: Moves,
+        relief: Relief,
     ) -> None:
         self._metadata = metadata
+        self._relief = relief
         self._moves = moves
         self._views = views
         self._assignments = assignments
@@ -254,6 +257,8 @@ class Cubes:
             waits = self._owners.problem(definition.watermark.application)
         lost = self._losses.problem(name, control, records.values())
         problems = [problem for problem in (checked, waits, lost) if problem]
+        owners = sorted(owner for owner, partitions in control.assignment.items() if partitions)
+        problems += [problem for owner in owners if (problem := self._relief.problem(owner)) is not None]
         problems += self._heartbeats.failures(name) + self._heartbeats.blocked(name, control)
         refused, example = self._heartbeats.refused(name)
         return wire.CubeStatus(
@@ -269,6 +274,8 @@ class Cubes:
             next_assignment=control.next.assignment if control.next else {},
             next_epoch=control.next.epoch if control.next else None,
             move_waits=self._moves.waits(name, control),
+            move_reason=control.next.reason if control.next else "",
+            assigned_because=control.assigned_because,
             catching_up=self._heartbeats.catching_up(name, control),
             replay_from=self._metadata.replay_from(name),
             low_watermark_ms=self._watermarks.published_ms(name),

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
 from rtolap.base.errors import NotFound, Refused
 from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.members.places import SharedPlace
+from rtolap.metadata.records import ReplicaSetRecord
 from rtolap.protocols.coordinator import messages as wire
+
+SetStanding = tuple[str, str | None]  # state, problem
 
 
 class Members:
     """Answers who belongs to the cluster, and changes replica sets.
 
     Attributes:
+        standing: returns the state of a replica set at the leader's last look, and what is wrong with it.
         followed: the same metadata over a `CachedStore`. Health looks at the control of every cube; those
             that have not changed are not read again.
     """
 
-    def __init__(self, metadata: ClusterMetadata, heartbeats: Heartbeats, followed: ClusterMetadata) -> None:
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        heartbeats: Heartbeats,
+        followed: ClusterMetadata,
+        placement: PlacementRules,
+        standing: Callable[[str], SetStanding],
+    ) -> None:
         self._metadata = metadata
+        self._standing = standing
+        self._placement = placement
         self._heartbeats = heartbeats
         self._followed = followed
 
@@ -41,6 +56,8 @@ class Members:
                     host=record.host,
                     port=record.port,
                     replica_set=record.replica_set,
+                    machine=record.machine,
+                    rack=record.rack,
                     metrics_port=record.metrics_port,
                     health=health,
                     reason=reason,
@@ -68,17 +85,29 @@ class Members:
         return targets
 
     def replica_sets(self) -> list[wire.ReplicaSetInfo]:
-        return [self.replica_set(name) for name in sorted(self._metadata.replica_sets())]
+        shared = self._placement.shared()
+        return [
+            self._info(record, shared.get(name, ()))
+            for name, record in sorted(self._metadata.replica_sets().items())
+        ]
 
     def replica_set(self, name: str) -> wire.ReplicaSetInfo:
         record = self._metadata.replica_sets().get(name)
         if record is None:
             raise NotFound(f"replica set {name} does not exist")
+        return self._info(record, self._placement.shared().get(name, ()))
+
+    def _info(self, record: ReplicaSetRecord, shared: Iterable[SharedPlace]) -> wire.ReplicaSetInfo:
+        state, problem = self._standing(record.name)
         return wire.ReplicaSetInfo(
-            name=name,
+            name=record.name,
             receivers=record.receivers,
-            leader=self._metadata.replica_set_leader(name),
+            leader=self._metadata.replica_set_leader(record.name),
             draining=record.draining,
+            missing_since_ms=record.missing_since_ms,
+            state=state,
+            problem=problem,
+            shared_places=tuple(map(str, shared)),
         )
 
     def put_replica_set(self, name: str, receivers: Sequence[str]) -> wire.ReplicaSetInfo:
@@ -111,5 +140,6 @@ class Members:
         }
         if elsewhere:
             raise Refused(f"a receiver is in one replica set only, but {elsewhere} are in others")
+        self._placement.check_members(name, members)
         self._metadata.put_replica_set(name, members)
         return self.replica_set(name)

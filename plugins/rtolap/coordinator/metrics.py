@@ -13,6 +13,8 @@ from rtolap.base.metrics import Family, Metrics
 from rtolap.coordinator.applications.owned import MOVES, OwnApplications
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.leadership import Leadership
+from rtolap.coordinator.placement.rules import PlacementRules
+from rtolap.coordinator.retirement.relief import Relief
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.cubes import ClusterMetadata
@@ -29,6 +31,8 @@ class CoordinatorMetrics:
         watermarks: Watermarks,
         views: Views,
         own: OwnApplications,
+        placement: PlacementRules,
+        relief: Relief,
     ) -> None:
         self.registry = Metrics("coordinator")
         self.ticks = self.registry.histogram(
@@ -40,6 +44,8 @@ class CoordinatorMetrics:
         self._watermarks = watermarks
         self._views = views
         self._own = own
+        self._placement = placement
+        self._relief = relief
         self.registry.sampled(self._sample)
 
     def _sample(self) -> Iterator[Family]:
@@ -52,6 +58,8 @@ class CoordinatorMetrics:
             yield from self._receivers()
             yield self._low_watermarks()
             yield self._segments()
+            yield self._shared_places()
+            yield from self._replica_sets()
 
     def _applications(self) -> Iterator[Family]:
         yield self._gauge("applications", "Applications that it owns.", self._own.count())
@@ -93,6 +101,38 @@ class CoordinatorMetrics:
         for cube, record in sorted(self._watermarks.all_published().items()):
             if record.low_watermark_ms is not None:
                 family.add_metric([cube], record.low_watermark_ms / 1000)
+        return family
+
+    def _replica_sets(self) -> Iterator[Family]:
+        now_ms = self._metadata.clock.now_ms()
+        states = self.registry.gauge_family(
+            "replica_sets", "Replica sets by state, as the leader has seen them last.", ["state"]
+        )
+        missing = self.registry.gauge_family(
+            "replica_set_missing_seconds", "Since none of its receivers lives.", ["replica_set"]
+        )
+        moves = self.registry.counter_family(
+            "relief_moves", "Moves that it has planned off a drained or lost replica set.", ["replica_set"]
+        )
+        seen = self._relief.seen()
+        for state, number in sorted(Counter(one.state for one in seen.values()).items()):
+            states.add_metric([state], number)
+        for name, one in sorted(seen.items()):
+            if one.missing_since_ms is not None:
+                missing.add_metric([name], (now_ms - one.missing_since_ms) / 1000)
+        for name, number in sorted(self._relief.planned().items()):
+            moves.add_metric([name], number)
+        yield from (states, missing, moves)
+
+    def _shared_places(self) -> Family:
+        family = self.registry.gauge_family(
+            "shared_place_receivers",
+            "Receivers of a replica set that one machine or rack takes together.",
+            ["replica_set", "kind", "place"],
+        )
+        for name, places in sorted(self._placement.seen().items()):
+            for shared in places:
+                family.add_metric([name, shared.kind, shared.place], len(shared.receivers))
         return family
 
     def _segments(self) -> Family:

@@ -53,6 +53,31 @@ class Moves:
             return ()
         return tuple(self._waits(cube, control, self._answered.get(cube, {})))
 
+    def end(self, cube: str, epoch: int) -> None:
+        """End the move that was planned with this epoch, if it still runs: the assignment stays as it is."""
+
+        def change(control: CubeControl) -> CubeControl:
+            if control.next is None or control.next.epoch != epoch:
+                return control
+            return msgspec.structs.replace(control, next=None)
+
+        self._metadata.update_control(cube, change)
+
+    def cancel_relief(self, cube: str, replica_set: str) -> bool:
+        """End the move that runs if the leader has planned it to relieve this replica set. Return True if it
+        had to be ended."""
+        ended = False
+
+        def change(control: CubeControl) -> CubeControl:
+            nonlocal ended
+            ended = control.next is not None and control.next.relieves == replica_set
+            if not ended:
+                return control
+            return msgspec.structs.replace(control, next=None)
+
+        self._metadata.update_control(cube, change)
+        return ended
+
     def cancel(self, cube: str) -> None:
         """End the move that runs: the assignment stays as it is. Refused where none runs."""
 
@@ -96,6 +121,7 @@ class Moves:
                 assignment_epoch=planned.epoch,
                 next=None,
                 moved_from=control.assignment,
+                assigned_because=planned.reason,
             )
 
         self._metadata.update_control(cube, change)

@@ -23,24 +23,52 @@ from rtolap.base.errors import NotYet, Refused
 from rtolap.coordinator.assigners import Plan, ReplicaSetLoad, gaining, rebalance, validate_plan
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.balance.recommendation import Recommendation, Recommendations
-from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import CubeControl, NextAssignment
+from rtolap.metadata.records import CubeControl, NextAssignment, ReplicaSetRecord
 from rtolap.metadata.store import Operation
 from rtolap.protocols.coordinator import messages as wire
 
 log = logging.getLogger(__name__)
 
 
+class MoveCause(msgspec.Struct, frozen=True):
+    """Why the leader moves partitions by itself.
+
+    Attributes:
+        relieves: the replica set that they move off.
+        reason: in words.
+        at_once: nobody of it answers, so that the assignment changes before the new owners are warm.
+        stands: whether the cause still stands, by the record of that replica set.
+    """
+
+    relieves: str
+    reason: str
+    at_once: bool
+    stands: Callable[[ReplicaSetRecord], bool]
+
+
 class Reassignments:
-    def __init__(self, metadata: ClusterMetadata, topics: TopicsOf, heartbeats: Heartbeats) -> None:
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        topics: TopicsOf,
+        recommendations: Recommendations,
+        placement: PlacementRules,
+    ) -> None:
         self._metadata = metadata
         self._topics = topics
-        self._recommendations = Recommendations(metadata, heartbeats)
+        self._recommendations = recommendations
+        self._placement = placement
 
-    def reassign(self, cube: str, request: wire.ReassignRequest) -> wire.Reassignment:
+    def reassign(
+        self, cube: str, request: wire.ReassignRequest, cause: MoveCause | None = None
+    ) -> wire.Reassignment:
         """Reassign a cube's partitions. Raises Refused naming what stands in the way; then, and for a dry
-        run, nothing changes."""
+        run, nothing changes.
+
+        `cause`: of the leader's own moves, noted with the assignment. Raises NotYet where it stands no more.
+        """
         control = self._metadata.control(cube)
         before = control.assignment
         if control.ended:
@@ -54,8 +82,13 @@ class Reassignments:
         partitions = sorted({p for assigned in before.values() for p in assigned})
         by_load = self._by_load(cube, control, request)
         after = by_load.plan if by_load else self._plan(cube, control, partitions, request)
-        validate_plan(after, partitions, self._live())
-        self._metadata.may_take_partitions(gaining(before, after))
+        gain = gaining(before, after)
+        live = self._live()
+        if cause is not None:  # others may be without a living receiver, too: they keep what they have
+            live |= {name: owned and ("its own",) for name, owned in before.items() if name not in gain}
+        validate_plan(after, partitions, live)
+        self._metadata.may_take_partitions(gain)
+        self._placement.check(gain)
         moves = self._moves(cube, before, after, by_load.partition_percent if by_load else {})
         answer = wire.Reassignment(
             cube=cube,
@@ -68,15 +101,16 @@ class Reassignments:
         )
         if request.dry_run or not moves:
             return answer
-        if control.next is not None and request.warm_up and control.next.assignment == after:
+        warm_up = self._warms_up(control, moves, request)
+        if control.next is not None and warm_up and control.next.assignment == after:
             return answer.model_copy(update={"planned_epoch": control.next.epoch})  # a repetition
         self._may_move(cube, control, request)
         self._still_in_kafka(cube, before, after)
-        if request.warm_up:
-            planned = self._plan_next(cube, control, after)
+        if warm_up:
+            planned = self._plan_next(cube, control, after, cause)
             log.info("cube %s: warms up for %s, epoch %d", cube, after, planned)
             return answer.model_copy(update={"planned_epoch": planned})
-        epoch = self._commit(cube, control, after)
+        epoch = self._commit(cube, control, after, cause)
         log.info("cube %s: %s, epoch %d", cube, after, epoch)
         return answer.model_copy(update={"epoch": epoch, "applied": True})
 
@@ -89,14 +123,21 @@ class Reassignments:
         if not control.moved_from:
             raise Refused(
                 f"no move of cube {cube} can be undone",
-                expected="a move that was planned with warm_up and stands",
+                expected="a move with warm-up that stands",
                 found=f"assignment {control.assignment_epoch}",
                 action="`rtolap receivers rebalance` moves partitions",
             )
-        wanted = wire.ReassignRequest(
-            assignment=control.moved_from, epoch=control.assignment_epoch, warm_up=True
-        )
+        wanted = wire.ReassignRequest(assignment=control.moved_from, epoch=control.assignment_epoch)
         return self.reassign(cube, wanted)
+
+    def _warms_up(
+        self, control: CubeControl, moves: Sequence[wire.Move], request: wire.ReassignRequest
+    ) -> bool:
+        """Return whether new owners warm up first: as requested, else where somebody answers meanwhile."""
+        if request.warm_up is not None:
+            return request.warm_up
+        live = self._live()
+        return control.enabled and any(live.get(move.source) for move in moves)
 
     def _plan(
         self, cube: str, control: CubeControl, partitions: Sequence[int], request: wire.ReassignRequest
@@ -128,6 +169,10 @@ class Reassignments:
         if unknown:
             raise Refused("no such replica set", expected=sorted(live), found=unknown)
         names = [n for n in request.replica_sets or sorted(live) if live[n] and n not in drained]
+        refused = self._placement.refused(names)
+        if names and refused.issuperset(names):
+            self._placement.check(refused)
+        names = [name for name in names if name not in refused]
         if not names:
             raise Refused(
                 f"cube {cube} cannot be reassigned",
@@ -146,11 +191,13 @@ class Reassignments:
 
     def _loads(self, cube: str, names: Sequence[str]) -> list[ReplicaSetLoad]:
         others = [self._metadata.control(name).assignment for name in self._metadata.cubes() if name != cube]
+        racks = self._placement.racks()
         return [
             ReplicaSetLoad(
                 name,
                 sum(bool(owned.get(name)) for owned in others),
                 sum(len(owned.get(name, ())) for owned in others),
+                racks.get(name, ""),
             )
             for name in dict.fromkeys(names)
         ]
@@ -219,8 +266,9 @@ class Reassignments:
                 "then raise the topic's retention",
             )
 
-    def _commit(self, cube: str, seen: CubeControl, after: Plan) -> int:
+    def _commit(self, cube: str, seen: CubeControl, after: Plan, cause: MoveCause | None) -> int:
         epoch = seen.epoch_after
+        because = cause.reason if cause is not None else ""
 
         def change(control: CubeControl) -> CubeControl:
             if control.assignment_epoch == epoch and control.assignment == after:
@@ -232,15 +280,23 @@ class Reassignments:
                     found=control.assignment_epoch,
                     action="ask again",
                 )
-            return msgspec.structs.replace(control, assignment=after, assignment_epoch=epoch)
+            return msgspec.structs.replace(
+                control, assignment=after, assignment_epoch=epoch, assigned_because=because
+            )
 
         return self._metadata.update_control(
-            cube, change, requires=self._may_take(seen, after)
+            cube, change, requires=self._may_take(seen, after, cause)
         ).assignment_epoch
 
-    def _plan_next(self, cube: str, seen: CubeControl, after: Plan) -> int:
+    def _plan_next(self, cube: str, seen: CubeControl, after: Plan, cause: MoveCause | None) -> int:
         epoch = seen.epoch_after
-        planned = NextAssignment(epoch, after, self._metadata.clock.now_ms())
+        planned = NextAssignment(
+            epoch,
+            after,
+            self._metadata.clock.now_ms(),
+            relieves=cause.relieves if cause is not None else "",
+            reason=cause.reason if cause is not None else "",
+        )
 
         def change(control: CubeControl) -> CubeControl:
             if control.next is not None and (control.next.epoch, control.next.assignment) == (epoch, after):
@@ -254,9 +310,18 @@ class Reassignments:
                 )
             return msgspec.structs.replace(control, next=planned, planned_epoch=epoch)
 
-        self._metadata.update_control(cube, change, requires=self._may_take(seen, after))
+        self._metadata.update_control(cube, change, requires=self._may_take(seen, after, cause))
         return epoch
 
-    def _may_take(self, seen: CubeControl, after: Plan) -> Callable[[], Sequence[Operation]]:
+    def _may_take(
+        self, seen: CubeControl, after: Plan, cause: MoveCause | None
+    ) -> Callable[[], Sequence[Operation]]:
         gain = gaining(seen.assignment, after)
-        return lambda: self._metadata.may_take_partitions(gain)
+
+        def required() -> Sequence[Operation]:
+            taking = self._metadata.may_take_partitions(gain)
+            if cause is None:
+                return taking
+            return (*taking, *self._metadata.still(cause.relieves, cause.stands))
+
+        return required

@@ -64,6 +64,10 @@ def _cluster_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def drain_replica_set(name: str, body: wire.DrainRequest) -> wire.Drain:
         return coordinator.drains.drain(name, body)
 
+    @api.get("/replica-sets/{name}/drain")
+    def drain_progress(name: str) -> wire.Drain:
+        return coordinator.drains.progress(name)
+
     @api.delete("/replica-sets/{name}")
     def remove_replica_set(name: str, request_id: RequestId) -> None:
         coordinator.requests.once(

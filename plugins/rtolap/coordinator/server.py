@@ -160,6 +160,8 @@ def run(settings: Settings, topics: TopicsOf) -> None:
             list_places=ListPlaces.of(settings),
             url=f"http://{settings.reached_at()}:{settings.coordinator_port}",
             confirmed_s=min(CONFIRMED_S, settings.session_timeout_s / 2),
+            placement=settings.placement,
+            lost_after_s=settings.replica_set_lost_after_s,
         )
         try:
             show_refused(coordinator.metrics.registry, store)

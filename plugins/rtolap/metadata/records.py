@@ -17,6 +17,8 @@ class ReceiverRecord(msgspec.Struct, frozen=True):
     Attributes:
         port: of its Flight server.
         metrics_port: of its page of metrics; 0 where it shows none.
+        machine: name of the machine that it runs on; "" where it is of an older version.
+        rack: what fails together with others: a rack, a room or a zone; "" where none is declared.
     """
 
     receiver_id: str
@@ -24,6 +26,8 @@ class ReceiverRecord(msgspec.Struct, frozen=True):
     port: int
     replica_set: str
     metrics_port: int = 0
+    machine: str = ""
+    rack: str = ""
 
 
 class ReplicaSetRecord(msgspec.Struct, frozen=True):
@@ -31,11 +35,16 @@ class ReplicaSetRecord(msgspec.Struct, frozen=True):
 
     Attributes:
         draining: it keeps what it has until that has moved away, and is given no partitions.
+        cubes_max: cubes that its drain moves at the same time.
+        missing_since_ms: time at which a leader found that none of its receivers lives; None: one lives, or
+            no leader has looked yet.
     """
 
     name: str
     receivers: tuple[str, ...]
     draining: bool = False
+    cubes_max: int = 1
+    missing_since_ms: int | None = None
 
 
 class NextAssignment(msgspec.Struct, frozen=True):
@@ -45,11 +54,15 @@ class NextAssignment(msgspec.Struct, frozen=True):
         epoch: of this assignment, once it stands. No other assignment or plan has or had it.
         assignment: replica set → partitions.
         planned_ms: time at which it was committed as a plan.
+        relieves: replica set whose drain or loss it is planned for; "" where somebody asked for the move.
+        reason: why the leader has planned it, in words; "" where somebody asked for the move.
     """
 
     epoch: int
     assignment: dict[str, tuple[int, ...]]
     planned_ms: int = 0
+    relieves: str = ""
+    reason: str = ""
 
 
 class CubeControl(msgspec.Struct, frozen=True):
@@ -80,6 +93,7 @@ class CubeControl(msgspec.Struct, frozen=True):
         moved_from: the assignment before the move that stood last; empty where none did.
         planned_epoch: the largest epoch that was ever given to a plan, whether it came to stand or not.
         ended: a revision that accepts no event any more. It is assigned to nobody: history holds all of it.
+        assigned_because: why the leader has made the assignment by itself, in words; "" where somebody asked.
     """
 
     enabled: bool = False
@@ -99,6 +113,7 @@ class CubeControl(msgspec.Struct, frozen=True):
     planned_epoch: int = 0
     moved_from: dict[str, tuple[int, ...]] = {}
     ended: bool = False
+    assigned_because: str = ""
 
     @property
     def epoch_after(self) -> int:

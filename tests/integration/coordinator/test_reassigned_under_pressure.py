@@ -59,7 +59,9 @@ def test_what_was_answered_before_is_answered_by_an_owner_that_waits_for_history
         "n0", "new", "--checkpoint-interval-s", "2", "--unbuilt-segments-max", str(UNBUILT_MAX)
     )
     world.wait_for_receivers()
-    assert client.reassign(world.cube, ReassignRequest(assignment={"new": tuple(range(PARTITIONS))})).applied
+    assert client.reassign(
+        world.cube, ReassignRequest(assignment={"new": tuple(range(PARTITIONS))}, warm_up=False)
+    ).applied
     wait_for("what was answered before is answered again", lambda: _all_visible(world), 90)
     positions, answer = world.ask()
     assert answer == world.expected(positions)

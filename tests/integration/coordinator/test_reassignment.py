@@ -47,8 +47,9 @@ def world(
 
 def rebalance(world: World, *options: str) -> dict[str, object]:
     """`rtolap receivers rebalance` as a process."""
+    command = ("rtolap.cli.main", "receivers", "rebalance", world.cube, "--at-once", *options, "--json")
     done = subprocess.run(
-        [sys.executable, "-m", "rtolap.cli.main", "receivers", "rebalance", world.cube, *options, "--json"],
+        [sys.executable, "-m", *command],
         env=world.services.environment,
         capture_output=True,
         text=True,
@@ -75,14 +76,14 @@ def test_answers_stay_exact_while_partitions_move_and_receivers_are_killed(world
     assert client.cube(world.cube).assignment == {"old": (0, 1, 2, 3)}
 
     # A replica set is added; one of its receivers is killed as it begins to read.
-    assert client.reassign(world.cube, ReassignRequest()).applied
+    assert client.reassign(world.cube, ReassignRequest(warm_up=False)).applied
     services.kill("n0")
     world.produce(200)
     wait_for("the new owner has caught up", world.caught_up, 90)
     services.start_again("n0")
 
     # The old one gives up the rest; one of its receivers is killed as it lets go.
-    client.reassign(world.cube, ReassignRequest(replica_sets=("new",)))
+    client.reassign(world.cube, ReassignRequest(replica_sets=("new",), warm_up=False))
     services.kill("o0")
     world.produce(200)
     wait_for("the new owner has caught up again", world.caught_up, 90)

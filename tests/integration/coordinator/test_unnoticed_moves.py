@@ -51,7 +51,9 @@ def move(world: World, assignment: dict[str, tuple[int, ...]]) -> None:
     if client.cube(world.cube).next_epoch == epoch:
         assert again.planned_epoch == epoch
         with pytest.raises(Refused, match=f"another move of cube {world.cube} runs"):
-            client.reassign(world.cube, ReassignRequest(assignment={"new": tuple(range(PARTITIONS))}))
+            client.reassign(
+                world.cube, ReassignRequest(assignment={"new": tuple(range(PARTITIONS))}, warm_up=False)
+            )
 
     def stands() -> bool:
         status = client.cube(world.cube)
@@ -65,7 +67,7 @@ def test_nobody_notices_a_move(
     world: World, kafka: str, held: int, record_property: Callable[[str, object], None]
 ) -> None:
     world.services.coordinator.reassign(
-        world.cube, ReassignRequest(assignment={"old": tuple(range(PARTITIONS))})
+        world.cube, ReassignRequest(assignment={"old": tuple(range(PARTITIONS))}, warm_up=False)
     )
     with closing(Stream(world, kafka)) as stream:
         stream.produce(PARTITIONS)

@@ -18,8 +18,10 @@ from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, HistoryMani
 from rtolap.cubes.format.staged import read_staged_manifest
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.kafka.interfaces import OutRecord
+from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import ReceiverRecord, SegmentRecord
+from rtolap.metadata.store import Delete
 from rtolap.model.cube import Schema
 from rtolap.object_store.store import open_store
 from rtolap.protocols.coordinator.messages import BuildSpecMessage
@@ -88,6 +90,25 @@ class Cluster:
 
     def _new_coordinator(self) -> MortalCoordinator:
         return MortalCoordinator(self.ensemble, self.clock, self.admin, (self.folder / "store").as_uri())
+
+    def alive(self) -> list[Receiver]:
+        """Return the receivers that live."""
+        return [receiver for receiver in self.receivers if receiver.alive]
+
+    def kill_set(self, replica_set: str) -> None:
+        """All receivers of a replica set are gone, with their sessions."""
+        for receiver in self.receivers:
+            if receiver.replica_set == replica_set and receiver.alive:
+                receiver.alive = False
+                self.session.commit([Delete(paths.receiver_live(receiver.name))])
+
+    def revive_set(self, replica_set: str) -> None:
+        """They start again with their disks."""
+        for receiver in self.receivers:
+            if receiver.replica_set == replica_set and not receiver.alive:
+                receiver.crash()
+                receiver.alive = True
+                self.metadata.announce_live(receiver.name, "again")
 
     def consumer(self) -> MemoryConsumer:
         return MemoryConsumer(self.broker, self.schema.table.topic, with_create_ms=True)

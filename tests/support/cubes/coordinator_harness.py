@@ -16,6 +16,7 @@ from rtolap.coordinator.server import build_app
 from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, StagedManifest, encode
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.members.places import PlacementPolicy
 from rtolap.metadata.records import ReceiverRecord, SegmentRecord
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange, StagedPart
@@ -94,7 +95,14 @@ def _app() -> FastAPI:
 class Cluster:
     """A coordinator that leads, and what receivers and Spark would do, by hand."""
 
-    def __init__(self, folder: Path, *, building_max: int = 10) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        building_max: int = 10,
+        placement: PlacementPolicy = "warn",
+        lost_after_s: float = 0.0,
+    ) -> None:
         self.peers: dict[str, httpx.BaseTransport] = {}  # by address: other coordinators
         self.clock = ManualClock(1_000_000_000_000)
         self.ensemble = MemoryEnsemble()
@@ -113,6 +121,8 @@ class Cluster:
             open_client=self.open_client,
             list_places=ListPlaces((folder,), ("127.0.0.1", "lists.example.org:8080")),
             building_max=building_max,
+            placement=placement,
+            lost_after_s=lost_after_s,
             tick_s=3600,  # tests call `tick` themselves
         )
         eventually(self.coordinator.leadership.is_leader, "the coordinator leads")
@@ -129,8 +139,9 @@ class Cluster:
         """A client of another coordinator of the cluster: see `peers`."""
         return CoordinatorClient([url], TOKEN, retry_s=0.0, transport=self.peers[url])
 
-    def receiver(self, name: str, replica_set: str) -> None:
-        self.metadata.register_receiver(ReceiverRecord(name, "127.0.0.1", 7080, replica_set))
+    def receiver(self, name: str, replica_set: str, machine: str = "", rack: str = "") -> None:
+        record = ReceiverRecord(name, "127.0.0.1", 7080, replica_set, machine=machine, rack=rack)
+        self.metadata.register_receiver(record)
         self.metadata.announce_live(name, "instance")
 
     def define(self, **cube: Any) -> None:

@@ -24,12 +24,12 @@ from rtolap.model.cube import AggregationGroup, LatePolicy, MergePolicy
 from rtolap.model.segment import SegmentState
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
-from tests.support.cubes.cluster import Cluster
+from tests.support.cubes.cluster import REPLICA_SETS, Cluster
 from tests.support.cubes.harness_actions import Actions
 from tests.support.cubes.recount import Answer, counted, from_table, merge_into
 from tests.support.cubes.stepped_receiver import Receiver, assert_apart
 from tests.support.merging.actions import check_units, commit_merge, plan_merges, short_merges
-from tests.support.query.asking import Asker, Client, Found, Span, chooser
+from tests.support.query.asking import Asker, Client, Found, Span, chooser, members
 from tests.support.query.visitors import engine_estimates, with_visitors
 from tests.support.seeds import replay
 
@@ -97,6 +97,17 @@ MOVING = (
 )
 UNNOTICED_WEIGHT = 4.0
 
+# Besides, replica sets are drained, killed and revived; the leader goes on with it by itself.
+RETIRING = (
+    *MOVING,
+    (Actions.drain_set, 3.0),
+    (Actions.undo_drain, 2.0),
+    (Actions.kill_set, 2.0),
+    (Actions.revive_set, 2.5),
+    (Actions.relieve, 12.0),
+    (Actions.end_relief, 6.0),
+)
+
 # Besides, a revision follows the cube: of that one, answers are asked of the time before it. It ends once
 # nothing of its time is accepted, and is read again where a version has lost what it was built of.
 REVISING = (
@@ -159,7 +170,7 @@ class Run:
         if until_ms is not None:
             first_ms, last_ms = span or (START_MS - 1_000 * WINDOW_MS, until_ms)
             span = min(first_ms, until_ms - WINDOW_MS), min(last_ms, until_ms)
-        for receiver in self.cluster.receivers:
+        for receiver in self.cluster.alive():
             assert_apart(receiver, f"seed {self.seed}")
         asker, client = self.beside.choice(self.askers), self.beside.choice(self.clients)
         by_service, by_client = dict(asker.seen), dict(client.seen)
@@ -188,7 +199,7 @@ class Run:
         if planned is None:
             return
         for _ in range(2):  # one that is held reads, the second time, what the others have answered
-            for receiver in cluster.receivers:
+            for receiver in cluster.alive():
                 receiver.look()
                 receiver.consume_all()
                 while receiver.realign():
@@ -199,11 +210,11 @@ class Run:
             self.counts["moves in somebody's way"] += 1
             return  # history, or a consumer that has failed, is in the way, and not the move
         for _ in range(2):  # the leader compares with what it has heard at its last look
-            self.actions.report(cluster.receivers)
+            self.actions.report(cluster.alive())
             if cluster.coordinator.tick_move(cluster.cube):
                 break
             assert self._all_answer(asker), f"seed {self.seed}: the owners do not answer on"
-            for receiver in cluster.receivers:
+            for receiver in cluster.alive():
                 if receiver.ahead is not None:
                     receiver.ahead.core.look_up_log_ends()
                     receiver.ahead.consume()
@@ -211,7 +222,7 @@ class Run:
             self.counts["moves that wait"] += 1
             return
         for _ in range(2):  # the second look is that at which the one ahead serves
-            for receiver in cluster.receivers:
+            for receiver in cluster.alive():
                 receiver.look()
                 receiver.core.step(receiver.view)
             asker.look()
@@ -223,8 +234,8 @@ class Run:
 
         def member(number: int) -> Callable[[str], Receiver]:
             def choose(replica_set: str) -> Receiver:
-                members = [r for r in self.cluster.receivers if r.replica_set == replica_set]
-                return members[number % len(members)]
+                known = members(self.cluster, replica_set)
+                return known[number % len(known)]
 
             return choose
 
@@ -242,11 +253,15 @@ class Run:
         asks: tuple[Callable[[], object], float] = (self.ask, ASK_WEIGHT)
         steps = [(lambda act=action: act(self.actions), weight) for action, weight in self.weights]
         beside: list[tuple[Callable[[], object], float]] = [asks]
-        if self.weights is MOVING:
+        if self.weights in (MOVING, RETIRING):
             beside.append((self.end_move, UNNOTICED_WEIGHT))
         chosen = self.random.choices(*zip(*steps, *beside, strict=True), k=self.steps)
         for step in chosen:
             self._passing(step)
+            if self.weights is RETIRING:
+                self._seeded(self.actions.check_drained)
+        if self.weights is RETIRING:
+            self._seeded(self._settle_sets)
         self.drain()
         if self.weights is LOSING_FILES:
             self._lose_history()
@@ -292,15 +307,43 @@ class Run:
 
     def _passing(self, step: Callable[[], object]) -> None:
         try:
-            step()
+            self._seeded(step)
         except PASSING as error:
             self.counts[f"passing {type(error).__name__}"] += 1
+
+    def _seeded(self, step: Callable[[], object]) -> None:
+        """Raise AssertionErrors of a step with the seed."""
+        try:
+            step()
+        except AssertionError as error:
+            if str(error).startswith(f"seed {self.seed}"):
+                raise
+            raise AssertionError(f"seed {self.seed}: {error}") from error
+
+    def _settle_sets(self) -> None:
+        """The end of a run with drains and losses: one replica set is drained or gone for good, the others
+        are open and live."""
+        cluster, actions = self.cluster, self.actions
+        actions.fault_rate = actions.kill_rate = 0.0
+        self.leaving = self.random.choice(sorted(REPLICA_SETS))
+        for name in sorted(REPLICA_SETS):
+            if name != self.leaving:
+                cluster.revive_set(name)
+                cluster.metadata.drain_replica_set(name, draining=False)
+        if self.random.random() < 0.5:
+            cluster.kill_set(self.leaving)
+            cluster.metadata.drain_replica_set(self.leaving, draining=False)
+            self.counts["replica sets gone for good"] += 1
+        else:
+            cluster.revive_set(self.leaving)
+            cluster.metadata.drain_replica_set(self.leaving, draining=True)
+            self.counts["replica sets drained in the end"] += 1
 
     def drain(self) -> None:
         """Send no more events: everything becomes history, and history equals the recount."""
         cluster = self.cluster
         self.actions.fault_rate = self.actions.kill_rate = 0.0
-        for receiver in cluster.receivers:
+        for receiver in cluster.alive():
             receiver.leading = receiver.name.endswith("-0")
         ends = {part: len(events) for part, events in cluster.log.items()}
         if self.weights is REVISING:
@@ -309,9 +352,12 @@ class Run:
         self.actions.cleanup()  # ends what a killed purge has left
         for _ in range(DRAIN_ROUNDS_MAX):
             cluster.clock.advance_ms(2_000)
-            if self.weights is MOVING:
+            if self.weights in (MOVING, RETIRING):
                 self._passing(self.end_move)
-            for receiver in cluster.receivers:
+            if self.weights is RETIRING:
+                self._passing(self.actions.relieve)
+                self._passing(self.actions.end_relief)
+            for receiver in cluster.alive():
                 receiver.look()
                 receiver.consume_all()
                 receiver.core.force.update(receiver.core.state.segments)
@@ -328,7 +374,7 @@ class Run:
             raise AssertionError(f"seed {self.seed}: not drained: {self._state()}")
         self._history_is_exact(ends)
         self._revision_reads_all()
-        for receiver in cluster.receivers:
+        for receiver in cluster.alive():
             receiver.checkpoint()
         missing = cluster.malformed() ^ cluster.dead_letters()
         if cluster.metadata.control(cluster.cube).ended:  # the newest revision refuses what comes
@@ -399,11 +445,21 @@ class Run:
         until_ms = self.cluster.until_ms()
         if until_ms is not None and self.cluster.metadata.control(self.cluster.cube).ended:
             records = [record for record in records if record.start_ms < until_ms]  # others are nobody's
-        return all(record.state in ended for record in records) and all(
-            not receiver.core.state.segments
-            and all(receiver.core.state.positions.get(p) == ends[p] for p in receiver.core.owned)
-            for receiver in self.cluster.receivers
+        return (
+            all(record.state in ended for record in records)
+            and all(
+                not receiver.core.state.segments
+                and all(receiver.core.state.positions.get(p) == ends[p] for p in receiver.core.owned)
+                for receiver in self.cluster.alive()
+            )
+            and not self._leaves()
         )
+
+    def _leaves(self) -> bool:
+        """Return True while the replica set that goes has partitions."""
+        return self.weights is RETIRING and self.cluster.metadata.control(
+            self.cluster.cube
+        ).has_partitions_in(self.leaving)
 
     def _state(self) -> str:
         records = {n: (r.state.value, r.version, r.target) for n, r in self.cluster.records().items()}
@@ -422,12 +478,13 @@ def run_seed(
     moving: bool = False,
     revising: bool = False,
     merging: bool = False,
+    retiring: bool = False,
 ) -> Counter[str]:
     """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
     wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
         beside = UPGRADING if upgrading else BATCHES if batches else ALTERING if altering else ACTIONS
-        beside = MOVING if moving else REVISING if revising else beside
+        beside = MOVING if moving else REVISING if revising else RETIRING if retiring else beside
         beside = MERGING if merging else beside
         weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else beside
         run = Run(seed, Path(folder), steps, weights)

@@ -12,6 +12,7 @@ from rtolap.base.errors import Corrupted, NotFound, Refused
 from rtolap.cubes.format.manifest import MANIFEST_NAME
 from rtolap.cubes.receiver.reports import cube_report
 from rtolap.metadata.change_log import change_log, logged
+from rtolap.metadata.records import CubeControl
 from rtolap.metadata.store import Operation
 from rtolap.model.cube import AggregationGroup, Measure
 from rtolap.model.evolution.revision_life import RevisionState
@@ -20,6 +21,7 @@ from rtolap.protocols.coordinator.messages import (
     AlterRequest,
     BatchRequest,
     BuildSpecMessage,
+    DrainRequest,
     HeartbeatRequest,
     ReassignRequest,
 )
@@ -27,7 +29,7 @@ from rtolap.protocols.coordinator.messages import (
 from tests.support.batches.drawn import spec_of, stage
 from tests.support.cubes.builders import WINDOW_MS, random_event
 from tests.support.cubes.cluster import BASE_FILE, REPLICA_SETS, Cluster
-from tests.support.cubes.mortal_coordinator import Killed, MortalCoordinator
+from tests.support.cubes.mortal_coordinator import LOST_AFTER_MS, Killed, MortalCoordinator
 from tests.support.cubes.stepped_receiver import Receiver
 from tests.support.query.visitors import with_visitor
 
@@ -54,6 +56,9 @@ class Actions:
         self.cut_partitions: set[int] = set()
         self.batches: list[str] = []
         self.merges: list[tuple[str, str]] = []
+        self.held_before: dict[str, set[int]] = {}
+        self.drained_before: frozenset[str] = frozenset()
+        self.killed_sets: set[str] = set()
         cluster.ensemble.fault = self._fault
 
     def _fault(self, operations: Sequence[Operation]) -> Literal["before", "after"] | None:
@@ -63,10 +68,11 @@ class Actions:
         return self.random.choice(("before", "after"))
 
     def _any(self) -> Receiver:
-        return self.random.choice(self.cluster.receivers)
+        return self.random.choice(self.cluster.alive())
 
     def _some(self) -> list[Receiver]:
-        return self.random.sample(self.cluster.receivers, self.random.randrange(1, 6))
+        alive = self.cluster.alive()
+        return self.random.sample(alive, min(len(alive), self.random.randrange(1, 6)))
 
     # -- events and time --------------------------------------------------------------------------------
 
@@ -371,6 +377,119 @@ class Actions:
         self.command(lambda leader: leader.moves.cancel(self.cluster.cube))
         self.counts["moves cancelled"] += 1
 
+    # -- replica sets that are drained and lost ---------------------------------------------------------
+
+    def drain_set(self) -> None:
+        """Somebody has a replica set drained, or repeats it with another bound."""
+        owners = [name for name, owned in self._control().assignment.items() if owned]
+        name = self.random.choice(sorted(REPLICA_SETS) if self.random.random() < 0.3 else sorted(owners))
+        request = DrainRequest(cubes_max=self.random.choice((1, 2)))
+        self._caught_up()
+        self.command(lambda leader: leader.drains.drain(name, request))
+        self.counts["drains"] += 1
+
+    def undo_drain(self) -> None:
+        drained, planned = sorted(self.cluster.metadata.drained()), self._control().next
+        if planned is not None and planned.relieves in drained:
+            drained = [planned.relieves]
+        if drained:
+            name = self.random.choice(drained)
+            self.command(lambda leader: leader.drains.drain(name, DrainRequest(undo=True)))
+            self.counts["drains undone"] += 1
+
+    def kill_set(self) -> None:
+        """All receivers of a replica set are killed; of the three, at least one lives on."""
+        living = sorted({receiver.replica_set for receiver in self.cluster.alive()})
+        if len(living) > 1:
+            name = self.random.choice(living)
+            self.cluster.kill_set(name)
+            self.killed_sets.add(name)
+            self.counts["replica sets killed"] += 1
+
+    def revive_set(self) -> None:
+        """They start again; disks may be lost with them."""
+        if self.killed_sets:
+            name = self.random.choice(sorted(self.killed_sets))
+            self.killed_sets.remove(name)
+            if self.random.random() < 0.3:
+                for receiver in self.cluster.receivers:
+                    if receiver.replica_set == name:
+                        receiver.lose_disk()
+            self.cluster.revive_set(name)
+            self.counts["replica sets revived"] += 1
+
+    def relieve(self) -> None:
+        """All that live report, the leader looks at replica sets, and may be killed at it. Some time passes.
+
+        Raises AssertionError where it plans what nobody has asked for, or does not keep what lives again.
+        """
+        cluster = self.cluster
+        if self.random.random() < 0.5:
+            self._caught_up()
+        self.report(cluster.alive())
+        before, noted = cluster.metadata.control(cluster.cube), cluster.metadata.replica_sets()
+        alive = {receiver.replica_set for receiver in cluster.alive()}
+        broken, killed = self.counts["broken commits"], self.counts["coordinators killed"]
+        self.command(lambda leader: leader.relief.tick())
+        after = cluster.metadata.control(cluster.cube)
+        drained, now_ms = cluster.metadata.drained(), cluster.clock.now_ms()
+        given = {
+            name
+            for name, owned in before.assignment.items()
+            if set(owned) - set(after.assignment.get(name, ()))
+        }
+        for name in sorted(given):
+            assert name not in alive, f"{name} loses partitions though it lives"
+            missing_ms = now_ms - (noted[name].missing_since_ms or now_ms)
+            assert missing_ms >= LOST_AFTER_MS, f"{name} loses partitions {missing_ms} ms after it was killed"
+            self.counts["lost sets relieved"] += 1
+        if after.next is None or not after.next.relieves:
+            return
+        name = after.next.relieves
+        if after.next != before.next:
+            assert name in drained, f"{name} loses partitions that nobody has moved"
+            self.counts["drained sets relieved"] += 1
+        if (broken, killed) == (self.counts["broken commits"], self.counts["coordinators killed"]):
+            assert name in drained, f"{name} does not keep what it has"
+
+    def _control(self) -> CubeControl:
+        return self.cluster.metadata.control(self.cluster.cube)
+
+    def _caught_up(self) -> None:
+        """All that live read what there is, as far as nothing holds them, and report."""
+        for receiver in self.cluster.alive():
+            receiver.look()
+            receiver.core.look_up_log_ends()
+            receiver.consume_all()
+        self.report(self.cluster.alive())
+
+    def check_drained(self) -> None:
+        """Raises AssertionError where a drained replica set has been given partitions."""
+        cluster = self.cluster
+        control, drained = cluster.metadata.control(cluster.cube), cluster.metadata.drained()
+        planned = control.next.assignment if control.next is not None else {}
+        held = {
+            name: {*control.assignment.get(name, ()), *planned.get(name, ())} for name in sorted(REPLICA_SETS)
+        }
+        for name in sorted(drained & self.drained_before):
+            given = held[name] - self.held_before.get(name, set())
+            assert not given, f"{name} is drained, and was given {sorted(given)}"
+        self.held_before, self.drained_before = held, drained
+
+    def end_relief(self) -> None:
+        """The leader lets a move stand whose new owners have caught up, though no old one answers."""
+        cluster = self.cluster
+        planned = cluster.metadata.control(cluster.cube).next
+        if planned is None or not planned.relieves:
+            return
+        for _ in range(2):
+            for receiver in cluster.alive():
+                receiver.look()
+                receiver.consume_all()
+            self.report(cluster.alive())
+            ended = self.command(lambda leader: leader.tick_move(cluster.cube))
+            self.counts["reliefs ended"] += bool(ended)
+
     def tick_move(self) -> None:
         """Some receivers report, and the leader looks whether a move can end."""
         self.report(self._some())
@@ -392,9 +511,9 @@ class Actions:
 
     def _wanted(self) -> ReassignRequest:
         names = self.random.sample(sorted(REPLICA_SETS), self.random.randrange(1, len(REPLICA_SETS) + 1))
-        request = ReassignRequest(replica_sets=tuple(names))
+        request = ReassignRequest(replica_sets=tuple(names), warm_up=False)
         if self.random.random() < 0.5:
             owners = {part: self.random.choice(names) for part in self.cluster.log}
             assignment = {name: tuple(p for p, owner in owners.items() if owner == name) for name in names}
-            request = ReassignRequest(assignment=assignment)
+            request = ReassignRequest(assignment=assignment, warm_up=False)
         return request

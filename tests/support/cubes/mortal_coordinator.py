@@ -9,13 +9,17 @@ from rtolap.base.clock import Clock
 from rtolap.coordinator.alterations.alter import Alterations
 from rtolap.coordinator.alterations.endings import Endings
 from rtolap.coordinator.assignment import Assignments
+from rtolap.coordinator.balance.recommendation import Recommendations
 from rtolap.coordinator.builds.batches import Batches
 from rtolap.coordinator.builds.queue import Builds
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.merging.merges import Merges
 from rtolap.coordinator.moves import Moves
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.reassignment import Reassignments
+from rtolap.coordinator.retirement.drains import Drains
+from rtolap.coordinator.retirement.relief import Relief
 from rtolap.coordinator.settling import Settling
 from rtolap.coordinator.views import Views
 from rtolap.metadata.cubes import ClusterMetadata
@@ -25,6 +29,8 @@ from rtolap.object_store.store import open_store
 
 from tests.support.twins.kafka_producer import MemoryAdmin
 from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
+
+LOST_AFTER_MS = 20_000
 
 
 class Killed(Exception):
@@ -70,10 +76,14 @@ class MortalCoordinator:
         self._settling = Settling(metadata, self._views)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)
         self.heartbeats = Heartbeats(clock)
-        self.reassignments = Reassignments(metadata, lambda cluster: admin, self.heartbeats)
+        rules = PlacementRules(metadata, "strict_racks")
+        recommendations = Recommendations(metadata, self.heartbeats, rules)
+        self.reassignments = Reassignments(metadata, lambda cluster: admin, recommendations, rules)
         self.moves = Moves(metadata, self.heartbeats)
-        assignments = Assignments(metadata, lambda cluster: admin)
+        assignments = Assignments(metadata, lambda cluster: admin, rules)
         self._endings = Endings(metadata, self._views, assignments, self._drop)
+        self.drains = Drains(metadata, recommendations, self.reassignments, self.moves, rules)
+        self.relief = Relief(metadata, metadata, self.drains, lost_after_ms=LOST_AFTER_MS)
         self._metadata = metadata
 
     def tick_move(self, cube: str) -> bool:

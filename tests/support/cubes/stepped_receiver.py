@@ -85,6 +85,7 @@ class Receiver:
         self.folder = self.slots.base if planned is None else self.slots.ahead(planned.epoch)
         self.settings = settings
         self.leading = False
+        self.alive = True  # as a process; one that is dead keeps its disk, and nobody steps it
         self.started_epoch = -1  # of the assignment for which it has read where to start
         self.reader = RangeReader(
             cluster.schema,

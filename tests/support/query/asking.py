@@ -67,7 +67,8 @@ class Asker:
         set only the chosen receiver can be reached. `client` sends its token and takes the next one."""
         client = client or Client()
         control = self._cluster.metadata.control(self._cluster.cube)
-        up = {choose(replica_set).name for replica_set in sorted(control.assignment)}
+        chosen = [choose(replica_set) for replica_set in sorted(control.assignment)]
+        up = {receiver.name for receiver in chosen if receiver.alive}
         try:
             table, positions, client.session_token = self._query.execute(
                 self._sql(span), up, client.session_token
@@ -149,8 +150,14 @@ class Asker:
         return part not in closed or offset < closed[part]
 
 
+def members(cluster: Cluster, replica_set: str) -> list[Receiver]:
+    """Return the receivers of a replica set that live; all, where none does."""
+    known = [r for r in cluster.receivers if r.replica_set == replica_set]
+    return [receiver for receiver in known if receiver.alive] or known
+
+
 def chooser(cluster: Cluster, random_: random.Random) -> Callable[[str], Receiver]:
     def choose(replica_set: str) -> Receiver:
-        return random_.choice([r for r in cluster.receivers if r.replica_set == replica_set])
+        return random_.choice(members(cluster, replica_set))
 
     return choose

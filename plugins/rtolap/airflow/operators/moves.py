@@ -52,10 +52,18 @@ class PlanMoveOperator(CubeOperator):
 
 
 class MovePartitionsOperator(ApprovedCubeOperator):
-    """Begins the approved move, with warm-up. `planned` is the result of the plan's task, `answer` that of
-    Airflow's approval; without an approval, nothing moves. Result: the epoch of the assignment that is to
-    stand, the argument of a `MoveStandsSensor`.
+    """Begins the approved move: with warm-up, unless nobody answers for what moves, or `at_once`.
+
+    `planned` is the result of the plan's task, `answer` that of Airflow's approval; without an approval,
+    nothing moves. `at_once`: a flag, or its text. Result: the epoch of the assignment that is to stand, the
+    argument of a `MoveStandsSensor`.
     """
+
+    template_fields: Sequence[str] = ("cube", "planned", "answer", "at_once")
+
+    def __init__(self, *, at_once: bool | str = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.at_once = at_once
 
     def call(self, coordinator: CoordinatorClient) -> int:
         return self.begin(coordinator, self.planned["after"], int(self.planned["epoch"]))
@@ -63,10 +71,14 @@ class MovePartitionsOperator(ApprovedCubeOperator):
     def begin(
         self, coordinator: CoordinatorClient, assignment: Mapping[str, Sequence[int]], epoch: int
     ) -> int:
-        wanted = ReassignRequest.model_validate({"assignment": assignment, "epoch": epoch, "warm_up": True})
+        warm_up = False if str(self.at_once).lower() == "true" else None
+        wanted = ReassignRequest.model_validate(
+            {"assignment": assignment, "epoch": epoch, "warm_up": warm_up}
+        )
         begun = coordinator.reassign(self.cube, wanted)
         if begun.planned_epoch is None:
-            self.log.info("%s: the assignment stands since an earlier try", self.cube)
+            how = "has changed at once" if begun.applied else "stands since an earlier try"
+            self.log.info("%s: the assignment %s", self.cube, how)
             return begun.epoch
         self.log.info("%s warms up for assignment %d", self.cube, begun.planned_epoch)
         return begun.planned_epoch
@@ -76,7 +88,7 @@ class MoveBackOperator(MovePartitionsOperator):
     """Begins to move back what `MovePartitionsOperator` has moved, if the assignment of `epoch` still stands.
     `epoch` is the result of its `MoveStandsSensor`."""
 
-    template_fields: Sequence[str] = ("cube", "planned", "answer", "epoch")
+    template_fields: Sequence[str] = ("cube", "planned", "answer", "at_once", "epoch")
 
     def __init__(self, *, epoch: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -5,7 +5,7 @@ Loads are whole points: whatever the loads are, the steps end, and their order i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -65,19 +65,21 @@ def balanced(current: Plan, points: Mapping[int, int], base: Mapping[str, int]) 
     if not base:
         return Balance(current, ())
     sets = _Sets(current, points, base)
-    steps = [*sets.given_up()]
+    steps = [*sets.given_up(set(current) - set(base))]
     while (step := sets.next_step()) is not None:
         sets.move(step)
         steps.append(step)
     return Balance(sets.plan(), tuple(steps))
 
 
-def emptied(current: Plan, points: Mapping[int, int], base: Mapping[str, int]) -> Balance:
-    """Move only what stands in replica sets outside `base`, as step 1 of `balanced` does."""
+def emptied(
+    current: Plan, points: Mapping[int, int], base: Mapping[str, int], leaving: Collection[str]
+) -> Balance:
+    """Move only what stands in the replica sets `leaving`, as step 1 of `balanced` does."""
     if not base:
         return Balance(current, ())
     sets = _Sets(current, points, base)
-    steps = tuple(sets.given_up())
+    steps = tuple(sets.given_up(leaving))
     return Balance(sets.plan(), steps)
 
 
@@ -98,13 +100,10 @@ class _Sets:
     def plan(self) -> Plan:
         return {name: tuple(sorted(owned)) for name, owned in self._owned.items() if owned}
 
-    def given_up(self) -> Iterator[Step]:
-        """Move what stands outside the open replica sets, and yield the steps."""
+    def given_up(self, leaving: Collection[str]) -> Iterator[Step]:
+        """Move what stands in these replica sets, none of which is open, and yield the steps."""
         closed = [
-            (name, partition)
-            for name, owned in self._owned.items()
-            if name not in self._open
-            for partition in owned
+            (name, partition) for name, owned in self._owned.items() if name in leaving for partition in owned
         ]
         for name, partition in sorted(closed, key=lambda one: (-self._points[one[1]], one[1])):
             step = Step(partition, name, self._smallest(), self._points[partition])

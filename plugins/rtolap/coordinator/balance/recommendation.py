@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
@@ -18,6 +19,8 @@ from rtolap.coordinator.balance.loads import (
     reported_loads,
 )
 from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.placement.racks import spread
+from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl
 from rtolap.protocols.coordinator import messages as wire
@@ -32,8 +35,9 @@ class Recommendation(msgspec.Struct, frozen=True):
 
 
 class Recommendations:
-    def __init__(self, metadata: ClusterMetadata, heartbeats: Heartbeats) -> None:
+    def __init__(self, metadata: ClusterMetadata, heartbeats: Heartbeats, placement: PlacementRules) -> None:
         self._metadata = metadata
+        self._placement = placement
         self._heartbeats = heartbeats
 
     def recommend(
@@ -59,9 +63,17 @@ class Recommendations:
         control: CubeControl,
         living: Mapping[str, Collection[str]],
         open_sets: Sequence[str],
+        leaving: Collection[str],
+        *,
+        measured: bool,
     ) -> Recommendation:
-        """Return the plan that moves what stands in replica sets that are not open, and nothing else."""
-        return self._recommended(cube, control, living, open_sets, emptied, whole=False)
+        """Return the plan that moves what stands in the replica sets `leaving`, and nothing else.
+
+        `measured`: wait for loads, as `recommend` does. Where nobody answers for what moves, the others may
+        themselves wait for it: for history that lacks its events.
+        """
+        planner = functools.partial(emptied, leaving=leaving)
+        return self._recommended(cube, control, living, open_sets, planner, whole=False, measured=measured)
 
     def _recommended(
         self,
@@ -72,15 +84,21 @@ class Recommendations:
         planner: Callable[[Plan, Mapping[int, int], Mapping[str, int]], Balance],
         *,
         whole: bool,
+        measured: bool = True,
     ) -> Recommendation:
         controls = self._running(cube, control)
         reported = reported_loads(controls, self._heartbeats.heard().values(), self._metadata.clock.now_ms())
-        self._check_measured(cube, control, living, reported)
+        if measured:
+            self._check_measured(cube, control, living, reported)
         loads = completed(reported)
         points = points_of(loads)
         base = _base(cube, controls, points)
-        chosen = list(dict.fromkeys(open_sets)) if whole else self._chosen(cube, control, open_sets, base)
         of_cube = {partition: points[name, partition] for name, partition in points if name == cube}
+        chosen = (
+            list(dict.fromkeys(open_sets))
+            if whole
+            else self._chosen(cube, control, open_sets, base, sum(of_cube.values()))
+        )
         chosen_base = {name: base.get(name, 0) for name in chosen}
         balance = planner(control.assignment, of_cube, chosen_base)
         names = sorted({*control.assignment, *chosen})
@@ -134,13 +152,36 @@ class Recommendations:
             )
 
     def _chosen(
-        self, cube: str, control: CubeControl, open_sets: Sequence[str], base: Mapping[str, int]
+        self,
+        cube: str,
+        control: CubeControl,
+        open_sets: Sequence[str],
+        base: Mapping[str, int],
+        points: int,
     ) -> list[str]:
-        """Return the open owners, and as many others as the cube may have, the least loaded first."""
+        """Return the open owners, and as many others as the cube may have, the least loaded first.
+
+        Of those whose loads differ by less than what a move has to bring, the ones in other racks come first.
+        """
         owners = sorted(name for name in set(open_sets) if control.assignment.get(name))
-        others = sorted(set(open_sets) - set(owners), key=lambda name: (base.get(name, 0), name))
+        level = pays_from({0: points}, {name: base.get(name, 0) for name in open_sets})
+
+        def cost(name: str) -> int:
+            return base.get(name, 0) // level
+
+        others = sorted(set(open_sets) - set(owners), key=lambda name: (cost(name), base.get(name, 0), name))
         room = max(0, max(1, self._metadata.cube(cube).consumer_tasks_max) - len(owners))
-        return [*owners, *others[:room]]
+        racks = self._placement.racks()
+        return [
+            *owners,
+            *spread(
+                others,
+                room,
+                cost=cost,
+                rack=lambda name: racks.get(name, ""),
+                beside=[racks.get(name, "") for name in owners],
+            ),
+        ]
 
 
 def _base(cube: str, controls: Mapping[str, CubeControl], points: Mapping[Owned, int]) -> dict[str, int]:

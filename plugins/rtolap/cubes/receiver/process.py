@@ -27,6 +27,7 @@ from rtolap.cubes.receiver.reports import Heartbeats, cube_stats
 from rtolap.cubes.receiver.served_cubes import ServedCubes
 from rtolap.metadata import paths
 from rtolap.metadata.cluster_store import show_refused
+from rtolap.metadata.members.places import PlacementPolicy
 from rtolap.metadata.records import ReceiverRecord
 from rtolap.metadata.store import Election
 from rtolap.protocols.receiver.messages import PartialQuery, ReceiverStats
@@ -49,16 +50,24 @@ class ReceiverService:
         port: int,
         metrics_port: int = 0,
         http_limits: HttpLimits,
+        machine: str = "",
+        rack: str = "",
+        placement: PlacementPolicy = "warn",
         flight_limits: FlightLimits = FlightLimits(),
         show_clients: Callable[[Metrics], None] = lambda metrics: None,
     ) -> None:
-        """Take the cubes and addresses. `show_clients` adds the figures of its Kafka clients to the
-        metrics."""
+        """Take the cubes and addresses.
+
+        `machine`, `rack` and `placement`: as declared (see `metadata.members.places`). `show_clients` adds
+        the figures of its Kafka clients to the metrics.
+        """
         receiver_id, replica_set, token = cubes.receiver_id, cubes.replica_set, cubes.token
         metadata, clock = cubes.metadata, cubes.clock
         self.receiver_id = receiver_id
         self.replica_set = replica_set
         self._host = host
+        self._machine, self._rack = machine, rack
+        self._placement: PlacementPolicy = placement
         self._metadata = metadata
         self._clock = clock
         self._cubes = cubes
@@ -99,9 +108,13 @@ class ReceiverService:
     # -- life -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._metadata.register_receiver(
-            ReceiverRecord(self.receiver_id, self._host, self.port, self.replica_set, self._metrics.port)
-        )
+        """Register and begin. Raises Refused where the placement policy lets no receiver of the replica set
+        run here; then it has stopped."""
+        try:
+            self._register()
+        except RtolapError:
+            self._stop_serving()
+            raise
         for thread in self._threads:
             thread.start()
         log.info(
@@ -113,6 +126,22 @@ class ReceiverService:
             self._metrics.url,
         )
 
+    def _register(self) -> None:
+        record = ReceiverRecord(
+            self.receiver_id,
+            self._host,
+            self.port,
+            self.replica_set,
+            self._metrics.port,
+            machine=self._machine,
+            rack=self._rack,
+        )
+        if self._placement in ("off", "warn"):
+            self._metadata.register_receiver(record)
+            return
+        self._metadata.announce_live(self.receiver_id, self._instance)
+        self._metadata.register_apart(record, self._placement)
+
     def stop(self) -> bool:
         """Stop gracefully: each cube writes a checkpoint and gives leadership back.
 
@@ -122,6 +151,9 @@ class ReceiverService:
         self._wake.set()
         for thread in self._threads:
             thread.join(30)
+        return self._stop_serving()
+
+    def _stop_serving(self) -> bool:
         self.cubes.stop()
         self._election.close()
         drained = shut_down(self._server)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from rtolap.base.errors import NotFound, Refused
+from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.metadata import codec, paths
 from rtolap.metadata.election import identities
+from rtolap.metadata.members.places import PlacementPolicy, refuse_shared
 from rtolap.metadata.records import ReceiverRecord, ReplicaSetRecord
 from rtolap.metadata.requests import Note
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
-from rtolap.metadata.updates import genuine, read, replace, retrying, update
+from rtolap.metadata.updates import genuine, put_or_create, read, replace, retrying, update
 
 
 class Members:
@@ -41,6 +42,39 @@ class Members:
             return msgspec.structs.replace(before, receivers=members)
 
         update(self.store, paths.replica_set(record.replica_set), ReplicaSetRecord, joined)
+
+    def register_apart(self, record: ReceiverRecord, policy: PlacementPolicy) -> None:
+        """Do as `register_receiver` where the policy lets the receiver join its set. Raises Refused.
+
+        The receiver has announced that it lives. Record and membership are one commit, which changes the
+        set's version: of two that register in one place at the same time, the later one finds the earlier.
+        """
+        path = paths.replica_set(record.replica_set)
+
+        def attempt() -> None:
+            node = self.store.get(path)
+            before = None if node is None else codec.decode(node.data, ReplicaSetRecord, path)
+            names = () if before is None else before.receivers
+            known = genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
+            others = {name: other for name, other in known.items() if other is not None}
+            placed = {**others, record.receiver_id: record}
+            refuse_shared(record.replica_set, placed, self.live_receivers(), policy)
+            members = tuple(sorted({*names, record.receiver_id}))
+            after = (
+                ReplicaSetRecord(record.replica_set, members)
+                if before is None
+                else msgspec.structs.replace(before, receivers=members)
+            )
+            mine = paths.receiver(record.receiver_id)
+            self.store.commit(
+                [
+                    put_or_create(path, codec.encode(after), node),
+                    put_or_create(mine, codec.encode(record), self.store.get(mine)),
+                ]
+            )
+
+        retrying(attempt)
+        self.register_receiver(record)  # leaves the replica set that it was in before
 
     def live_receivers(self) -> tuple[str, ...]:
         return self.store.children(paths.RECEIVERS_LIVE)
@@ -71,8 +105,9 @@ class Members:
         """Set the receivers of a replica set. One that is drained stays so."""
 
         def changed(before: ReplicaSetRecord | None) -> ReplicaSetRecord:
-            drains = before is not None and before.draining
-            return ReplicaSetRecord(name, receivers, draining=drains)
+            if before is None:
+                return ReplicaSetRecord(name, receivers)
+            return msgspec.structs.replace(before, receivers=receivers)
 
         after = update(self.store, paths.replica_set(name), ReplicaSetRecord, changed)
         assert after is not None, "`changed` never removes the record"
@@ -88,15 +123,46 @@ class Members:
 
     # -- retirement -------------------------------------------------------------------------------------
 
-    def drain_replica_set(self, name: str, *, draining: bool) -> None:
-        """Note that the replica set is given no partitions any more, or that it is again. Raises NotFound."""
+    def drain_replica_set(self, name: str, *, draining: bool, cubes_max: int = 1) -> None:
+        """Note that the replica set is given no partitions any more, or that it is again. Raises NotFound.
 
+        `cubes_max`: cubes that the leader moves off it at the same time.
+        """
+        bound = cubes_max if draining else 1
+        self._change_set(
+            name, lambda before: msgspec.structs.replace(before, draining=draining, cubes_max=bound)
+        )
+
+    def note_missing(self, name: str, since_ms: int | None) -> None:
+        """Note since when none of the receivers lives; an earlier time stays. None: one lives again. Raises
+        NotFound."""
+
+        def changed(before: ReplicaSetRecord) -> ReplicaSetRecord:
+            known = before.missing_since_ms
+            earliest = since_ms if since_ms is None or known is None else min(known, since_ms)
+            return msgspec.structs.replace(before, missing_since_ms=earliest)
+
+        self._change_set(name, changed)
+
+    def _change_set(self, name: str, change: Callable[[ReplicaSetRecord], ReplicaSetRecord]) -> None:
         def changed(before: ReplicaSetRecord | None) -> ReplicaSetRecord:
             if before is None:
                 raise NotFound(f"replica set {name} does not exist")
-            return msgspec.structs.replace(before, draining=draining)
+            return change(before)
 
         update(self.store, paths.replica_set(name), ReplicaSetRecord, changed)
+
+    def still(self, name: str, wanted: Callable[[ReplicaSetRecord], bool]) -> tuple[Operation, ...]:
+        """Return the requirement that the record of a replica set is as it is now. Raises NotYet where it is
+        not as `wanted`.
+
+        A commit that moves partitions off it because of its record carries it along.
+        """
+        path = paths.replica_set(name)
+        node = self._member_node(path, f"replica set {name}")
+        if not wanted(codec.decode(node.data, ReplicaSetRecord, path)):
+            raise NotYet(f"the reason to move partitions off replica set {name} is gone")
+        return (Check(path, node.version),)
 
     def drained(self) -> frozenset[str]:
         """Return the names of the replica sets that are given no partitions any more."""

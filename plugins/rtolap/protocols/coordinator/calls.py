@@ -79,6 +79,10 @@ def drain_replica_set(name: str, request: wire.DrainRequest) -> Call[wire.Drain]
     return post(_DRAIN, "replica-sets", name, "drain", body=request.model_dump(mode="json"))
 
 
+def drain_progress(name: str) -> Call[wire.Drain]:
+    return get(_DRAIN, "replica-sets", name, "drain")
+
+
 def remove_replica_set(name: str) -> Call[None]:
     return delete(_NOTHING, "replica-sets", name)
 
@@ -170,7 +174,8 @@ def resume_cube(name: str) -> Call[wire.CubeStatus]:
 
 
 def reassign(cube: str, request: wire.ReassignRequest) -> Call[wire.Reassignment]:
-    return post(_REASSIGNMENT, "cubes", cube, "reassign", body=request.model_dump(mode="json"))
+    body = request.model_dump(mode="json", exclude_none=True)  # older ones refuse a `warm_up` of null
+    return post(_REASSIGNMENT, "cubes", cube, "reassign", body=body)
 
 
 def alter_cube(cube: str, request: wire.AlterRequest) -> Call[wire.Alteration]:

@@ -102,6 +102,7 @@ class CoordinatorClient(Closeable):
     replica_sets = _Sent(calls.replica_sets)
     put_replica_set = _Sent(calls.put_replica_set)
     drain_replica_set = _Sent(calls.drain_replica_set)
+    drain_progress = _Sent(calls.drain_progress)
     remove_replica_set = _Sent(calls.remove_replica_set)
     remove_receiver = _Sent(calls.remove_receiver)
     heartbeat = _Sent(calls.heartbeat)

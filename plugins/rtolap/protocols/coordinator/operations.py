@@ -51,14 +51,18 @@ def reassignment_plan(
     return plan
 
 
-def apply_reassignment(client: CoordinatorClient, plan: Reassignment, *, wait_s: float) -> Reassignment:
-    """Carry the plan out as it was shown, and wait until the new owners have caught up.
+def apply_move(
+    client: CoordinatorClient, plan: Reassignment, *, wait_s: float, warm_up: bool | None = None
+) -> Reassignment:
+    """Carry the plan out as it was shown, and wait until the new owners can answer.
 
-    Raises what the coordinator refuses where the cube is assigned otherwise by now, and NotYet where the new
-    owners need longer: the reassignment stands all the same.
+    `warm_up`: see `ReassignRequest`. Raises what the coordinator refuses where the cube is assigned otherwise
+    by now, and NotYet, which names what is waited for: the move goes on, or stands, all the same.
     """
-    applied = client.reassign(plan.cube, ReassignRequest(assignment=plan.after, epoch=plan.epoch))
-    applied = applied.model_copy(update={"load": plan.load})
+    wanted = ReassignRequest(assignment=plan.after, epoch=plan.epoch, warm_up=warm_up)
+    begun = client.reassign(plan.cube, wanted).model_copy(update={"load": plan.load})
+    if begun.planned_epoch is not None:
+        return wait_for_move(client, begun, wait_s=wait_s)
     deadline_s = time.monotonic() + wait_s
     while wait_s > 0 and (behind := client.cube(plan.cube).catching_up):
         if time.monotonic() > deadline_s:
@@ -67,18 +71,7 @@ def apply_reassignment(client: CoordinatorClient, plan: Reassignment, *, wait_s:
                 action="the reassignment stands; `rtolap receivers list` shows how far they are",
             )
         time.sleep(_LOOK_S)
-    return applied
-
-
-def apply_move(client: CoordinatorClient, plan: Reassignment, *, wait_s: float) -> Reassignment:
-    """Carry the plan out so that nobody notices, and wait until the new assignment stands.
-
-    Raises what the coordinator refuses, and NotYet, which names what the move waits for: it goes on all the
-    same.
-    """
-    wanted = ReassignRequest(assignment=plan.after, epoch=plan.epoch, warm_up=True)
-    planned = client.reassign(plan.cube, wanted).model_copy(update={"load": plan.load})
-    return wait_for_move(client, planned, wait_s=wait_s)
+    return begun
 
 
 def wait_for_move(client: CoordinatorClient, planned: Reassignment, *, wait_s: float) -> Reassignment:
@@ -113,32 +106,38 @@ def drained_replica_set(
     wait_s: float,
     progress: Callable[[Drain], None] = lambda drain: None,
 ) -> Drain:
-    """Drain a replica set, cube after cube, and wait until it has no partitions.
+    """Have a replica set drained, and wait until it has no partitions. The leader goes on, whoever waits.
 
     `progress` is called with every answer that differs from the one before. Raises what the coordinator
     refuses; Refused where nothing moves and each cube that is left needs somebody to act; NotYet after
-    `wait_s`: what moves goes on, and a repetition with the rest. With a wait of 0, it plans the first moves.
+    `wait_s`. With a wait of 0, it returns once the drain has begun.
     """
-    wanted = DrainRequest(cubes_max=cubes_max)
     deadline_s = time.monotonic() + wait_s
-    before = None
-    while (drain := client.drain_replica_set(name, wanted)).cubes and wait_s > 0:
+    drain, before = client.drain_replica_set(name, DrainRequest(cubes_max=cubes_max)), None
+    while drain.cubes and wait_s > 0:
         if drain != before:
             progress(drain)
         before = drain
+        if not drain.draining:
+            raise Refused(
+                f"the drain of replica set {name} was undone meanwhile",
+                found=f"partitions of {', '.join(cube.cube for cube in drain.cubes)}",
+                action="repeat it if it is still wanted",
+            )
         if all(cube.refused for cube in drain.cubes):
             raise Refused(
                 f"replica set {name} still has partitions",
                 found="; ".join(f"{cube.cube}: {cube.refused}" for cube in drain.cubes),
-                action="do what it says, then repeat the drain",
+                action="do what it says; the leader goes on by itself",
             )
         if time.monotonic() > deadline_s:
             raise NotYet(
                 f"replica set {name} still has partitions after {wait_s:g} s",
                 found="; ".join(f"{cube.cube}: {_left(cube)}" for cube in drain.cubes),
-                action="moves that run go on; repeat the drain",
+                action="the leader goes on by itself; `rtolap receivers drain --undo` ends it",
             )
         time.sleep(_LOOK_S)
+        drain = client.drain_progress(name)
     return drain
 
 

@@ -22,6 +22,8 @@ class CubeStatus(Message):
             start or a reassignment; queries wait for them.
         next_assignment: the assignment that a running move prepares, of `next_epoch`; empty while none runs.
         move_waits: what the move waits for, a line each.
+        move_reason: why the leader has planned the move by itself; "" where somebody asked, or none runs.
+        assigned_because: why the leader has made the assignment by itself; "" where somebody asked.
         refused: reason → at least so many records of the topic were refused and are in no count.
         refused_example: reason → what was wrong with one of them.
         revisions: the cubes that hold later events of it, see `rtolap.model.evolution.revisions`.
@@ -40,6 +42,8 @@ class CubeStatus(Message):
     next_assignment: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     next_epoch: int | None = None
     move_waits: tuple[str, ...] = ()
+    move_reason: str = ""
+    assigned_because: str = ""
     catching_up: tuple[int, ...] = ()
     replay_from: dict[int, int] = Field(default_factory=dict)
     low_watermark_ms: int | None = None
@@ -82,8 +86,9 @@ class ReassignRequest(Message):
         by: what a level assignment levels: the number of partitions, or the load that receivers report.
         epoch: refuse if the assignment is not of this epoch any more.
         dry_run: answer the plan, change nothing.
-        warm_up: the new owners read beside the old ones, which answer until the new ones can; the assignment
-            changes then. False: it changes at once, and queries wait.
+        warm_up: True: the new owners read beside the old ones, which answer until the new ones can; the
+            assignment changes then. False: it changes at once, and queries wait. None: with warm-up, unless
+            nobody answers for what moves: the cube is switched off, or no old owner has a living receiver.
     """
 
     assignment: dict[str, tuple[int, ...]] | None = None
@@ -91,7 +96,7 @@ class ReassignRequest(Message):
     by: LevelledBy = "count"
     epoch: int | None = None
     dry_run: bool = False
-    warm_up: bool = False
+    warm_up: bool | None = None
 
 
 class AlterRequest(Message):
@@ -229,12 +234,12 @@ class Reassignment(Message):
 
 
 class DrainRequest(Message):
-    """Move all partitions off a replica set, with warm-up.
+    """Move all partitions off a replica set, with warm-up. The leader goes on until it has none.
 
     Attributes:
-        undo: let it be given partitions again instead; moves that run go on.
+        undo: let it be given partitions again instead; moves that are planned for the drain are cancelled.
         dry_run: answer the moves of all cubes, change nothing.
-        cubes_max: at most so many cubes move at the same time.
+        cubes_max: at most so many cubes move at the same time; a repetition changes it.
     """
 
     undo: bool = False
@@ -266,6 +271,7 @@ class Drain(Message):
 
     replica_set: str
     draining: bool
+    cubes_max: int = 1
     cubes: tuple[DrainedCube, ...] = ()
 
 

@@ -104,6 +104,8 @@ class ReceiverInfo(Message):
 
     Attributes:
         metrics_port: 0 without one.
+        machine: name of the machine that it runs on; "" where it declares none.
+        rack: what fails together with other machines; "" where none is declared.
     """
 
     receiver_id: str
@@ -115,16 +117,32 @@ class ReceiverInfo(Message):
     is_leader: bool = False
     last_seen_ms: int | None = None
     metrics_port: int = 0
+    machine: str = ""
+    rack: str = ""
     cubes: dict[str, CubeReport] = Field(default_factory=dict)
 
 
 class ReplicaSetInfo(Message):
-    """`draining`: it is given no partitions any more."""
+    """A replica set.
+
+    Attributes:
+        draining: it is given no partitions any more.
+        missing_since_ms: time since which none of its receivers lives, as the leader has seen it; None: one
+            lives.
+        state: SERVING | MISSING | LOST | DRAINING | DRAINED (see docs/moves.md), at the leader's last look;
+            "": it has not looked yet.
+        problem: what is wrong with it, and what follows; None: nothing is.
+        shared_places: receivers that one machine or rack takes together, in words.
+    """
 
     name: str
     receivers: tuple[str, ...]
     leader: str | None = None
     draining: bool = False
+    missing_since_ms: int | None = None
+    state: str = ""
+    problem: str | None = None
+    shared_places: tuple[str, ...] = ()
 
 
 class ReplicaSetRequest(Message):
