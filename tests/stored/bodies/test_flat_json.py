@@ -13,7 +13,8 @@ from rtolap.model.stored.schema import StoredSchema, initial_schema
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.bodies.json import reader
-from rtolap.stored.bodies.json.flat import flat_rows, lines_of
+from rtolap.stored.bodies.json.flat import flat_rows
+from rtolap.stored.bodies.json.quotes import lines_of
 from rtolap.stored.bodies.options import JsonOptions, LoadOptions
 from rtolap.stored.bodies.settings import BodySettings
 

@@ -23,8 +23,9 @@ from rtolap.base.undecodable import UNDECODABLE
 from rtolap.stored.bodies.batches import Longs, Mask, Refusals, SourceRows, together
 from rtolap.stored.bodies.blocks import is_utf8
 from rtolap.stored.bodies.expressions import Engine
-from rtolap.stored.bodies.json.flat import FlatRows, flat_rows, lines_of
+from rtolap.stored.bodies.json.flat import FlatRows, flat_rows
 from rtolap.stored.bodies.json.paths import pointer, value_at
+from rtolap.stored.bodies.json.quotes import lines_of
 from rtolap.stored.bodies.json.records import Records, is_by_line, line_blocks, records
 from rtolap.stored.bodies.json.tokens import LONG_RUN
 from rtolap.stored.bodies.options import LoadOptions
