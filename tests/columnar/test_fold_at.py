@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from rtolap.columnar import fold_at as module
 from rtolap.columnar.fold_at import fold_at
 
@@ -33,7 +35,7 @@ def test_a_piece_is_no_longer_than_its_bound() -> None:
     pieces: list[int] = []
 
     class Watched:
-        def at(self, totals: object, ids: np.ndarray, values: np.ndarray) -> None:
+        def at(self, totals: object, ids: NDArray[Any], values: NDArray[Any]) -> None:
             assert len(ids) == len(values)
             pieces.append(len(ids))
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
-from io import RawIOBase
+from io import FileIO
 from mmap import MADV_DONTNEED, PROT_READ, mmap
 from pathlib import Path
 from threading import Lock
@@ -280,7 +280,7 @@ class _Digested:
 
     closed = False
 
-    def __init__(self, file: RawIOBase) -> None:
+    def __init__(self, file: FileIO) -> None:
         self._file = file
         self.digest = xxhash.xxh3_64()
         self.size = 0
