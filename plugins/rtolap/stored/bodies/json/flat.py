@@ -167,33 +167,37 @@ class _Shape:
             ends = self._opens[place + 1] - self._layout[place + 1].before
         else:
             ends = self._ends - 1
-        strings = self._keys[place + 1] - self._keys[place]
-        quoted = strings == 2  # the pair of the key, and that of the value
-        fits &= (strings <= 2) & (ends > starts)
-        if quoted.any():
-            is_enclosed = (text.take(starts, mode="clip") == QUOTE) & (text[ends - 1] == QUOTE)
-            fits &= ~quoted | (is_enclosed & (ends - starts > 1))
+        strings = self._keys[place + 1] - self._keys[place] - 1  # pairs of quotes behind that of the key
+        least, most = int(strings.min()), int(strings.max())
+        quoted = np.full(len(starts), least == 1) if least == most else strings == 1
+        if most > 1:
+            fits &= strings <= 1
+        fits &= ends - starts > quoted
+        if most:
+            enclosed = (text.take(starts, mode="clip") == QUOTE) & (text[ends - 1] == QUOTE)
+            fits &= enclosed if least else enclosed | ~quoted
         if not fits.all():
             starts, ends, quoted = np.where(fits, starts, 0), np.where(fits, ends, 0), quoted & fits
         return starts, ends, quoted
 
     def _are(self, written: bytes, begins: Longs) -> Mask:
         """Return where the text is as `written` at the places."""
-        begins = np.maximum(begins, 0)
-        same = np.ones(len(begins), bool)
+        same: Mask | None = None
         at = 0
         while at < len(written):
             part = written[at : at + _WORD_BYTES]
-            places = np.minimum(begins + at, len(self._words) - 1) if at else begins
             if len(part) <= 2:  # single bytes are found faster than words
-                for offset, byte in enumerate(part):
-                    same &= self._text.take(places + offset, mode="clip") == byte
+                for offset, byte in enumerate(part, at):
+                    found = self._text.take(begins + offset, mode="clip") == byte
+                    same = found if same is None else same & found
             else:
-                found = self._words[places]
+                words = self._words[np.minimum(begins + at, len(self._words) - 1)]
                 if len(part) < _WORD_BYTES:
-                    found &= np.uint64((1 << 8 * len(part)) - 1)
-                same &= found == np.uint64(int.from_bytes(part, "little"))
+                    words &= np.uint64((1 << 8 * len(part)) - 1)
+                found = words == np.uint64(int.from_bytes(part, "little"))
+                same = found if same is None else same & found
             at += _WORD_BYTES
+        assert same is not None, "a key is never written as nothing"
         return same
 
     def _tokens(self, values: pa.StringArray, quoted: Mask, *, as_written: bool) -> pa.Array:

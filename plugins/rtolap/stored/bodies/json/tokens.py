@@ -84,7 +84,7 @@ def _fractions(text: Bytes, is_other: Mask, starts: Longs, ends: Longs, negative
     so_far = np.zeros(len(text) + 1, np.int32)
     np.cumsum(is_other, dtype=np.int32, out=so_far[1:])
     others = so_far[ends] - so_far[starts] - negative
-    is_fraction: Mask = others == 1
+    is_fraction = np.asarray(others == 1)
     plain &= others <= 1
     points = int(np.count_nonzero(text == _POINT))
     signs = int(np.count_nonzero(text == _MINUS))
@@ -95,7 +95,7 @@ def _fractions(text: Bytes, is_other: Mask, starts: Longs, ends: Longs, negative
     at = np.searchsorted(ends, places, "right")
     is_sign = negative[at] & (places == starts[at])
     plain[at[~is_sign & (text[places] != _POINT)]] = False
-    return is_fraction & plain
+    return np.asarray(is_fraction & plain)
 
 
 def without_padding(values: pa.StringArray, padded: Mask) -> pa.StringArray:
