@@ -243,7 +243,7 @@ def test_parts_that_a_receiver_keeps_back_are_noticed_by_the_statements(several:
 
 
 def test_a_receiver_that_knows_no_spread_questions_makes_all_groups_be_read(several: QueryWorld) -> None:
-    several.spread_groups = lambda table, dimensions, top: (table.slice(0, 1), None)
+    several.spread_groups = lambda table, dimensions, top: (table.slice(0, 1), None)  # type: ignore[assignment,return-value]
     with closing(several.service()) as service, open_oracle(several) as oracle:
         for sql in statements(random.Random(1)):
             assert rows_of(service.execute(sql).table()) == rows_of(asked_of(oracle, sql))
