@@ -146,6 +146,14 @@ def test_drawn_sources_mostly_need_two_rounds_and_few_rows() -> None:
     assert sent < 2_000
 
 
+def test_a_question_with_too_long_names_is_not_asked() -> None:
+    sources: list[Source] = [{"x" * 40_000 + f"{at}-{number}": number for number in range(9)} for at in "abc"]
+    groups = SpreadGroups("k", BIGINT, TopGroups("v", True, False, 3))
+    parts = [choose_groups(table_of(each, BIGINT), "k", "v", 3) for each in sources]
+    assert groups.take([plain(part) for part in parts]) is None
+    assert groups.is_too_large
+
+
 @pytest.mark.parametrize("fault", ["says less than is left", "says that nothing is left"])
 def test_a_source_that_says_too_little_is_noticed(fault: str) -> None:
     def said(chosen: Chosen) -> Chosen:
