@@ -108,7 +108,7 @@ def asked(request: pytest.FixtureRequest) -> Iterator[tuple[QueryService, list[d
 
 def warned(service: QueryService, sql: str) -> tuple[list[dict[str, Any]], list[str]]:
     outcome = service.execute(sql)
-    codes = [warning.code for warning in outcome.warnings]
+    codes = [str(warning.code) for warning in outcome.warnings]
     return outcome.table().to_pylist(), codes
 
 

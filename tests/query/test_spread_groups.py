@@ -146,6 +146,14 @@ def test_drawn_sources_mostly_need_two_rounds_and_few_rows() -> None:
     assert sent < 2_000
 
 
+def test_a_question_with_too_long_names_is_not_asked() -> None:
+    sources: list[Source] = [{"x" * 40_000 + f"{at}-{number}": number for number in range(9)} for at in "abc"]
+    groups = SpreadGroups("k", BIGINT, TopGroups("v", True, False, 3))
+    parts = [choose_groups(table_of(each, BIGINT), "k", "v", 3) for each in sources]
+    assert groups.take([plain(part) for part in parts]) is None
+    assert groups.is_too_large
+
+
 @pytest.mark.parametrize("fault", ["says less than is left", "says that nothing is left"])
 def test_a_source_that_says_too_little_is_noticed(fault: str) -> None:
     def said(chosen: Chosen) -> Chosen:
@@ -243,7 +251,7 @@ def test_parts_that_a_receiver_keeps_back_are_noticed_by_the_statements(several:
 
 
 def test_a_receiver_that_knows_no_spread_questions_makes_all_groups_be_read(several: QueryWorld) -> None:
-    several.spread_groups = lambda table, dimensions, top: (table.slice(0, 1), None)
+    several.spread_groups = lambda table, dimensions, top: (table.slice(0, 1), None)  # type: ignore[assignment,return-value]
     with closing(several.service()) as service, open_oracle(several) as oracle:
         for sql in statements(random.Random(1)):
             assert rows_of(service.execute(sql).table()) == rows_of(asked_of(oracle, sql))

@@ -90,10 +90,10 @@ class ColumnMaker:
             columns[leaf.name] = column
         for name, form in self._schema.given_sketches.items():
             columns[name], faults = given_sketches(columns[name], form)
-            for row, fault in faults.items():
-                if keep[row]:
-                    problems[int(places[row])] = Problem(fault.reason, f"column {name}: {fault.detail}")
-                    keep[row] = False
+            for at, fault in faults.items():
+                if keep[at]:
+                    problems[int(places[at])] = Problem(fault.reason, f"column {name}: {fault.detail}")
+                    keep[at] = False
         assert times is not None, "source columns hold the event time"
         beyond = {computed: self._compute(computed, columns, len(keep)) for computed in self._computed}
         filtered = self._filtered(columns, keep, {each.name: rows for each, rows in beyond.items()})

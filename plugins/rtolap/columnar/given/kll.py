@@ -110,4 +110,4 @@ def _width(k: int, depth: int) -> int:
 
 
 def _rounded(k: int, depth: int) -> int:
-    return ((k << 1 << depth) // 3**depth + 1) >> 1
+    return int(((k << 1 << depth) // 3**depth + 1) >> 1)

@@ -325,6 +325,10 @@ class Fetcher:
             _check_assigned(read.cube, at_least, sets)
         holds_all = not history.segments and len(sets) == 1  # then its first groups are those of the answer
         asked = read if holds_all else replace(read, top=None)
+        is_spread = not holds_all and is_spreadable(read)
+        tables: list[pa.Table] | None = None
+        if not is_spread:  # receivers first: while history is read, they may drop what the snapshot asks for
+            tables = self._realtime.read(asked, history.snapshot, sets, at_least, stats, cancellation)
         spilled: SpilledTable | None = None
         built: pa.Table | None = None
         if history.segments:
@@ -333,14 +337,13 @@ class Fetcher:
                 spilled = found
             else:
                 built = found
-        spread = None
-        if not holds_all and spilled is None and is_spreadable(read):
-            spread = self._spread(read, taken, built, at_least, stats, cancellation)
-        if spread is not None:
-            tables = spread
-        else:
-            tables = self._realtime.read(asked, history.snapshot, sets, at_least, stats, cancellation)
+        if is_spread and spilled is None:
+            tables = self._spread(read, taken, built, at_least, stats, cancellation)
+        if stats.top_rounds == 0:
+            if tables is None:
+                tables = self._realtime.read(asked, history.snapshot, sets, at_least, stats, cancellation)
             tables += [] if built is None else [built]
+        assert tables is not None, "receivers are asked one way or the other"
         if ended:
             stats.positions.update(at_least)
         stats.top_groups = asked.top is not None

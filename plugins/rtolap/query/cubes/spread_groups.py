@@ -31,6 +31,7 @@ from rtolap.scan.first_groups import Chosen, Key, Number
 ROUNDS_MAX = 4  # the first one included; then all groups are read
 ROWS_MAX = 1_000  # first groups that are looked for so
 CANDIDATES_MAX = 20_000
+CHARACTERS_MAX = 1 << 18  # of all candidates in a question
 _DIGITS = 80  # of sums of decimals, none of which is rounded
 _KEYS = frozenset(("string", "int", "bigint"))
 _VALUES = frozenset(("int", "bigint", "decimal"))
@@ -101,6 +102,8 @@ class SpreadGroups:
     def _ask(self, last: Number | None, sources: int) -> None:
         above = None if last is None or last <= 0 else str(_share(last, sources, self.kind.scale))
         among = tuple(self.candidates)
+        characters = sum(len(key) for key in among if isinstance(key, str))
+        self.is_too_large = len(among) > CANDIDATES_MAX or characters > CHARACTERS_MAX
         self.question = TopGroups(
             self.top.column, True, False, self.top.rows, spread=True, among=among, above=above
         )

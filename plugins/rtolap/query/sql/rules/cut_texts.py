@@ -7,6 +7,8 @@ the same rows and groups.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from rtolap.aggregates.group_concat import JOINED_TEXTS, TEXTS_ARE_CUT
@@ -41,7 +43,7 @@ def is_joined(tree: exp.Expr) -> bool:
     return any(str(node.name).lower() == JOINED_TEXTS for node in tree.find_all(exp.Anonymous))
 
 
-def _check(select: exp.Select, calls: list[exp.Expr], tree: exp.Expr) -> CutCheck:
+def _check(select: exp.Select, calls: Sequence[exp.Expr], tree: exp.Expr) -> CutCheck:
     cuts = [exp.Anonymous(this=TEXTS_ARE_CUT, expressions=[each.expressions[0].copy()]) for each in calls]
     inner = select.copy()
     for clause in _SHOWN_ONLY:
