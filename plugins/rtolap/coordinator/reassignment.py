@@ -85,11 +85,7 @@ class Reassignments:
         gain = gaining(before, after)
         live = self._live()
         if cause is not None:  # others may be without a living receiver, too: they keep what they have
-<<<<<<< HEAD
-            live |= {name: ("its own",) if owned else () for name, owned in before.items() if name not in gain}
-=======
             live |= {name: ("its own",) for name, owned in before.items() if owned and name not in gain}
->>>>>>> moves
         validate_plan(after, partitions, live)
         self._metadata.may_take_partitions(gain)
         self._placement.check(gain)
