@@ -16,7 +16,8 @@ from rtolap.columnar.chunks import single_chunk
 
 _ROWS_MIN = 32_768  # fewer fit the cache as they are
 _SAMPLE_ROWS = 4096
-_REPEATS_MIN = 4  # rows for each distinct text, of the sample and of all
+_DISTINCT_MAX = 32_768  # texts of a dictionary that stays in the cache
+_REPEATS_MIN = 4  # rows for each distinct text
 SORTED_TEXTS = pa.dictionary(pa.int32(), pa.string(), ordered=True)
 
 
@@ -39,7 +40,9 @@ def plain_texts(values: pa.Array) -> pa.Array:
 
 def _coded(texts: pa.StringArray) -> pa.DictionaryArray | None:
     sample = texts.slice(len(texts) // 2, _SAMPLE_ROWS)
-    if pc.count_distinct(sample).as_py() * _REPEATS_MIN > len(sample):
+    repeated = len(sample) - pc.count_distinct(sample, mode="all").as_py()
+    # of n texts that are drawn from d equally frequent ones, about n² / 2d have been drawn before
+    if repeated * 2 * _DISTINCT_MAX < len(sample) ** 2:
         return None
     encoded = texts.dictionary_encode()
     dictionary, indices = encoded.dictionary, encoded.indices
