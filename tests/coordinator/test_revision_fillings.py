@@ -114,7 +114,7 @@ def test_the_moment_moves_once_history_holds_what_the_older_ones_holds(cluster: 
     assert look(cluster) == 3
     after = cluster.metadata.cube(SECOND)
     assert after.revision is not None
-    assert after.revision.filled_at == {0: 100, 1: 110, 2: 120, 3: 130}
+    assert dict(after.revision.filled_at) == {0: 100, 1: 110, 2: 120, 3: 130}
     assert after.revision.bounds_ms == (3 * HOUR_MS, None)
     assert not begins_again(before, after), "receivers have taken these events all the time"
     assert revision(cluster, NAME).until_ms == 7 * HOUR_MS, "a statement with an earlier look reads it on"
@@ -132,6 +132,34 @@ def test_a_range_in_which_the_older_one_is_not_ready_waits(cluster: Cluster) -> 
     assert look(cluster) == 5
     cluster.client.promote(NAME, staged.name, cluster.build(staged.name))
     assert look(cluster) == 3
+
+
+def test_late_events_that_the_older_one_is_merging_hold_nothing_back(cluster: Cluster) -> None:
+    """With some that come again and again, its segments are hardly ever READY."""
+    cluster.enabled()
+    built(cluster, 3)
+    filled(cluster)
+    has_history(cluster, 3)
+    cluster.closed(3)  # up to 200 and more
+    reads(cluster, {0: 199, 1: 210, 2: 220, 3: 230})
+    assert look(cluster) == 4, "an event that is being merged may be missing"
+    reads(cluster, {0: 200, 1: 210, 2: 220, 3: 230})
+    assert look(cluster) == 3
+    assert dict(revision(cluster).filled_at) == {0: 200, 1: 210, 2: 220, 3: 230}
+
+
+def test_a_batch_that_replaces_the_older_history_meanwhile_is_not_the_topics(cluster: Cluster) -> None:
+    cluster.enabled()
+    built(cluster, 3)
+    filled(cluster)
+    has_history(cluster, 3)
+    reads(cluster, dict.fromkeys(FIRST, 1000))
+    cluster.metadata.update_segment(
+        NAME,
+        SegmentRange(3 * HOUR_MS, 4 * HOUR_MS),
+        lambda record: msgspec.structs.replace(record, batch="b1"),
+    )
+    assert look(cluster) == 4
 
 
 def test_a_range_without_history_of_the_revision_waits(cluster: Cluster) -> None:

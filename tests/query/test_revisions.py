@@ -214,7 +214,7 @@ def test_a_moment_that_moves_back_lets_each_time_be_read_once(hours: int) -> Non
         second.cube.revision,
         fills_from_ms=SINCE[0] - 24 * HOUR_MS,
         since_ms=SINCE[0] - hours * HOUR_MS,
-        filled_at={1: 2},
+        filled_at=((1, 2),),
     )
     moved = Schema(second.table, msgspec.structs.replace(second.cube, revision=filling))
     shorter = msgspec.structs.replace(first.cube, segment=second.cube.segment)  # the moment begins one of it

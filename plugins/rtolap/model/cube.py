@@ -174,7 +174,7 @@ class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             filled with these events, and they are NULL until then.
         fills_from_ms: a start of segments of this revision and the one before. It takes events from there on,
             and `since_ms` moves back to it as it is filled with what it has not read; None: it fills nothing.
-        filled_at: partition → offset up to which the revision had read when its moment moved back: answers
+        filled_at: (partition, offset) up to which the revision had read when its moment moved back: answers
             hold at least what lies below. Empty before.
         filled_by: whether all of that comes from the topic again, or what history holds comes from batches.
         retired_ms: time at which statements stopped reading it, because all of it was purged; None: they do.
@@ -188,7 +188,7 @@ class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     older: Literal["null", "refuse", "fill"] = "null"
     fills_from_ms: int | None = None
     filled_by: Literal["topic", "batch"] = "topic"
-    filled_at: dict[int, int] = {}
+    filled_at: tuple[tuple[int, int], ...] = ()
     retired_ms: int | None = None
 
     @property

@@ -84,7 +84,7 @@ class Filling:
             moved = msgspec.structs.replace(
                 revision,
                 since_ms=filled.since_ms,
-                filled_at=larger(revision.filled_at, filled.vector),
+                filled_at=tuple(larger(dict(revision.filled_at), filled.vector).items()),
             )
             after = msgspec.structs.replace(cube, revision=moved)
             unchanged = [Check(at, version.version) for at, version in read]
@@ -133,9 +133,10 @@ def filled_back_to(
 ) -> Filled:
     """Return how far the revision is filled, from its moment back.
 
-    A range is filled once the older one's segments of it are READY, this one has history of each of them, by
-    a batch where batches fill it, and has read as far as the vectors of the older one's. A range that the
-    older one has purged, and this one has not, is never filled: its events would come back.
+    A range is filled once a version of each of the older one's segments of it is READY, this one has history
+    of each of them, by a batch where batches fill it, and has read as far as the vectors of the older one's,
+    of late events that it is merging, too. A segment that a batch has replaced is not filled from the topic.
+    A range that the older one has purged, and this one has not, is never filled: its events would come back.
 
     Args:
         own_records, older_records: by name.
@@ -160,12 +161,13 @@ def filled_back_to(
             is_within = record.start_ms < end_ms and record.end_ms > start_ms
             if not is_within or record.state is SegmentState.PURGED:
                 continue
-            if record.state is not SegmentState.READY:
+            by_batch = bool(record.batch or record.pending_batch)
+            if not record.version or record.pending_batch or (by_batch and revision.filled_by == "topic"):
                 return None
             starts = range(record.start_ms // window_ms * window_ms, record.end_ms, window_ms)
             if record.events and not _have_history([own.get(start) for start in starts], revision):
                 return None
-            vector = larger(vector, covered(record))
+            vector = larger(larger(vector, covered(record)), record.target)
         return vector if all(positions.get(p, 0) >= at for p, at in vector.items()) else None
 
     at_ms, whole = revision.since_ms, dict[int, int]()

@@ -119,7 +119,7 @@ def _as_received(cube: Cube) -> Cube:
     if cube.revision is None or cube.revision.fills_from_ms is None:
         return cube
     revision = cube.revision
-    received = msgspec.structs.replace(revision, since_ms=revision.reads_from_ms, filled_at={})
+    received = msgspec.structs.replace(revision, since_ms=revision.reads_from_ms, filled_at=())
     return msgspec.structs.replace(cube, revision=received)
 
 

@@ -156,7 +156,7 @@ class Fetcher:
         """Return the session's positions, and those at which the cube was filled with older events, that are
         larger than those this service has answered with."""
         cube, revision = read.cube, read.schema.cube.revision
-        filled_at = {} if revision is None else revision.filled_at
+        filled_at = {} if revision is None else dict(revision.filled_at)
         view = self._cluster.view(cube)
         cube_id = view.cube_id()
         if session.identities(cube) - {cube_id}:  # of a creation before the one known here, or after it
