@@ -94,7 +94,9 @@ def segment(number: int, state: str = "READY", **fields: Any) -> SegmentInfo:
     )
 
 
-def queued(name: str, error: str | None = None, waits_for: str | None = None) -> QueueEntry:
+def queued(
+    name: str, error: str | None = None, waits_for: str | None = None, *, building: bool = False
+) -> QueueEntry:
     build = BuildInfo(build_id="b", version=1, started_ms=NOW_MS, location="x", error=error)
     return QueueEntry(
         cube="flights",
@@ -104,6 +106,7 @@ def queued(name: str, error: str | None = None, waits_for: str | None = None) ->
         version=0,
         parts=1,
         events=1,
+        building=building,
         build=build if error else None,
         waits_for=waits_for,
     )
@@ -213,21 +216,21 @@ def test_partitions_that_hold_the_watermark_come_first_and_idle_ones_last() -> N
 
 def test_segments_are_in_order_and_say_what_a_person_should_know() -> None:
     failed = BuildInfo(build_id="b", version=2, started_ms=1, location="x", error="out of memory")
-    running = BuildInfo(build_id="b", version=2, started_ms=1, location="x")
+    ended = BuildInfo(build_id="b", version=2, started_ms=1, location="x")
     found = page_of(
         [
             segment(4, batch="b7"),
-            segment(2, build=running),
+            segment(2, build=ended),
             segment(1, "REMOTE_PERSISTED", build=failed),
             segment(3, lost=(PartitionRange(partition=1, start=5, end=9),)),
             segment(5, breached=True),
             segment(0, base_lost=True),
             segment(6, "REMOTE_PERSISTED"),
         ],
-        (queued("s006", waits_for="an approval"),),
+        (queued("s006", waits_for="an approval"), queued("s003", building=True)),
     ).segments
     assert found.segment == tuple(f"s{number:03d}" for number in range(7))
-    assert found.building == (False, False, True, False, False, False, False)
+    assert found.building == (False, False, False, True, False, False, False)
     assert found.note == (
         "its files are lost",
         "build failed: out of memory",

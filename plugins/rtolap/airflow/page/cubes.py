@@ -104,13 +104,14 @@ def _segments(cube: str, segments: list[SegmentInfo], queue: tuple[QueueEntry, .
         parts=tuple(len(each.parts) for each in ordered),
         events=tuple(each.events for each in ordered),
         late_events=tuple(each.late_events for each in ordered),
-        building=tuple(_is_building(each) for each in ordered),
+        building=tuple(_is_building(waiting.get(each.segment)) for each in ordered),
         note=tuple(_note(each, waiting.get(each.segment)) for each in ordered),
     )
 
 
-def _is_building(segment: SegmentInfo) -> bool:
-    return segment.build is not None and not segment.build.error
+def _is_building(entry: QueueEntry | None) -> bool:
+    """Tell whether a build runs: a segment that is READY keeps its last build, and waits for none."""
+    return entry is not None and entry.building
 
 
 def _note(segment: SegmentInfo, entry: QueueEntry | None) -> str:
