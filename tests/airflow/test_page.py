@@ -291,15 +291,15 @@ class OneCluster:
         return SimpleNamespace(entries=())
 
 
-def no_agent(_hook: RtolapHook) -> Any:
-    raise Unavailable("the agent does not answer", action="start it")
+def nobody(_hook: RtolapHook, **_: float) -> Any:
+    raise Unavailable("it does not answer", action="start it")
 
 
 @pytest.fixture
 def signed_in(monkeypatch: pytest.MonkeyPatch) -> TestClient:
     monkeypatch.setitem(app.dependency_overrides, reader, lambda: None)
-    monkeypatch.setattr(RtolapHook, "coordinator", lambda _hook: OneCluster())
-    monkeypatch.setattr(RtolapHook, "agent", no_agent)
+    monkeypatch.setattr(RtolapHook, "coordinator", lambda _hook, **_: OneCluster())
+    monkeypatch.setattr(RtolapHook, "agent", nobody)
     return TestClient(app)
 
 
@@ -308,13 +308,13 @@ def test_the_rest_is_shown_while_the_agent_does_not_answer(signed_in: TestClient
     assert answer.headers["cache-control"] == "no-store"
     seen = msgspec.json.decode(answer.content, type=Overview)
     assert seen.cubes == 1
-    assert "the agent does not answer" in seen.agent_error
+    assert "it does not answer" in seen.agent_error
 
 
 def test_a_coordinator_that_does_not_answer_is_said_in_words(
     signed_in: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RtolapHook, "coordinator", no_agent)
+    monkeypatch.setattr(RtolapHook, "coordinator", nobody)
     answer = signed_in.get("/page/cubes")
     assert answer.status_code == 503
     assert "does not answer" in answer.json()["message"]

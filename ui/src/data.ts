@@ -55,9 +55,11 @@ export function usePolled<T>(path: string, everyMs: number): Polled<T> {
   const [arrivedMs, setArrivedMs] = useState(0);
   const [, tick] = useState(0);
   const asked = useRef(0);
+  const waits = useRef(false); // one request at a time: a service that hangs is not asked again and again
 
   const ask = useCallback(async () => {
     const number = ++asked.current;
+    waits.current = true;
     try {
       const found = await request<T>(path);
       if (number !== asked.current) return; // a later request answers
@@ -66,6 +68,8 @@ export function usePolled<T>(path: string, everyMs: number): Polled<T> {
       setArrivedMs(Date.now());
     } catch (error) {
       if (number === asked.current) setProblem(error instanceof Error ? error.message : String(error));
+    } finally {
+      if (number === asked.current) waits.current = false;
     }
   }, [path]);
 
@@ -74,7 +78,7 @@ export function usePolled<T>(path: string, everyMs: number): Polled<T> {
     setProblem("");
     void ask();
     const polling = setInterval(() => {
-      if (!document.hidden) void ask();
+      if (!document.hidden && !waits.current) void ask();
     }, everyMs);
     const ticking = setInterval(() => tick((value) => value + 1), 1000);
     return () => {

@@ -21,6 +21,7 @@ from rtolap.base.settings import Settings
 from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
 from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
 from rtolap.protocols.loader.client import AsyncLoaderClient, LoaderClient
+from rtolap.protocols.rest.request import RETRY_S, TIMEOUT_S
 
 
 class RtolapHook(BaseHook):
@@ -59,8 +60,11 @@ class RtolapHook(BaseHook):
         else:
             raise AirflowNotFoundException(f"there is no connection {self.rtolap_conn_id}")
 
-    def coordinator(self) -> CoordinatorClient:
-        return CoordinatorClient(self.endpoints.coordinator_urls, self.endpoints.token)
+    def coordinator(self, *, timeout_s: float = TIMEOUT_S, retry_s: float = RETRY_S) -> CoordinatorClient:
+        """Return a client that waits `timeout_s` for an answer, and asks again for `retry_s`."""
+        return CoordinatorClient(
+            self.endpoints.coordinator_urls, self.endpoints.token, timeout_s=timeout_s, retry_s=retry_s
+        )
 
     def agent(self) -> AgentClient:
         return AgentClient(self.endpoints.agent_url, self.endpoints.token)

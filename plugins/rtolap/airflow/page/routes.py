@@ -17,8 +17,12 @@ from rtolap.airflow.page.script import SCRIPT_PATH, SCRIPT_ROUTE
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, RtolapError
 from rtolap.protocols.agent.messages import ProcessStatus
+from rtolap.protocols.coordinator.client import CoordinatorClient
 
 router = APIRouter(prefix="/page", dependencies=[Depends(reader)])
+
+# A person waits, and each request has a thread of the API server meanwhile: the page asks again by itself.
+ANSWER_S_MAX = 8.0
 
 _clock = SystemClock()
 
@@ -26,7 +30,7 @@ _clock = SystemClock()
 @router.get("/overview")
 def overview() -> Response:
     hook = RtolapHook()
-    with hook.coordinator() as coordinator:
+    with _coordinator(hook) as coordinator:
         cluster, queue = coordinator.cluster(), coordinator.queue().entries
     processes, error = _processes(hook)
     return _json(overview_of(cluster, queue, processes, now_ms=_clock.now_ms(), agent_error=error))
@@ -34,14 +38,14 @@ def overview() -> Response:
 
 @router.get("/cubes")
 def cubes() -> Response:
-    with RtolapHook().coordinator() as coordinator:
+    with _coordinator(RtolapHook()) as coordinator:
         cluster, queue = coordinator.cluster(), coordinator.queue().entries
     return _json(cubes_of(cluster, queue, now_ms=_clock.now_ms()))
 
 
 @router.get("/cubes/{cube}")
 def one_cube(cube: str) -> Response:
-    with RtolapHook().coordinator() as coordinator:
+    with _coordinator(RtolapHook()) as coordinator:
         page = cube_page(
             coordinator.cluster(),
             coordinator.cube(cube),
@@ -55,7 +59,7 @@ def one_cube(cube: str) -> Response:
 
 @router.get("/receivers")
 def receivers() -> Response:
-    with RtolapHook().coordinator() as coordinator:
+    with _coordinator(RtolapHook()) as coordinator:
         cluster = coordinator.cluster()
     return _json(receivers_of(cluster, now_ms=_clock.now_ms()))
 
@@ -72,6 +76,10 @@ def script(version: str) -> FileResponse:
         raise NotFound("the page's script was not built", action="run `make setup`, with node on the PATH")
     kept = {"cache-control": "private, max-age=31536000, immutable"}
     return FileResponse(SCRIPT_PATH, media_type="text/javascript", headers=kept)
+
+
+def _coordinator(hook: RtolapHook) -> CoordinatorClient:
+    return hook.coordinator(timeout_s=ANSWER_S_MAX, retry_s=0.0)
 
 
 def _processes(hook: RtolapHook) -> tuple[tuple[ProcessStatus, ...], str]:
