@@ -118,10 +118,12 @@ def test_a_task_that_is_executed_again_waits_for_the_process_that_runs(
     go.touch()
     operator, ctx = merging(), context()
     read = event_of(again)
+    go.unlink()  # the process of the next merge runs on
     following = deferred(lambda: resumed(operator, ctx, again, read))
     assert coordinator.commits == ["d1", "d2"]
     late = deferred(lambda: resumed(operator, ctx, first))  # its result was read already
     assert late.trigger.generation == following.trigger.generation
+    go.touch()
     resumed(operator, ctx, late)
     assert coordinator.commits == ["d1", "d2", "d3"]
 
