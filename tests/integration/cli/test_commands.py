@@ -124,8 +124,8 @@ def test_from_definitions_to_answers(services: Services, tmp_path: Path, unique_
     assert (letter["reason"], letter["value"]) == ("malformed_json", "{broken")
 
     (row,) = cells(shell.text("receivers", "list"))
-    assert (row[0], row[2:5]) == ("r1", ["only", "yes", "HEALTHY"])
-    assert row[6].startswith(f"{cube} ")
+    assert (row[0], row[4:7]) == ("r1", ["only", "yes", "HEALTHY"])
+    assert row[8].startswith(f"{cube} ")
 
     segment = "20240501010000_20240501020000"
     services.coordinator.close_segment(cube, segment)
