@@ -26,7 +26,8 @@ pytestmark = pytest.mark.integration
 _OF_OTHERS = {"missing_value", "out_of_range"}  # of stored tables, and of computed columns
 _OF_OTHER_FORMATS = {"malformed_csv", "malformed_avro", "malformed_protobuf", "bad_framing", "unknown_schema"}
 _OF_CHANGES = {"unknown_operation"}  # of rows, which loaders take
-KINDS = set(get_args(Reason)) - _OF_OTHERS - _OF_OTHER_FORMATS - _OF_CHANGES
+_OF_SKETCHES = {"malformed_sketch", "unfit_sketch"}  # of columns of bytes, which this table has none of
+KINDS = set(get_args(Reason)) - _OF_OTHERS - _OF_OTHER_FORMATS - _OF_CHANGES - _OF_SKETCHES
 MEGABYTE = 1 << 20  # the default of the table's `record_bytes_max`; the broker takes two
 IN_THE_YEAR_2100_MS = 4_102_444_800_000
 
