@@ -207,8 +207,9 @@ def test_the_doctor_names_the_service_that_does_not_answer(
     shell.json("create", str(definitions), "--enable")
     well = {each["subject"]: each for each in shell.json("doctor")}
     assert [each for each in well.values() if each["outcome"] == "failed"] == []
-    for subject in (f"topic {cube} of default", "receiver r1", "Kafka default", "object store", "cluster"):
+    for subject in (f"topic {cube} of default", "Kafka default", "object store", "cluster"):
         assert well[subject]["outcome"] == "ok", subject
+    assert "receiver r1" in well, "which may have warnings of what other tests have sent it"
 
     services.stop("query")
     try:
