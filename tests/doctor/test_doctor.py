@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import os
+import random
 import resource
 import socket
 import threading
@@ -10,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -59,6 +62,25 @@ def test_findings_come_in_the_order_of_looks_and_a_look_that_hangs_fails() -> No
     assert outcomes(found) == [("a", "failed"), ("b", "failed"), ("c", "ok")]
     assert "within 0.2 s" in found[0].found
     assert (found[1].found, found[1].action) == ("it is away: nothing", "start it")
+
+
+def test_a_look_that_breaks_is_a_finding_and_hides_no_other() -> None:
+    """Whatever it raises: settings of a host may be wrong in ways that no look has thought of."""
+    kinds = [kind for _, kind in sorted(vars(builtins).items()) if isinstance(kind, type)]
+    plain = [kind for kind in kinds if issubclass(kind, Exception)]
+    plain = list({kind for kind in plain if not issubclass(kind, (UnicodeError, BaseExceptionGroup))})
+    plain.sort(key=lambda kind: kind.__name__)
+    random.Random(4).shuffle(plain)
+    plain.remove(TimeoutError)  # an answer that did not come in its time
+    assert len(plain) > 30
+
+    def breaks(kind: type[Exception]) -> tuple[Finding, ...]:
+        raise kind("such a thing")
+
+    looks = [Look(kind.__name__, partial(breaks, kind)) for kind in plain]
+    found = list(look_at_all([*looks, Look("c", lambda: (ok("c", "well"),))], 20))
+    assert outcomes(found) == [*((kind.__name__, "failed") for kind in plain), ("c", "ok")]
+    assert all(each.subject in each.found for each in found[:-1])
 
 
 @pytest.mark.parametrize(("free", "outcome"), [(GIB // 2, "failed"), (2 * GIB, "warning"), (50 * GIB, "ok")])

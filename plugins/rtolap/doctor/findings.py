@@ -1,4 +1,4 @@
-"""What a look finds, and how looks are made: side by side, each within its time."""
+"""Findings of looks, which are made side by side, each within its time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Outcome = Literal["ok", "warning", "failed"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of one thing.
+    """A sentence about one thing that was looked at.
 
     Attributes:
         subject: what was looked at, such as `Kafka default`.
@@ -30,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Look(NamedTuple):
-    """A look at one thing. An RtolapError that `make` raises is a finding: it failed."""
+    """A look at one thing. An error that `make` raises is a finding: others are found all the same."""
 
     subject: str
     make: Callable[[], Iterable[Finding]]
@@ -65,12 +65,16 @@ def look_at_all(looks: Iterable[Look], each_s: float) -> Iterator[Finding]:
 
 def _result(look: Look, future: Future[tuple[Finding, ...]], each_s: float) -> tuple[Finding, ...]:
     try:
-        return future.result(timeout=each_s)
+        error = future.exception(timeout=each_s)
     except LookTimeout:
         return (failed(look.subject, f"no answer within {each_s:g} s", "see whether it runs, and its log"),)
-    except RtolapError as error:
+    if error is None:
+        return future.result()
+    if isinstance(error, RtolapError):
         found = error.message if error.found is None else f"{error.message}: {error.found}"
         return (failed(look.subject, found, error.action or _expected(error)),)
+    found = f"looking at it ended with {type(error).__name__}: {error}"
+    return (failed(look.subject, found, "see what this host's settings say of it"),)
 
 
 def _expected(error: RtolapError) -> str:

@@ -23,7 +23,7 @@ _POLICY = "cleanup.policy"
 
 
 class Administration(Protocol):
-    """What is asked of a cluster."""
+    """The questions that a cluster is asked."""
 
     def describe_cluster(self) -> ClusterDescription: ...
 

@@ -9,7 +9,7 @@ from rtolap.protocols.coordinator.messages import PartitionReport, ReceiverInfo
 
 
 class Figures(NamedTuple):
-    """Of a cube or a cluster. records_per_s: None while nobody has a rate."""
+    """Sums of a cube. records_per_s: None while nobody has a rate."""
 
     records_per_s: float | None
     lag_records: int

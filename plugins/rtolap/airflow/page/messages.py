@@ -1,4 +1,4 @@
-"""What the routes of the page answer, as JSON. Times are milliseconds since the epoch."""
+"""The answers of the page's routes, as JSON. Times are milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What needs a person.
+    """A fault that needs a person.
 
     Attributes:
         what: what is wrong, in words.

@@ -1,4 +1,4 @@
-"""What needs a person, in words, with what to do: out of the cluster's own report."""
+"""Faults that need a person, in words, with what to do: out of the cluster's own report."""
 
 from __future__ import annotations
 

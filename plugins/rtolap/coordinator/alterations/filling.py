@@ -110,7 +110,7 @@ class Filling:
 
 
 class Filled(NamedTuple):
-    """How far a revision is filled.
+    """The standing of a revision that is filled.
 
     Attributes:
         since_ms: the earliest moment from which on it holds what the older one's history holds.

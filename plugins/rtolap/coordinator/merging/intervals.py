@@ -17,7 +17,7 @@ MEMBERS_MAX = 1_500  # a month of half hours: their records are one commit
 
 
 class Verdict(StrEnum):
-    """What is to be done with an interval.
+    """The verdict on an interval.
 
     MERGE: its segments can be merged now. MERGED: they are one set. TOO_NEW: the watermark is not far enough
     beyond it. SINGLE: there are not two segments to merge. REFUSED: a segment stands in the way.

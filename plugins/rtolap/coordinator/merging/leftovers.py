@@ -1,4 +1,4 @@
-"""What merges leave: steps 5 and 6 of `states`."""
+"""Leftovers of merges: steps 5 and 6 of `states`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ NEXT_IN_LINE = "waits for the moves of other cubes"
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What the last attempt to move a cube has met: `waits` goes by itself, `refused` needs somebody."""
+    """The outcome of the last attempt to move a cube: `waits` goes by itself, `refused` needs somebody."""
 
     waits: str = ""
     refused: str = ""
