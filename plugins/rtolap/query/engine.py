@@ -12,7 +12,7 @@ import functools
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -99,99 +99,15 @@ class EmbeddedEngine(EngineSessions):
         self._connection = _open_read_only(config) if database is None else _opened(database, config)
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET TimeZone = 'UTC'")
-        self._connection.create_function(
-            HLL_ESTIMATE,
-            hll_estimate,
-            [duckdb.list_type(sqltypes.BLOB)],
-            sqltypes.DOUBLE,
-            type=PythonUDFType.ARROW,  # whole columns, not values
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
-        self._connection.create_function(
-            BITMAP_SIZE,
-            bitmap_size,
-            [duckdb.list_type(sqltypes.BLOB)],
-            sqltypes.BIGINT,
-            type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
-        self._connection.create_function(
-            DISTINCT_SIZE,
-            distinct_size,
-            [duckdb.list_type(sqltypes.BLOB)],
-            sqltypes.BIGINT,
-            type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
-        self._connection.create_function(
-            CRC32,
-            crc32,
-            [sqltypes.BLOB],
-            sqltypes.BIGINT,
-            type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
-        self._connection.create_function(
-            DEVIATION,
-            exact_variance,
-            [sqltypes.BIGINT, sqltypes.VARCHAR, *[duckdb.decimal_type(38, 0)] * 2, sqltypes.BIGINT],
-            sqltypes.DOUBLE,
-            type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
-        self._connection.create_function(
-            KLL_QUANTILE,
-            kll_quantile,
-            [duckdb.list_type(sqltypes.BLOB), sqltypes.DOUBLE],
-            sqltypes.DOUBLE,
-            type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
-        self._connection.create_function(
-            TOP_K_JSON,
-            top_k_json,
-            [duckdb.list_type(sqltypes.BLOB), sqltypes.BIGINT],
-            sqltypes.VARCHAR,
-            type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
-        for name, union in (
-            (HLL_BYTES, hll_bytes),
-            (KLL_BYTES, kll_bytes),
-            (FREQUENT_ITEMS_BYTES, frequent_items_bytes),
-        ):
+        for name, function, arguments, result in _column_functions():
             self._connection.create_function(
                 name,
-                union,
-                [duckdb.list_type(sqltypes.BLOB)],
-                sqltypes.BLOB,
-                type=PythonUDFType.ARROW,
+                function,
+                arguments,
+                result,
+                type=PythonUDFType.ARROW,  # whole columns, not values
                 null_handling=FunctionNullHandling.SPECIAL,
             )
-        self._connection.create_function(
-            JOINED_TEXTS,
-            joined_texts,
-            [duckdb.list_type(sqltypes.BLOB), sqltypes.VARCHAR],
-            sqltypes.VARCHAR,
-            type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
-        self._connection.create_function(
-            TEXTS_ARE_CUT,
-            texts_are_cut,
-            [duckdb.list_type(sqltypes.BLOB)],
-            sqltypes.BOOLEAN,
-            type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
-        self._connection.create_function(
-            PICKED_TEXT,
-            picked_text,
-            [sqltypes.BLOB],
-            sqltypes.VARCHAR,
-            type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
         self._texts = EngineTexts(self._connection.cursor())
         self._planner = SqlPlanner()
         self._connection.execute(f"SET memory_limit = '{memory_limit_bytes}B'")
@@ -205,6 +121,26 @@ class EmbeddedEngine(EngineSessions):
     def close(self) -> None:
         self._texts.close()
         self._connection.close()
+
+
+def _column_functions() -> Iterator[tuple[str, Callable[..., Any], list[Any], Any]]:
+    """Give the functions over whole columns: name, function, types of arguments, type of the result."""
+    images = duckdb.list_type(sqltypes.BLOB)
+    whole = duckdb.decimal_type(38, 0)
+    yield HLL_ESTIMATE, hll_estimate, [images], sqltypes.DOUBLE
+    yield BITMAP_SIZE, bitmap_size, [images], sqltypes.BIGINT
+    yield DISTINCT_SIZE, distinct_size, [images], sqltypes.BIGINT
+    yield CRC32, crc32, [sqltypes.BLOB], sqltypes.BIGINT
+    of_squares = [sqltypes.BIGINT, sqltypes.VARCHAR, whole, whole, sqltypes.BIGINT]
+    yield DEVIATION, exact_variance, of_squares, sqltypes.DOUBLE
+    yield KLL_QUANTILE, kll_quantile, [images, sqltypes.DOUBLE], sqltypes.DOUBLE
+    yield TOP_K_JSON, top_k_json, [images, sqltypes.BIGINT], sqltypes.VARCHAR
+    yield HLL_BYTES, hll_bytes, [images], sqltypes.BLOB
+    yield KLL_BYTES, kll_bytes, [images], sqltypes.BLOB
+    yield FREQUENT_ITEMS_BYTES, frequent_items_bytes, [images], sqltypes.BLOB
+    yield JOINED_TEXTS, joined_texts, [images, sqltypes.VARCHAR], sqltypes.VARCHAR
+    yield TEXTS_ARE_CUT, texts_are_cut, [images], sqltypes.BOOLEAN
+    yield PICKED_TEXT, picked_text, [sqltypes.BLOB], sqltypes.VARCHAR
 
 
 class EmbeddedSession(EngineSession):
