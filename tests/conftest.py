@@ -23,6 +23,7 @@ from tests.support.in_memory import IN_MEMORY
 
 pytest_plugins = [
     "tests.support.runs.busy_loops",
+    "tests.support.monitoring.declared",
     "tests.support.runs.failures",
     "tests.support.runs.time_budget",
 ]

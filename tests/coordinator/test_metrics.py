@@ -51,3 +51,23 @@ def test_who_does_not_lead_shows_nothing_of_cubes(cluster: Cluster) -> None:
     assert found("rtolap_coordinator_leading") == 0
     assert "rtolap_coordinator_segments" not in found
     assert "rtolap_coordinator_lag_records" not in found
+
+
+def test_the_leader_shows_builds_that_failed_and_the_end_of_what_waits(cluster: Cluster) -> None:
+    cluster.enabled()
+    cluster.closed(0)
+    cluster.closed(1)
+    first, *_ = cluster.client.queue().entries
+
+    def shows(failed: int, end_s: float) -> bool:
+        found = page(cluster)
+        return (
+            found("rtolap_coordinator_failed_builds", cube=NAME) == failed
+            and found("rtolap_coordinator_waiting_segment_end_seconds", cube=NAME) == end_s
+        )
+
+    spec = cluster.client.start_build(NAME, first.segment)
+    cluster.client.fail_build(NAME, first.segment, spec.build_id, "out of memory")
+    eventually(lambda: shows(1, 3600), "its watches have brought the failure")
+    cluster.client.promote(NAME, first.segment, cluster.build(first.segment))
+    eventually(lambda: shows(0, 7200), "a later attempt has succeeded")

@@ -45,11 +45,11 @@ def test_times_and_lag_are_told_by_topic_and_broker_in_seconds_and_records() -> 
     statistics.feed("flights", 0.1).hear(document("flights"))
     shown = Scrape(metrics.render()[0].decode())
     assert shown.labels(PREFIX + "rtt_seconds", "broker") == {"1"}
-    assert shown(PREFIX + "rtt_seconds", topic="flights", quantile="0.99") == pytest.approx(0.002)
-    assert shown(PREFIX + "rtt_seconds", topic="flights", quantile="0.5") == pytest.approx(0.001)
+    assert shown(PREFIX + "rtt_seconds", topic="flights", rank="0.99") == pytest.approx(0.002)
+    assert shown(PREFIX + "rtt_seconds", topic="flights", rank="0.5") == pytest.approx(0.001)
     assert shown(PREFIX + "requests", topic="flights", broker="1") == 40
-    assert shown(PREFIX + "lag_records", topic="flights", broker="1", quantile="0.99") == 5
-    assert shown(PREFIX + "fetch_queue_records", broker="1", quantile="0.99") == 3
+    assert shown(PREFIX + "lag_records", topic="flights", broker="1", rank="0.99") == 5
+    assert shown(PREFIX + "fetch_queue_records", broker="1", rank="0.99") == 3
     assert shown(PREFIX + "fetch_wait_seconds", topic="flights") == pytest.approx(0.1)
     assert PREFIX + "throttle_seconds" not in shown
     assert shown.labels(PREFIX + "lag_records", "broker") == {"1"}

@@ -8,6 +8,7 @@ from pydantic_core import PydanticUndefined
 from rtolap.base.settings import Settings
 from rtolap.servers.metrics_server import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, REQUESTS_MAX
 
+from tests.support import metric_reference
 from tests.support.pages.texts import text_of
 from tests.support.reference import (
     LIMITS,
@@ -33,6 +34,10 @@ def test_the_page_of_settings_definitions_limits_and_commands_is_that_of_the_cod
 
 def test_the_list_of_functions_is_that_of_the_code() -> None:
     assert SQL_PAGE.read_text() == sql_page(), TOLD
+
+
+def test_the_list_of_metrics_is_that_of_the_code() -> None:
+    assert metric_reference.PAGE.read_text() == metric_reference.metrics_page(), TOLD
 
 
 def test_every_setting_and_option_says_what_it_means() -> None:

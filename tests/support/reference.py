@@ -1,6 +1,7 @@
 """The generated parts of the docs: settings, definitions, limits, options of commands, SQL's functions.
 
-    python -m tests.support.reference       writes docs/reference.md and the list of functions in docs/sql.md
+    python -m tests.support.reference       writes docs/reference.md, and the lists of docs/sql.md and
+                                            docs/operations/metrics.md
 
 Each line comes from the code that reads the value, so a default on the page is the one that holds.
 """
@@ -29,6 +30,8 @@ from rtolap.query.functions import names as function_names
 from rtolap.query.functions import table as function_table
 from rtolap.query.sql.dialect import RtolapSql
 from sqlglot.errors import SqlglotError
+
+from tests.support import metric_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, SQL_PAGE = ROOT / "docs" / "reference.md", ROOT / "docs" / "sql.md"
@@ -340,6 +343,7 @@ def sql_page() -> str:
 def main() -> None:
     PAGE.write_text(page())
     SQL_PAGE.write_text(sql_page())
+    metric_reference.PAGE.write_text(metric_reference.metrics_page())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import ssl
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.monitoring.catalogued import page_misfits
+
 
 class Scrape:
     """A page. `scrape("rtolap_query_queries_total", outcome="ok")` is a value, 0 where the page has none."""
@@ -34,10 +36,11 @@ class Scrape:
 
 
 def scrape(url: str, token: str, *, ca_file: str | None = None) -> Scrape:
-    """Scrape `url`, which is the service's, or the page itself. `ca_file` is the PEM of whom to trust over
-    https."""
+    """Scrape `url`, which is the service's, or the page itself, and hold the page against the catalogue.
+    `ca_file` is the PEM of whom to trust over https."""
     page = url if url.endswith("/metrics") else f"{url}/metrics"
     trusted = True if ca_file is None else ssl.create_default_context(cafile=ca_file)
     answer = httpx.get(page, headers={"Authorization": f"Bearer {token}"}, verify=trusted)
     answer.raise_for_status()
+    assert page_misfits(answer.text) == []
     return Scrape(answer.text)

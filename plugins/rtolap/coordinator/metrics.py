@@ -18,6 +18,10 @@ from rtolap.coordinator.retirement.relief import Relief
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import SegmentRecord
+from rtolap.model.segment import SegmentState
+
+_WAITING = (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
 
 
 class CoordinatorMetrics:
@@ -57,7 +61,7 @@ class CoordinatorMetrics:
         if leads:
             yield from self._receivers()
             yield self._low_watermarks()
-            yield self._segments()
+            yield from self._segments()
             yield self._shared_places()
             yield from self._replica_sets()
 
@@ -135,9 +139,27 @@ class CoordinatorMetrics:
                 family.add_metric([name, shared.kind, shared.place], len(shared.receivers))
         return family
 
-    def _segments(self) -> Family:
+    def _segments(self) -> Iterator[Family]:
         family = self.registry.gauge_family("segments", "Segments by state.", ["cube", "state"])
+        failed = self.registry.gauge_family(
+            "failed_builds", "Segments whose newest build has failed.", ["cube"]
+        )
+        waiting = self.registry.gauge_family(
+            "waiting_segment_end_seconds",
+            "End of the earliest segment that is closed and not READY, Unix time.",
+            ["cube"],
+        )
         for cube, records in sorted(self._views.watched().items()):
             for state, number in sorted(Counter(record.state for record in records.values()).items()):
                 family.add_metric([cube, state], number)
-        return family
+            failed.add_metric([cube], sum(_has_failed(record) for record in records.values()))
+            ends_ms = [record.range.end_ms for record in records.values() if record.state in _WAITING]
+            if ends_ms:
+                waiting.add_metric([cube], min(ends_ms) / 1000)
+        yield from (family, failed, waiting)
+
+
+def _has_failed(record: SegmentRecord) -> bool:
+    """Return True for a segment that waits for its build, and whose newest attempt reported an error."""
+    is_waiting = record.state is SegmentState.REMOTE_PERSISTED
+    return is_waiting and record.build is not None and record.build.error is not None

@@ -1,7 +1,7 @@
 """Statistics of librdkafka about this process's consumers, every ten seconds, as gauges by topic and broker.
 
 rtolap_<service>_kafka_client_requests{topic, broker}                  answers in the last interval
-rtolap_<service>_kafka_client_rtt_seconds{topic, broker, quantile}     from sending until the answer
+rtolap_<service>_kafka_client_rtt_seconds{topic, broker, rank}         from sending until the answer
 rtolap_<service>_kafka_client_outbuf_seconds{…}                        waiting to be sent, in this process
 rtolap_<service>_kafka_client_throttle_seconds{…}                      by a quota
 rtolap_<service>_kafka_client_fetch_wait_seconds{topic}                of a fetch's rtt, the longest long poll
@@ -185,7 +185,7 @@ def _families(
     requests = metrics.gauge_family("kafka_client_requests", "Answers in the last interval.", labels)
     wait = metrics.gauge_family("kafka_client_fetch_wait_seconds", "The longest long poll.", labels[:1])
     latencies = {
-        name: metrics.gauge_family(f"kafka_client_{name}_seconds", purpose, [*labels, "quantile"])
+        name: metrics.gauge_family(f"kafka_client_{name}_seconds", purpose, [*labels, "rank"])
         for name, purpose in (
             ("rtt", "From sending a request until its answer."),
             ("outbuf", "Requests that wait in this process to be sent."),
@@ -193,10 +193,10 @@ def _families(
         )
     }
     lag = metrics.gauge_family(
-        "kafka_client_lag_records", "Over partitions: not read yet.", [*labels, "quantile"]
+        "kafka_client_lag_records", "Over partitions: not read yet.", [*labels, "rank"]
     )
     queued = metrics.gauge_family(
-        "kafka_client_fetch_queue_records", "Over partitions: fetched, not taken yet.", [*labels, "quantile"]
+        "kafka_client_fetch_queue_records", "Over partitions: fetched, not taken yet.", [*labels, "rank"]
     )
     for topic, seconds in sorted(waits_s.items()):
         wait.add_metric([topic], seconds)

@@ -62,7 +62,7 @@ def test_moves_bytes_and_the_end_are_shown_while_a_plan_is_carried_out() -> None
     ) / (5 * MEGABYTE)
     assert 18 <= page(f"{NAME}_oldest_move_seconds") <= 20
     assert page(f"{NAME}_throttle_bytes_per_second") == 5 * MEGABYTE
-    assert page(f"{NAME}_hours_open") == 1
+    assert page(f"{NAME}_window_open") == 1
     assert f"{NAME}_throttle_needed_bytes_per_second" not in page
     world.cluster.partitions[moves[0].partition].stuck = True
     world.run(120)
@@ -98,7 +98,7 @@ def test_closed_hours_refusals_and_errors_are_shown_by_what_they_are() -> None:
     world.ask(RequestKind.PAUSE, token="guessed")
     world.run(3)
     page = world.page()
-    assert page(f"{NAME}_hours_open") == 0
+    assert page(f"{NAME}_window_open") == 0
     # ten megabytes at five a second, from one o'clock on
     assert page(f"{NAME}_expected_end_seconds") == midnight_ms / 1000 + 3600 + 2
     assert page(f"{NAME}_requests_total", kind="pause", outcome="forbidden") == 1

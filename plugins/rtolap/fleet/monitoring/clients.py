@@ -120,7 +120,7 @@ def parse_client_page(endpoint: str, content: bytes) -> list[ClientBroker]:
         row = rows.get(key, ClientBroker(endpoint, *key))
         if what == "requests":
             rows[key] = replace(row, requests=int(sample.value))
-        elif (field := _FIELDS.get((what, sample.labels.get("quantile", "")))) is not None:
+        elif (field := _FIELDS.get((what, sample.labels.get("rank", "")))) is not None:
             measured: dict[str, Any] = {field[0]: sample.value * field[1]}
             rows[key] = replace(row, **measured)
     return [replace(row, fetch_wait_ms=waits_ms.get(key[:2], 0.0)) for key, row in sorted(rows.items())]

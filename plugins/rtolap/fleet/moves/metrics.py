@@ -121,7 +121,9 @@ class MoverMetrics:
                 status.throttle_needed_bytes_per_s,
             )
         yield from self._produce(status)
-        yield gauge("hours_open", "1 while moves may begin by the hours of the plan.", int(status.hours_open))
+        yield gauge(
+            "window_open", "1 while moves may begin by the hours of the plan.", int(status.hours_open)
+        )
 
     def _produce(self, status: PlanStatus) -> Iterator[Family]:
         latency = status.record.produce_latency

@@ -27,7 +27,7 @@ def show_shares(metrics: Metrics, process: SharedProcess) -> None:
         waiting = {str(share): process.shares[share].waiting() for share in held}
         events = metrics.counter_family(
             "delivery_events",
-            "Events by what became of them, since this process holds the share.",
+            "Events by what became of them, since this process delivers.",
             ("share", "outcome"),
         )
         for share, state in states.items():

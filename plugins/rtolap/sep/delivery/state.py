@@ -126,7 +126,7 @@ def show_delivery(metrics: Metrics, current: Callable[[], Delivery | None]) -> N
             return
         state = delivery_state(delivery)
         events = metrics.counter_family(
-            "delivery_events", "Events by what became of them, since this process leads.", ("outcome",)
+            "delivery_events", "Events by what became of them, since this process delivers.", ("outcome",)
         )
         for outcome in OUTCOMES:
             events.add_metric((outcome,), getattr(state, outcome))

@@ -196,7 +196,9 @@ def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], Loade
             yield from _of_partitions(metrics, work.loader.name, partitions.status)
         lag_records = status().lag_records
         if lag_records is not None:
-            lag = metrics.gauge_family("lag_records", "Records of the topic that are not loaded.", ["job"])
+            lag = metrics.gauge_family(
+                "lag_records", "Records of its partitions that are not loaded.", ["job"]
+            )
             lag.add_metric([work.loader.name], lag_records)
             yield lag
 

@@ -1,0 +1,143 @@
+"""The catalogue of metrics: Prometheus' conventions, nothing that no service has, and what pages show."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+from itertools import pairwise
+
+import pytest
+from rtolap.base.metric_catalogue import CATALOGUE, MetricRow
+from rtolap.base.metrics import Metrics
+from rtolap.cubes.receiver.metrics import ReceiverMetrics
+from rtolap.protocols.receiver.messages import ReceiverStats
+
+from tests.support.monitoring.catalogued import ROWS, misfit, page_misfits
+from tests.support.monitoring.declared import watched
+from tests.support.monitoring.pages import catalogue_page
+from tests.support.paths import PLUGINS
+
+_NO_BASE_UNIT = re.compile(
+    r"_(ms|millis|milliseconds|us|ns|minutes|hours|days|kb|mb|gb|kib|mib|gib|percent|bits)(_|$)"
+)
+_PACKAGE = PLUGINS / "rtolap"
+
+
+def literals() -> set[str]:
+    """Return all texts of the product's code but for those of the catalogue."""
+    return {
+        node.value
+        for file in _PACKAGE.rglob("*.py")
+        if file.name != "metric_catalogue.py"
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def test_names_have_base_units_and_counters_end_in_total() -> None:
+    wrong = [
+        name
+        for name, row in ROWS.items()
+        if _NO_BASE_UNIT.search(name)
+        or not re.fullmatch(r"rtolap(_[a-z0-9]+)+", name)
+        or row.what.endswith(("_total", "_count", "_sum", "_bucket", "_info"))
+        or (row.metric_type == "histogram" and not name.endswith(("_seconds", "_bytes")))
+        or not row.purpose.endswith(".")
+        or not all(re.fullmatch(r"[a-z][a-z_]*", label) for label in row.labels)
+    ]
+    assert wrong == []
+
+
+def test_no_name_is_there_twice_and_rows_are_sorted() -> None:
+    for service, rows in CATALOGUE.items():
+        names = [row.name(service) for row in rows]
+        assert len(set(names)) == len(names), service
+    assert len(ROWS) == sum(len(rows) for rows in CATALOGUE.values()), "two services share a name"
+    assert all(one < other for one, other in pairwise(CATALOGUE))
+
+
+def test_every_service_of_the_product_has_rows() -> None:
+    """A service begins with `Metrics("name")`, or with a module's `SERVICE`."""
+    found = set()
+    for file in _PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Call(func=ast.Name(id="Metrics"), args=[ast.Constant(value=str(service))]):
+                    found.add(service)
+                case ast.Call(func=ast.Name(id="Metrics"), args=[ast.Name(id=name)]):
+                    assert name == "SERVICE", f"{file}: whose metrics are they?"
+                case ast.Assign(targets=[ast.Name(id="SERVICE")], value=ast.Constant(value=str(service))):
+                    if file.name == "metrics.py":
+                        found.add(service)
+    assert found == set(CATALOGUE)
+
+
+def test_every_row_is_declared_somewhere() -> None:
+    texts = literals()
+    latencies = {"kafka_client_rtt_seconds", "kafka_client_outbuf_seconds", "kafka_client_throttle_seconds"}
+    missing = [
+        name
+        for name, row in ROWS.items()
+        if row.what not in texts and not (row.what in latencies and row.what.split("_")[2] in texts)
+    ]
+    assert missing == []
+    purposes = {row.purpose for row in ROWS.values()}
+    assert {purpose for purpose in purposes if purpose not in texts} == set()
+
+
+def test_a_page_that_fits_passes_and_each_difference_is_told() -> None:
+    page = catalogue_page("receiver")
+    assert page_misfits(page) == []
+    for old, new in (
+        ("rtolap_receiver_late_events", "rtolap_receiver_later_events"),
+        ('events_total{cube="x"', 'events_total{table="x"'),
+        ("# TYPE rtolap_receiver_leading gauge", "# TYPE rtolap_receiver_leading counter"),
+        ("1 while it leads its replica set.", "Whether it leads."),
+    ):
+        assert old in page
+        assert page_misfits(page.replace(old, new)) != [], new
+
+
+def test_what_a_product_module_declares_is_compared() -> None:
+    row = next(row for row in CATALOGUE["receiver"] if row.what == "lag_records")
+    given = ("receiver", row.what, row.metric_type, row.purpose, row.labels)
+    assert misfit(*given) is None
+    assert misfit("receiver", "lag", *given[2:]) is not None
+    assert misfit(*given[:2], "counter", *given[3:]) is not None
+    assert misfit(*given[:3], "Other.", row.labels) is not None
+    assert misfit(*given[:4], ("cube",)) is not None
+
+
+def test_a_misfit_of_the_product_is_noted_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = tuple(row for row in CATALOGUE["receiver"] if row.what != "memory_table_bytes")
+    with watched() as found:
+        metrics = ReceiverMetrics(lambda: ReceiverStats("r", "s", "h:1", (), 0))
+        metrics.registry.render()
+        assert found == []
+        monkeypatch.setitem(CATALOGUE, "receiver", rows)  # type: ignore[arg-type]
+        metrics.registry.render()
+        assert any("rtolap_receiver_memory_table_bytes is not in the catalogue" in each for each in found)
+        found.clear()
+
+
+@pytest.mark.parametrize("service", CATALOGUE)
+def test_prometheus_own_linter_finds_nothing(service: str) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is missing: apt-get install prometheus")
+    answer = subprocess.run(
+        [promtool, "check", "metrics"],
+        check=False,
+        input=catalogue_page(service),
+        text=True,
+        capture_output=True,
+    )
+    told = (answer.stdout + answer.stderr).splitlines()
+    assert told == [], answer.returncode
+
+
+def test_optional_labels_are_among_the_labels() -> None:
+    assert all(row.optional <= set(row.labels) for row in ROWS.values())
+    assert MetricRow("x", "gauge", "X.").name("trial") == f"{Metrics('trial').name('x')}"

@@ -1,0 +1,1 @@
+"""What metrics, alert rules and dashboards are held against: the catalogue, and pages made of it."""
