@@ -52,7 +52,7 @@ format: setup ## Format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-reference: setup ## Write what docs/reference.md, docs/sql.md and docs/modules/ list out of the code
+reference: setup ## Write what docs/reference.md, docs/sql.md, docs/operations/metrics.md and docs/modules/ list out of the code
 	@$(BIN)/python -m tests.support.reference
 	@$(BIN)/python -m tests.support.pages.modules
 

@@ -1,7 +1,7 @@
 """The generated parts of the docs: settings, definitions, limits, options of commands, SQL's functions.
 
     python -m tests.support.reference       writes docs/reference.md, and the lists of docs/sql.md and
-                                            docs/operations/metrics.md
+                                            docs/operations/metrics.md, and include/monitoring/dashboard.json
 
 Each line comes from the code that reads the value, so a default on the page is the one that holds.
 """
@@ -32,6 +32,7 @@ from rtolap.query.sql.dialect import RtolapSql
 from sqlglot.errors import SqlglotError
 
 from tests.support import metric_reference
+from tests.support.monitoring import dashboard
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, SQL_PAGE = ROOT / "docs" / "reference.md", ROOT / "docs" / "sql.md"
@@ -344,6 +345,7 @@ def main() -> None:
     PAGE.write_text(page())
     SQL_PAGE.write_text(sql_page())
     metric_reference.PAGE.write_text(metric_reference.metrics_page())
+    dashboard.FILE.write_text(dashboard.dashboard_text())
 
 
 if __name__ == "__main__":

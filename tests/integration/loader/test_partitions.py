@@ -133,8 +133,8 @@ def test_rows_of_tomorrow_are_refused_without_the_role_and_loaded_with_it(
     answer = httpx.get(f"http://{world.process.address}{API}", headers=headers).json()
     assert answer["partitions"]["state"] == "kept"
     page = httpx.get(f"http://{world.process.address}/metrics", headers=headers).text
-    assert f'rtolap_loader_partitions_failing{{job="{world.name}"}} 0.0' in page
-    assert f'rtolap_loader_partitions_made_total{{job="{world.name}"}} {kept.made_count + 1}.0' in page
+    assert f'rtolap_loader_partitions_failing{{loader="{world.name}"}} 0.0' in page
+    assert f'rtolap_loader_partitions_made_total{{loader="{world.name}"}} {kept.made_count + 1}.0' in page
     assert "rtolap_loader_partitions_until_seconds" in page
     (told,) = json.loads(status(world, "--json"))["loaders"]
     assert (told["partitions"]["state"], told["partitions"]["made"][-1]) == ("kept", gone)
@@ -156,7 +156,7 @@ def test_a_wrong_password_stops_no_row_and_is_told_until_it_is_mended(
     page = httpx.get(
         f"http://{world.process.address}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
     ).text
-    assert f'rtolap_loader_partitions_failing{{job="{world.name}"}} 1.0' in page
+    assert f'rtolap_loader_partitions_failing{{loader="{world.name}"}} 1.0' in page
     assert "failing" in status(world)
     assert "guessed" not in world.process.log_tail(200)
 

@@ -107,14 +107,14 @@ def test_a_role_that_fails_stops_no_row_and_mends_itself(tmp_path: Path, broken:
         )
         assert str(broken) in shown["partitions"]["last_error"]
         page = running.endpoint.get("/metrics", headers=running.headers).text
-        assert 'rtolap_loader_partitions_failing{job="j"} 1.0' in page
+        assert 'rtolap_loader_partitions_failing{loader="j"} 1.0' in page
         assert "rtolap_loader_partitions_until_seconds" not in page
         server.broken = None
         until(lambda: _state(running) == "kept")
         assert len(server.there) == 3
         page = running.endpoint.get("/metrics", headers=running.headers).text
-        assert 'rtolap_loader_partitions_failing{job="j"} 0.0' in page
-        assert 'rtolap_loader_partitions_made_total{job="j"} 3.0' in page
+        assert 'rtolap_loader_partitions_failing{loader="j"} 0.0' in page
+        assert 'rtolap_loader_partitions_made_total{loader="j"} 3.0' in page
     finally:
         running.close()
 

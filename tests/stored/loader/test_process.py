@@ -58,8 +58,8 @@ def test_its_endpoint_wants_the_token_and_counts_what_was_done(running: Running)
     assert running.endpoint.post(f"{API}/stop").status_code == 401
     until(lambda: running.status().rows_loaded == 30)
     page = running.endpoint.get("/metrics", headers=running.headers).text
-    assert 'rtolap_loader_rows_loaded_total{job="j"} 30.0' in page
-    assert 'rtolap_loader_lag_records{job="j"} 0.0' in page
+    assert 'rtolap_loader_rows_loaded_total{loader="j"} 30.0' in page
+    assert 'rtolap_loader_lag_records{loader="j"} 0.0' in page
 
 
 def test_a_paused_loader_reads_nothing_and_goes_on_where_it_was(running: Running) -> None:

@@ -186,10 +186,10 @@ def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], Loade
             ("batches", "Batches that were settled.", counts.batches),
             ("attempts", "Attempts to settle a batch.", counts.attempts),
         ):
-            family = metrics.counter_family(name, purpose, ["job"])
+            family = metrics.counter_family(name, purpose, ["loader"])
             family.add_metric([work.loader.name], number)
             yield family
-        pending = metrics.gauge_family("batches_pending", "Batches recorded and not settled.", ["job"])
+        pending = metrics.gauge_family("batches_pending", "Batches recorded and not settled.", ["loader"])
         pending.add_metric([work.loader.name], len(work.window))
         yield pending
         if (partitions := process.partitions) is not None:
@@ -197,7 +197,7 @@ def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], Loade
         lag_records = status().lag_records
         if lag_records is not None:
             lag = metrics.gauge_family(
-                "lag_records", "Records of its partitions that are not loaded.", ["job"]
+                "lag_records", "Records of its partitions that are not loaded.", ["loader"]
             )
             lag.add_metric([work.loader.name], lag_records)
             yield lag
@@ -207,16 +207,16 @@ def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], Loade
 
 def _of_partitions(metrics: Metrics, job: str, status: PartitionsStatus) -> Iterable[Family]:
     partitions_made = metrics.counter_family(
-        "partitions_made", "Partitions that were made in the sink.", ["job"]
+        "partitions_made", "Partitions that were made in the sink.", ["loader"]
     )
     partitions_made.add_metric([job], status.made_count)
     yield partitions_made
-    failing = metrics.gauge_family("partitions_failing", "1 while partitions cannot be made.", ["job"])
+    failing = metrics.gauge_family("partitions_failing", "1 while partitions cannot be made.", ["loader"])
     failing.add_metric([job], int(status.state == "failing"))
     yield failing
     if status.until_ms is not None:
         until = metrics.gauge_family(
-            "partitions_until_seconds", "Up to this instant rows find their partition.", ["job"]
+            "partitions_until_seconds", "Up to this instant rows find their partition.", ["loader"]
         )
         until.add_metric([job], status.until_ms / 1000)
         yield until

@@ -180,7 +180,7 @@ def measure_shared(metrics: Metrics, process: SharedLoaderProcess) -> None:
             ("batches", "Batches that were settled.", counts.batches),
             ("attempts", "Attempts to settle a batch.", counts.attempts),
         ):
-            counter = metrics.counter_family(name, purpose, ["job"])
+            counter = metrics.counter_family(name, purpose, ["loader"])
             counter.add_metric([process.job_id], figure)
             yield counter
         gauges = [
@@ -198,7 +198,7 @@ def measure_shared(metrics: Metrics, process: SharedLoaderProcess) -> None:
             wanted = process.resources.job.jobs.get(process.job_id).processes
             gauges.append(("processes_wanted", "Processes that the job is to have.", wanted or 0))
         for name, purpose, figure in gauges:
-            gauge = metrics.gauge_family(name, purpose, ["job"])
+            gauge = metrics.gauge_family(name, purpose, ["loader"])
             gauge.add_metric([process.job_id], figure)
             yield gauge
 
