@@ -1,7 +1,8 @@
 """Builds and promotes the segments that are REMOTE_PERSISTED.
 
 The asset event only says that the queue is not empty; the queue itself, kept by the coordinator, says what
-is to do, and one run drains it. Safe to clear, to retry, to mark failed and to run twice.
+is to do, and one run drains it. Versions that it makes READY are events of the assets of their cubes. Safe to
+clear, to retry, to mark failed and to run twice.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from rtolap.airflow.assets import REMOTE_PERSISTED
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators.build import SparkBuildOperator
 from rtolap.airflow.overdue import POLICY_VARIABLE
+from rtolap.airflow.ready_assets import READY_SEGMENTS
 
 with DAG(
     dag_id="rtolap_segment_build",
@@ -33,6 +35,7 @@ with DAG(
     SparkBuildOperator.partial(
         task_id="build",
         map_index_template="{{ task.cube }}",
+        outlets=[READY_SEGMENTS],
         retries=3,
         retry_delay=timedelta(seconds=5),
         retry_exponential_backoff=True,

@@ -6,6 +6,7 @@ import shutil
 from typing import Any
 
 import pytest
+from rtolap.airflow.ready_assets import ready_asset
 from rtolap.cubes.format.history import read_manifest
 from rtolap.object_store.store import open_store
 
@@ -24,6 +25,17 @@ def test_an_event_starts_a_build_and_clearing_it_does_not_build_twice(airflow: A
     assert set(built) == {1, 2, 3, 4, 5, 6}
     gone = frozenset(day for day, info in stream.segments().items() if info.state == "PURGED")
     assert airflow.until("whole answer", stream.answer) == stream.recount(without=gone)
+
+
+def test_a_dag_that_waits_for_a_cube_is_told_each_of_its_versions(airflow: Any, history: Any) -> None:
+    stream = history.stream
+    events = airflow.asset_events(ready_asset(stream.name).name)
+    assert {event["source_dag_id"] for event in events} == {BUILD}
+    told = {(event["extra"]["segment"], event["extra"]["version"]): event["extra"] for event in events}
+    for day, info in history.ready.items():
+        extra = told[(info.segment, 1)]
+        assert (extra["cube"], extra["events"]) == (stream.name, info.events)
+        assert (extra["start"], extra["end"]) == (stream.start(day), stream.start(day + 1))
 
 
 def test_a_build_that_failed_for_a_damaged_part_is_made_when_its_receivers_have_uploaded_it_again(
