@@ -22,6 +22,7 @@ import pendulum
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.coordinator import RequeueOperator
 from rtolap.airflow.sensors.cubes import SegmentsReadySensor
 
@@ -31,7 +32,7 @@ with DAG(
     start_date=pendulum.datetime(1970, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=16,
-    default_args={"retries": 3, "retry_delay": timedelta(seconds=20)},
+    default_args={"on_failure_callback": Notify(), "retries": 3, "retry_delay": timedelta(seconds=20)},
     params={
         "cube": Param(None, type=["string", "null"], description="One cube; none means all of them."),
         "from": Param(

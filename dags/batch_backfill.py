@@ -15,6 +15,7 @@ from datetime import timedelta
 
 import pendulum
 from airflow.sdk import DAG, Param
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.batches import BatchOperator
 from rtolap.airflow.sensors.batches import BatchReadySensor
 
@@ -22,6 +23,7 @@ OF_RUN = "'run-' ~ (dag_run.run_id | replace(':', '') | replace('+', '_') | repl
 BATCH = f"{{{{ params.batch or {OF_RUN} }}}}"
 
 with DAG(
+    default_args={"on_failure_callback": Notify()},
     dag_id="rtolap_batch_backfill",
     schedule=None,
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),

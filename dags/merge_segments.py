@@ -11,9 +11,11 @@ from datetime import timedelta
 import pendulum
 from airflow.sdk import DAG, task
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.merging import MergeSegmentsOperator
 
 with DAG(
+    default_args={"on_failure_callback": Notify()},
     dag_id="rtolap_merge_segments",
     schedule="20 * * * *",
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pendulum
 from airflow.sdk import DAG, Param
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.coordinator import PurgeOperator
 
 with DAG(
+    default_args={"on_failure_callback": Notify()},
     dag_id="rtolap_purge",
     schedule=None,
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),

@@ -13,11 +13,13 @@ import pendulum
 from airflow.sdk import DAG, task
 from rtolap.airflow.assets import REMOTE_PERSISTED
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.build import SparkBuildOperator
 from rtolap.airflow.overdue import POLICY_VARIABLE
 from rtolap.airflow.ready_assets import READY_SEGMENTS
 
 with DAG(
+    default_args={"on_failure_callback": Notify()},
     dag_id="rtolap_segment_build",
     schedule=[REMOTE_PERSISTED],
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),

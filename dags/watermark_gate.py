@@ -16,6 +16,7 @@ import pendulum
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, Variable, task
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.window_approval import ApproveWindowOperator, WindowApprovalOperator
 from rtolap.airflow.overdue import (
     OVERDUE_AFTER,
@@ -32,6 +33,7 @@ WINDOW_END = "{{ params.window_end }}"
 LATENESS_MS = "{{ params.lateness_ms }}"
 
 with DAG(
+    default_args={"on_failure_callback": Notify()},
     dag_id="rtolap_watermark_gate",
     schedule=timedelta(minutes=5),
     start_date=START,
@@ -65,6 +67,7 @@ with DAG(
     ).expand_kwargs(overdue())
 
 with DAG(
+    default_args={"on_failure_callback": Notify()},
     dag_id=APPROVAL,
     schedule=None,
     start_date=START,
@@ -79,6 +82,7 @@ with DAG(
     doc_md=__doc__,
 ):
     ask = WindowApprovalOperator(
+        notifiers=Notify(),
         task_id="ask",
         application=APPLICATION,
         window_end=WINDOW_END,
