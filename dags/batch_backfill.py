@@ -23,7 +23,6 @@ OF_RUN = "'run-' ~ (dag_run.run_id | replace(':', '') | replace('+', '_') | repl
 BATCH = f"{{{{ params.batch or {OF_RUN} }}}}"
 
 with DAG(
-    default_args={"on_failure_callback": Notify()},
     dag_id="rtolap_batch_backfill",
     schedule=None,
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
@@ -38,6 +37,7 @@ with DAG(
             None, type=["string", "null"], description="Id of the batch; none makes one of the run's."
         ),
     },
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):

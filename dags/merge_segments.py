@@ -15,12 +15,12 @@ from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.merging import MergeSegmentsOperator
 
 with DAG(
-    default_args={"on_failure_callback": Notify()},
     dag_id="rtolap_merge_segments",
     schedule="20 * * * *",
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
     max_active_runs=1,
     catchup=False,
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):

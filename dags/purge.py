@@ -8,7 +8,6 @@ from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.coordinator import PurgeOperator
 
 with DAG(
-    default_args={"on_failure_callback": Notify()},
     dag_id="rtolap_purge",
     schedule=None,
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
@@ -19,6 +18,7 @@ with DAG(
             type="string", format="date-time", description="Segments ending by then are dropped."
         ),
     },
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):

@@ -19,12 +19,12 @@ from rtolap.airflow.overdue import POLICY_VARIABLE
 from rtolap.airflow.ready_assets import READY_SEGMENTS
 
 with DAG(
-    default_args={"on_failure_callback": Notify()},
     dag_id="rtolap_segment_build",
     schedule=[REMOTE_PERSISTED],
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
     max_active_runs=1,
     catchup=False,
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):

@@ -33,7 +33,6 @@ WINDOW_END = "{{ params.window_end }}"
 LATENESS_MS = "{{ params.lateness_ms }}"
 
 with DAG(
-    default_args={"on_failure_callback": Notify()},
     dag_id="rtolap_watermark_gate",
     schedule=timedelta(minutes=5),
     start_date=START,
@@ -47,6 +46,7 @@ with DAG(
         ),
         "windows_max": Param(12, type="integer", minimum=1, description="Of each application, the oldest."),
     },
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):
@@ -67,7 +67,6 @@ with DAG(
     ).expand_kwargs(overdue())
 
 with DAG(
-    default_args={"on_failure_callback": Notify()},
     dag_id=APPROVAL,
     schedule=None,
     start_date=START,
@@ -78,6 +77,7 @@ with DAG(
         "window_end": Param(type="string", format="date-time", description="End of the window."),
         "lateness_ms": Param(0, type="integer", minimum=0, description="Allowed lateness of the cube."),
     },
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):

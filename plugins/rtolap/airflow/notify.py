@@ -24,8 +24,8 @@ from typing import Any
 
 import msgspec
 from airflow.sdk import Context, Variable
+from airflow.sdk._shared.secrets_masker import redact
 from airflow.sdk.bases.notifier import BaseNotifier
-from airflow.sdk.log import redact
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 from airflow.sdk import NEVER_EXPIRE, Asset, AssetAlias, Context  # type: ignore[attr-defined,unused-ignore]
 
 from rtolap.airflow.words import iso
@@ -35,7 +36,7 @@ def remember(context: Context, versions: Iterable[tuple[str, int]]) -> None:
     """Note (segment, version) that are about to be promoted."""
     store = context["task_state_store"]
     batches = _batches(context)
-    store.set(f"{_BATCHES_KEY}.{batches}", [[*each] for each in versions], retention=NEVER_EXPIRE)
+    store.set(f"{_BATCHES_KEY}.{batches}", dict(versions), retention=NEVER_EXPIRE)
     store.set(_BATCHES_KEY, batches + 1, retention=NEVER_EXPIRE)
 
 
@@ -44,10 +45,8 @@ def announce(context: Context, cube: str, coordinator: CoordinatorClient) -> lis
     store = context["task_state_store"]
     noted: dict[str, int] = {}
     for batch in range(_batches(context)):
-        noted.update(
-            {str(segment): int(version) for segment, version in store.get(f"{_BATCHES_KEY}.{batch}")}
-        )
-    told = []
+        noted.update(msgspec.convert(store.get(f"{_BATCHES_KEY}.{batch}"), dict[str, int]))
+    told: list[dict[str, Any]] = []
     for segment, version in sorted(noted.items()):
         try:
             found = coordinator.segment(cube, segment)

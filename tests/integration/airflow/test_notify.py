@@ -1,4 +1,4 @@
-"""People are told by mail of a task that failed and of a question, by a real Airflow through a mail server."""
+"""People are told by mail of a task that failed and of a question, by a real Airflow."""
 
 from __future__ import annotations
 
