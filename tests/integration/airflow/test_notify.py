@@ -95,7 +95,9 @@ def test_a_failed_task_and_a_question_are_told_by_mail(airflow: Any, stream: Any
     assert "49" not in body(failed).replace(run_id, "")
     assert "<b>" not in body(failed)
 
-    airflow.unpause("rtolap_move_partitions")
-    airflow.trigger("rtolap_move_partitions", cube=stream.name)
-    asked = airflow.until("mail of the question", lambda: mailbox.find("rtolap asks"))
-    assert "rtolap_move_partitions" in body(asked)
+    airflow.unpause("it_asks")
+    asked_run = airflow.trigger("it_asks", what=unknown)
+    asked = airflow.until("mail of the question", lambda: mailbox.find("May it go on?"))
+    assert asked["Subject"] == "rtolap asks: May it go on?"
+    assert asked_run in body(asked)
+    assert "no_such_{{ 7 * 7 }}&lt;b&gt;" in body(asked)
