@@ -55,6 +55,12 @@ MOUNTS: dict[str, Mount] = {
     "doctor": Mount(
         "rtolap.cli.doctor", "Look at every server, and say what mends what is wrong.", "doctor", asks=False
     ),
+    "support-bundle": Mount(
+        "rtolap.cli.local.support_bundle",
+        "Collect what helps others to find a fault, without secrets.",
+        "support-bundle",
+        asks=False,
+    ),
     "validate": Mount(
         "rtolap.cli.definitions", "Check definitions without a cluster.", "validate", asks=False
     ),
