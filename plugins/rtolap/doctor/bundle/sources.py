@@ -24,12 +24,14 @@ from rtolap.doctor.bundle.masking import Mask, secrets_of_host
 from rtolap.doctor.examination import LOOK_S_MAX, examine
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.coordinator.messages import CubeStatus, MetricsTargets
 from rtolap.protocols.rest.request import headers
 
 LOG_BYTES_MAX = 4 << 20
 LOGS_BYTES_MAX = 64 << 20
 _PAGE_BYTES_MAX = 8 << 20
 _ANSWER_S_MAX = 5.0
+_TARGETS = "cluster/metrics_targets.json"
 _ASKED_AT_ONCE_MAX = 8
 
 
@@ -56,9 +58,10 @@ def collect(
     archive = Archive(Mask(secrets_of_host(settings, environ)))
     pool = ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE_MAX, thread_name_prefix="bundle")
     try:
-        _add_parts(archive, pool, [*_of_host(settings, each_s), *_of_cluster(settings), *more], each_s)
-        _add_parts(archive, pool, _of_cubes(settings, archive), each_s)
-        _add_parts(archive, pool, _of_metrics(settings), each_s)
+        first = [*_of_host(settings, each_s), *_of_cluster(settings), *more]
+        made = _add_parts(archive, pool, first, each_s)
+        cubes, targets = made.get("cluster/cubes.json", ()), made.get(_TARGETS, ())
+        _add_parts(archive, pool, [*_of_cubes(settings, cubes), *_of_metrics(settings, targets)], each_s)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     folders = (settings.data_dir / "agent" / "logs", *log_folders)
@@ -70,7 +73,11 @@ def collect(
     return archive
 
 
-def _add_parts(archive: Archive, pool: ThreadPoolExecutor, parts: Sequence[Part], each_s: float) -> None:
+def _add_parts(
+    archive: Archive, pool: ThreadPoolExecutor, parts: Sequence[Part], each_s: float
+) -> dict[str, Any]:
+    """Add what the parts make, and return it by name. Whatever a part raises is an entry."""
+    values: dict[str, Any] = {}
     for part, future in [(part, pool.submit(part.make)) for part in parts]:
         try:
             error = future.exception(timeout=2 * each_s)
@@ -84,7 +91,9 @@ def _add_parts(archive: Archive, pool: ThreadPoolExecutor, parts: Sequence[Part]
         elif isinstance(made := future.result(), str):
             archive.add_text(part.name, made)
         else:
+            values[part.name] = made
             archive.add_value(part.name, made)
+    return values
 
 
 def _of_host(settings: Settings, each_s: float) -> list[Part]:
@@ -123,6 +132,7 @@ _CLUSTER: dict[str, Callable[[CoordinatorClient], Any]] = {
     "receivers": lambda client: client.receivers(),
     "replica_sets": lambda client: client.replica_sets(),
     "cubes": lambda client: client.cubes(),
+    "metrics_targets": lambda client: client.metrics_targets(),
     "builds": lambda client: client.queue(),
     "tables": lambda client: {name: client.table(name) for name in client.tables()},
     "lookups": lambda client: client.lookups(),
@@ -137,36 +147,23 @@ def _of_cluster(settings: Settings) -> list[Part]:
     ]
 
 
-def _of_cubes(settings: Settings, archive: Archive) -> list[Part]:
-    try:
-        names = [cube.name for cube in _asked(settings, lambda client: client.cubes())]
-    except RtolapError as error:
-        archive.add_missing("cluster/segments", str(error))
-        return []
+def _of_cubes(settings: Settings, cubes: Sequence[CubeStatus]) -> list[Part]:
     return [
         Part(
             f"cluster/segments/{name}.json",
             lambda name=name: _asked(settings, lambda client: client.segments(name)),  # type: ignore[misc]
         )
-        for name in names
+        for name in (cube.name for cube in cubes)
     ]
 
 
-def _of_metrics(settings: Settings) -> list[Part]:
+def _of_metrics(settings: Settings, targets: Sequence[MetricsTargets]) -> list[Part]:
     urls: dict[str, Path | None] = dict.fromkeys(settings.coordinator_urls())
     urls[f"http://{settings.host}:{settings.agent_port}"] = None
     urls[settings.query_url()] = settings.query_ca
     urls |= dict.fromkeys(settings.stream_load_urls(), settings.stream_load_ca)
-    try:
-        targets = _asked(settings, lambda client: client.metrics_targets())
-    except RtolapError:
-        targets = []  # the manifest says of the cluster that it was not reached
-    urls |= {
-        f"http://{address}": None
-        for each in targets
-        for address in each.targets
-        if f"http://{address}" not in urls
-    }
+    for address in (address for each in targets for address in each.targets):
+        urls.setdefault(f"http://{address}", None)
     return [
         Part(
             f"metrics/{url.partition('://')[2].rpartition('@')[2].replace('/', '_')}.txt",
