@@ -241,6 +241,16 @@ def test_short_and_common_secrets_leave_the_rest_readable(short: str) -> None:
     assert json.loads(json.dumps(mask.value({"n": 1, "s": [short]})))["s"] == [HIDDEN]
 
 
+@pytest.mark.parametrize(
+    "unit",
+    ["x", "a.", "http://a", "://", "token", "token-", "eyJaaaaaaaa.", "-----BEGIN", "passwd= ", " :", "a@"],
+)
+def test_a_long_line_is_masked_in_time_that_grows_with_its_length(unit: str) -> None:
+    """A pattern that looks back over the whole line would take hours here."""
+    mask = Mask(["known"])
+    assert len(mask.text(unit * (200_000 // len(unit)))) > 0
+
+
 def test_logs_are_regular_files_and_bounded(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()

@@ -61,6 +61,9 @@ MOUNTS: dict[str, Mount] = {
         "support-bundle",
         asks=False,
     ),
+    "init": Mount(
+        "rtolap.cli.local.init", "Guess the first definitions of a topic from its records.", "init"
+    ),
     "validate": Mount(
         "rtolap.cli.definitions", "Check definitions without a cluster.", "validate", asks=False
     ),

@@ -53,16 +53,18 @@ def table_text(guessed: Guess) -> str:
     """Return the table's YAML."""
     table = guessed.table
     lines = [
-        f"# Guessed by `rtolap init` from {guessed.looked_at} records. Read it, and correct what you know better.",
+        f"# Guessed by `rtolap init` from {guessed.looked_at} records. Correct what you know better.",
     ]
     if guessed.broken:
-        lines.append(f"# {guessed.broken} of them are no JSON objects: they go to {table.topic}.dead-letters.")
+        lines.append(
+            f"# {guessed.broken} of them are no JSON objects: they go to {table.topic}.dead-letters."
+        )
     lines += [
         "kind: table",
         f"name: {_text(table.name)}",
         f"topic: {_text(table.topic)}",
         "time:",
-        f"  # {_comment(guessed.time_reason)}. Times without an offset are in `zone`, UTC unless it is given.",
+        f"  # {_comment(guessed.time_reason)}. Without an offset: in `zone`, default UTC.",
         f"  column: {_text(table.time.column)}",
         f"  format: {_text(table.time.format)}",
         "columns:",
@@ -81,7 +83,7 @@ def cube_text(guessed: Guess) -> str:
     """Return the cube's YAML."""
     cube = guessed.cube
     lines = [
-        "# Guessed by `rtolap init`: the table's file says of each column why. `rtolap cube size` predicts its size.",
+        "# Guessed by `rtolap init`: the table's file says why. `rtolap cube size` predicts its size.",
         "kind: cube",
         f"name: {_text(cube.name)}",
         f"table: {_text(cube.table)}",

@@ -21,8 +21,12 @@ DIMENSIONS_MAX = 12  # each one multiplies the rows of a cube; more is a decisio
 MEASURED_MAX = 20
 _DIMENSION_VALUES_MAX = 100
 _NAME_CHARS_MAX = 60  # room for a number behind it
+_NO_STEP = re.compile(r"[\x00-\x1f\x7f.\[\]$\"\\]")  # what paths mean otherwise, and what no reader takes
 _ID = re.compile(r"(^|_)(id|uuid|code|number|no|key|zip|port|year)$")
-_EXPECTED = f"a path in every record with epoch seconds, milliseconds or microseconds, ISO 8601, or one of {', '.join(PATTERNS)}"
+_EXPECTED = (
+    "a path in every record with epoch seconds, milliseconds or microseconds, ISO 8601, or one of "
+    + ", ".join(PATTERNS)
+)
 
 
 class Guess(NamedTuple):
@@ -90,15 +94,17 @@ def guess(
 def _no_time(
     topic: str, leaves: Sequence[Leaf], candidates: Sequence[TimeGuess], refused: str, time_path: str
 ) -> DefinitionError:
-    seen = ", ".join(f"{'.'.join(leaf.steps)} ({'/'.join(sorted(leaf.kinds)) or 'null'})" for leaf in leaves[:20])
+    seen = ", ".join(
+        f"{'.'.join(leaf.steps)} ({'/'.join(sorted(leaf.kinds)) or 'null'})" for leaf in leaves[:20]
+    )
     found = f"paths {seen}" if not candidates else f"{'.'.join(candidates[-1].leaf.steps)}, but {refused}"
     what = f"{time_path} cannot be the event time of" if time_path else "no event time was found in"
     return DefinitionError(
         f"{what} topic {topic}",
         expected=_EXPECTED,
         found=found,
-        action="name it: --time-column PATH --time-format FORMAT; or declare a column of `source: timestamp`, "
-        "the record's own time, by hand",
+        action="name it: --time-column PATH --time-format FORMAT; or declare a column of "
+        "`source: timestamp`, the record's own time, by hand",
     )
 
 
@@ -122,7 +128,9 @@ def _columns(
         assert kind is not None
         name = plain_name("_".join(leaf.steps), reasons)
         columns.append(Column(name, kind, path=None if path == name else path))
-        absent = f", {records - leaf.records} of {records} records have none" if leaf.records < records else ""
+        absent = (
+            f", {records - leaf.records} of {records} records have none" if leaf.records < records else ""
+        )
         shown = "/".join(sorted(leaf.kinds))
         reasons[name] = f"{shown}, {leaf.distinct()} different values{absent}"
         leaf_of[name] = leaf
@@ -133,7 +141,7 @@ def _why_not(leaf: Leaf, kinds: dict[tuple[str, ...], set[str]], taken: int) -> 
     """Return why a path is no column; empty where it is one."""
     if not leaf.kinds:
         return "null in every record, so its type is not known"
-    if any(not step or set(step) & set(".[]$") for step in leaf.steps):
+    if any(not step or _NO_STEP.search(step) for step in leaf.steps):
         return "a name that no path can hold"
     outside = [leaf.steps[:depth] for depth in range(1, len(leaf.steps))]
     if any(kinds[each] != {"object"} for each in outside):
@@ -192,7 +200,7 @@ def _cube(table: Table, leaf_of: dict[str, Leaf], records: int, reasons: dict[st
                 measured += 1
         elif measured < MEASURED_MAX:
             measured += 1
-            if _ID.search(column.name):
+            if _ID.search(column.name) and column.type != "double":
                 measures.append(Measure("approx_distinct", column.name))
                 reasons[column.name] += "; named like an identity, so they are counted, not summed"
             else:

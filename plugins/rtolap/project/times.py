@@ -18,11 +18,12 @@ PATTERNS = (
     "%Y-%m-%d %H:%M:%S %z",
     "%Y/%m/%d %H:%M:%S",
     "%d/%b/%Y:%H:%M:%S %z",
-    "%a, %d %b %Y %H:%M:%S %z",
     "%d.%m.%Y %H:%M:%S",
     "%Y%m%dT%H%M%S",
 )
-_TIME_NAME = re.compile(r"(?i)(^|[_.-])(ts|time|timestamp|datetime|date|when|at|day)($|[_.-])|time|date|stamp|(?-i:[a-z]At$)")
+_TIME_NAME = re.compile(
+    r"(?i)(^|[_.-])(ts|time|timestamp|datetime|date|when|at|day)($|[_.-])|time|date|stamp|(?-i:[a-z]At$)"
+)
 _FIRST_NAME = re.compile(r"(?i)^(event|record)?[_-]?(ts|time|timestamp|datetime)(_?(ms|us|s|utc))?$")
 
 

@@ -93,7 +93,7 @@ def _kind(value: Any) -> str:
 
 def column_type(leaf: Leaf) -> str | None:
     """Return the narrowest type that takes all values of the leaf; None where no type does."""
-    if leaf.kinds == {"boolean"} or leaf.kinds == {"string"}:
+    if leaf.kinds in ({"boolean"}, {"string"}):
         return next(iter(leaf.kinds))
     if leaf.kinds == {"integer"}:
         if all(-_BIGINT <= each < _BIGINT for each in leaf.values):

@@ -27,7 +27,8 @@ RECORDS = 1000
 def init(
     topic: Annotated[str, typer.Argument(help="Topic with JSON records.")],
     bootstrap: Annotated[
-        str, typer.Option("--bootstrap", help="Brokers, as host:port. Default: those of this host's settings.")
+        str,
+        typer.Option("--bootstrap", help="Brokers, as host:port. Default: those of this host's settings."),
     ] = "",
     into: Annotated[Path, typer.Option("--into", help="Folder of the project.")] = Path(),
     records: Annotated[

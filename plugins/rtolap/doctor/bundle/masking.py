@@ -38,14 +38,15 @@ _SECRET_NAME = re.compile(
 )
 _SECRET_VARIABLE = re.compile(rf"(?i){_NAME}\d*$")
 _FOLDER_VARIABLES = frozenset({"PWD", "OLDPWD"})
-_URL = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s\"'<>]*@")
+# What repeats is bounded: a log may hold megabytes without a space, and a mask must not take hours for them.
+_URL = re.compile(r"(?<![A-Za-z0-9])([A-Za-z][A-Za-z0-9+.-]{0,30}://)[^\s\"'<>]{0,4096}@")
 _SCHEME = re.compile(r"(?i)\b(Bearer|Basic|Digest|Negotiate)\s+[^\s\"',;]{4,}")
 _HEADER = re.compile(r"(?i)\b((?:proxy-)?authorization|(?:set-)?cookie)\b([\"']?\s*[:=,]\s*)[^\r\n]*")
 _VALUE = re.compile(
-    rf"(?i)([\w.-]*{_NAME}(?![A-Za-z])(?![\w.-]*(?:file|folder|path|location)\b)[\w.-]*[\"']?\s*[:=]+\s*)"
+    rf"(?i)({_NAME}(?![A-Za-z])(?![\w.-]{{0,64}}(?:file|folder|path|location)\b)[\w.-]{{0,64}}[\"']?\s{{0,8}}[:=]{{1,3}}\s{{0,8}})"
     r"(\(secret\)|\"(?:[^\"\\\r\n]|\\.)*\"?|'(?:[^'\\\r\n]|\\.)*'?|[^\s,;&}\])]+)"
 )
-_JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*")
+_JWT = re.compile(r"\beyJ[\w-]{8,4096}\.[\w-]{1,8192}\.[\w-]*")
 _KEY_BORDER = " PRIVATE KEY-----"
 _KEY_BLOCK = re.compile(
     r"(?s)(?:-----BEGIN[A-Z ]* PRIVATE KEY-----.*?(?:-----END[A-Z ]* PRIVATE KEY-----|\Z)"
