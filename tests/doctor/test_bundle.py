@@ -274,6 +274,9 @@ def test_logs_are_regular_files_and_bounded(tmp_path: Path) -> None:
     assert all(each.problem for each in tails.values())
     few = list(log_tails([folder], each_bytes_max=1000, bytes_max=5))
     assert sum(len(each.text or "") for each in few) <= 5
+    (tmp_path / "linked").symlink_to(folder)
+    (linked,) = log_tails([tmp_path / "linked"], each_bytes_max=1000, bytes_max=1000)
+    assert linked.text is None
     (none,) = log_tails([tmp_path / "absent"], each_bytes_max=1, bytes_max=1)
     assert none.text is None
     assert none.problem

@@ -176,6 +176,17 @@ def test_a_time_that_not_every_record_has_or_that_is_in_the_future_is_not_taken(
     assert guess("t", encoded(records), now_ms=NOW_MS).table.time.column == "seen_at"
 
 
+def test_a_column_that_refuses_a_record_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
+    """JSON has numbers that no double holds."""
+    texts = [f'{{"ts": {NOW_MS}, "far": {far}, "n": 1.5}}' for far in ("1e400", "2.5")]
+    records = [Record(text.encode(), NOW_MS) for text in texts]
+    guessed = guess("t", records, now_ms=NOW_MS)
+    assert [column.name for column in guessed.table.columns] == ["ts", "n"]
+    assert [path for path, _ in guessed.left_out] == ["far"]
+    write_project(guessed, tmp_path)
+    assert refusals(tmp_path, records) == []
+
+
 def test_errors_name_what_was_expected_found_and_what_to_do() -> None:
     with pytest.raises(DefinitionError) as none:
         guess("t", encoded([{"size": 1, "name": "a"}]), now_ms=NOW_MS)

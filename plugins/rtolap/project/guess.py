@@ -69,6 +69,7 @@ def guess(
     leaves = leaves_of(objects)
     columns, reasons, left_out, leaf_of = _columns(leaves, len(objects))
     usable = {leaf.steps: name for name, leaf in leaf_of.items()}
+    leaf_column = {column.name: column for column in columns}
     candidates = [
         each
         for each in time_guesses(leaves, len(objects), (time_format,) if time_format else ())
@@ -77,18 +78,51 @@ def guess(
     sound = [record for record, value in zip(records, parsed, strict=True) if value is not None]
     refused = ""
     for candidate in candidates:
-        table = Table(
-            name=plain_name(topic, ()),
-            topic=topic,
-            columns=columns,
-            time=TimeColumn(usable[candidate.leaf.steps], candidate.format),
-        )
-        refused = _refused(table, sound, now_ms)
-        if not refused:
-            cube = _cube(table, leaf_of, len(objects), reasons)
-            broken = len(records) - len(objects)
-            return Guess(table, cube, reasons, left_out, candidate.reason, len(records), broken)
+        time = TimeColumn(usable[candidate.leaf.steps], candidate.format)
+        refused = _refused(_table(topic, [leaf_column[time.column]], time), sound, now_ms)
+        if refused:
+            continue
+        table = _table(topic, columns, time)
+        if _refused(table, sound, now_ms):
+            table, unfit = _without_unfit(table, sound, now_ms)
+            left_out += unfit
+        cube = _cube(table, leaf_of, len(objects), reasons)
+        broken = len(records) - len(objects)
+        return Guess(table, cube, reasons, left_out, candidate.reason, len(records), broken)
     raise _no_time(topic, leaves, candidates, refused, time_path)
+
+
+def _table(topic: str, columns: Sequence[Column], time: TimeColumn) -> Table:
+    return Table(name=plain_name(topic, ()), topic=topic, columns=tuple(columns), time=time)
+
+
+def _without_unfit(
+    table: Table, records: Sequence[Record], now_ms: int
+) -> tuple[Table, list[tuple[str, str]]]:
+    """Return the table without the columns that refuse records by themselves, and why each does.
+
+    Raises DefinitionError where the rest still refuses one.
+    """
+    time = table.column(table.time.column)
+    fit: list[Column] = []
+    unfit: list[tuple[str, str]] = []
+    for column in table.columns:
+        pair = [time] if column == time else [time, column]
+        why = _refused(_table(table.topic, pair, table.time), records, now_ms)
+        if why:
+            unfit.append((column.path or column.name, why))
+        else:
+            fit.append(column)
+    rest = _table(table.topic, fit, table.time)
+    why = _refused(rest, records, now_ms)
+    if why:
+        raise DefinitionError(
+            f"no table was found that takes the records of topic {table.topic}",
+            expected="records that the columns take which each of them takes alone",
+            found=why,
+            action="declare the table by hand",
+        )
+    return rest, unfit
 
 
 def _no_time(

@@ -68,5 +68,5 @@ def _stack_log_folders() -> list[Path]:
     for folder in (here, *here.parents):
         layout = StackLayout(folder / DEFAULT_DIR)
         if layout.state_file.is_file():
-            return sorted(each for each in (layout.root / "run").iterdir() if not each.is_symlink())
+            return sorted((layout.root / "run").glob("*/"))
     return []

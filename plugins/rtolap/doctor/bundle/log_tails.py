@@ -31,6 +31,9 @@ def log_tails(folders: Sequence[Path], *, each_bytes_max: int, bytes_max: int) -
     """Give the ends of the logs in the folders, the newest first, until `bytes_max` are taken."""
     left = bytes_max
     for folder in folders:
+        if folder.is_symlink():
+            yield LogTail(folder.name, None, f"{folder} is a link, which is not followed")
+            continue
         try:
             found = sorted(_logs(folder), key=lambda each: -each[0])
         except OSError as error:
