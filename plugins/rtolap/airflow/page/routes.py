@@ -50,7 +50,7 @@ def one_cube(cube: str) -> Response:
             coordinator.cluster(),
             coordinator.cube(cube),
             coordinator.watermark(cube),
-            coordinator.segments(cube),
+            coordinator.segment_columns(cube),
             coordinator.queue().entries,
             now_ms=_clock.now_ms(),
         )
