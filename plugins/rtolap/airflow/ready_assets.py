@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
 from airflow.sdk import NEVER_EXPIRE, Asset, AssetAlias, Context  # type: ignore[attr-defined,unused-ignore]
 
 from rtolap.airflow.words import iso
+from rtolap.base.decoding import convert
 from rtolap.base.errors import NotFound
 from rtolap.protocols.coordinator.client import CoordinatorClient
 
@@ -45,7 +45,7 @@ def announce(context: Context, cube: str, coordinator: CoordinatorClient) -> lis
     store = context["task_state_store"]
     noted: dict[str, int] = {}
     for batch in range(_batches(context)):
-        noted.update(msgspec.convert(store.get(f"{_BATCHES_KEY}.{batch}"), dict[str, int]))
+        noted.update(convert(store.get(f"{_BATCHES_KEY}.{batch}"), dict[str, int]))
     told: list[dict[str, Any]] = []
     for segment, version in sorted(noted.items()):
         try:
