@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, success, warn
 from rtolap.doctor.bundle.sources import LOG_BYTES_MAX, Part, collect
 from rtolap.doctor.examination import LOOK_S_MAX
+from rtolap.model.quantities import instant_text
 from rtolap.protocols.loader.messages import LoaderList
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stored.loader.operations import job_access
@@ -34,7 +35,7 @@ def support_bundle(
     """Collect findings, versions, settings, the cluster's state, metrics and logs in one archive, with
     secrets hidden. What could not be had is named in its manifest, and is no failure."""
     settings = Settings()
-    path = output or Path(time.strftime("rtolap-support-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime()))
+    path = output or _file_name(SystemClock().now_ms())
     archive = collect(
         settings,
         more=[Part("cluster/loaders.json", lambda: _loaders(settings))],
@@ -52,6 +53,11 @@ def support_bundle(
     included = sum(entry.outcome != "missing" for entry in archive.entries)
     success(f"{path}: {included} parts, {len(archive.entries) - included} could not be had")
     console.print("Read it before you send it: it names hosts, topics and columns.", highlight=False)
+
+
+def _file_name(now_ms: int) -> Path:
+    stamp = instant_text(now_ms).translate({ord(" "): "T", ord(":"): None, ord("-"): None})
+    return Path(f"rtolap-support-{stamp}.tar.gz")
 
 
 def _loaders(settings: Settings) -> LoaderList:
