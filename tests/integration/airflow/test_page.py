@@ -111,6 +111,26 @@ def test_nothing_serious_is_in_the_way_of_a_screen_reader(
         assert serious == [], view
 
 
+@pytest.mark.parametrize("colour_scheme", ["light", "dark"])
+def test_a_front_end_that_is_not_there_is_said_and_the_loaders_are_shown_all_the_same(
+    sign_in: Callable[..., Page], airflow: Any, colour_scheme: str
+) -> None:
+    page = sign_in("viewer", "?view=loads", colour_scheme)
+    said = page.get_by_role("status").get_by_text(re.compile("no front end took"))
+    expect(said).to_be_visible()
+    assert serious_in(page) == []
+    page.get_by_role("tab", name="Loaders").click()
+    expect(page.get_by_test_id("age").first).to_be_visible()
+    expect(page.get_by_role("region", name="Loaders").first).to_be_visible()
+    assert serious_in(page) == []
+    picture(page, f"loaders-{colour_scheme}")
+
+
+def serious_in(page: Page) -> list[tuple[str, str]]:
+    found = Axe().run(page, context="[role=tabpanel]").response["violations"]
+    return [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in SERIOUS]
+
+
 SERIOUS = ("serious", "critical")
 
 
