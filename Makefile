@@ -15,7 +15,7 @@ SEEDS ?= 10
 # Each process of the stack and of the tests imports hundreds of modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-unit test-integration soak lint types format reference lock bench wheel clean
+.PHONY: help setup demo test test-unit test-integration soak lint types format reference docs lock bench wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ format: setup ## Format the code and mend what the linter can
 reference: setup ## Write what docs/reference.md, docs/sql.md, docs/operations/metrics.md and docs/modules/ list out of the code
 	@$(BIN)/python -m tests.support.reference
 	@$(BIN)/python -m tests.support.pages.modules
+
+docs: setup ## The documentation as a site with a search, .cache/site/index.html; a link that leads nowhere ends it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo "docs: .cache/site/index.html"
 
 lock: setup ## Resolve the dependencies again into requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header \

@@ -14,6 +14,7 @@ from datetime import timedelta
 import pendulum
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.alterations import AlterCubeOperator, PlanAlterationOperator
 
 CUBE = "{{ params.cube }}"
@@ -24,7 +25,7 @@ with DAG(
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=4,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
+    default_args={"on_failure_callback": Notify(), "retries": 3, "retry_delay": timedelta(minutes=1)},
     params={
         "cube": Param(type="string", minLength=1, description="Name of the cube."),
         "file": Param(type="string", minLength=1, description="YAML file or folder below include."),
@@ -51,6 +52,7 @@ with DAG(
         older="{{ params.older }}",
     )
     approve = ApprovalOperator(
+        notifiers=Notify(),
         task_id="approve",
         subject="Change a running cube?",
         body="{{ ti.xcom_pull(task_ids='plan')['text'] }}",

@@ -15,6 +15,7 @@ from datetime import timedelta
 
 import pendulum
 from airflow.sdk import DAG, Param
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.batches import BatchOperator
 from rtolap.airflow.sensors.batches import BatchReadySensor
 
@@ -36,6 +37,7 @@ with DAG(
             None, type=["string", "null"], description="Id of the batch; none makes one of the run's."
         ),
     },
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):

@@ -11,6 +11,7 @@ from datetime import timedelta
 import pendulum
 from airflow.sdk import DAG, task
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.merging import MergeSegmentsOperator
 
 with DAG(
@@ -19,6 +20,7 @@ with DAG(
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
     max_active_runs=1,
     catchup=False,
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):

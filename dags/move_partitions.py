@@ -16,6 +16,7 @@ from typing import Any
 import pendulum
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.moves import MoveBackOperator, MovePartitionsOperator, PlanMoveOperator
 from rtolap.airflow.sensors.moves import MoveStandsSensor
 
@@ -29,7 +30,7 @@ with DAG(
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=4,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
+    default_args={"on_failure_callback": Notify(), "retries": 3, "retry_delay": timedelta(minutes=1)},
     params={
         "cube": Param(type="string", minLength=1, description="Name of the cube."),
         "by": Param("load", enum=["load", "count"], description="Level the load, or the number."),
@@ -50,6 +51,7 @@ with DAG(
         task_id="plan", cube=CUBE, by="{{ params.by }}", over="{{ params.over | tojson }}"
     )
     approve = ApprovalOperator(
+        notifiers=Notify(),
         task_id="approve",
         subject="Move partitions of a cube?",
         body="{{ ti.xcom_pull(task_ids='plan')['text'] }}",
@@ -58,6 +60,7 @@ with DAG(
     move = MovePartitionsOperator(task_id="move", answer=approve.output, **how)
     stands = MoveStandsSensor(task_id="stands", epoch=move.output, **LOOKS)
     approve_back = ApprovalOperator(
+        notifiers=Notify(),
         task_id="approve_back",
         subject="Move the partitions back?",
         body="The new assignment stands. Approve moves back, Reject keeps it.\n\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pendulum
 from airflow.sdk import DAG, Param
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.coordinator import PurgeOperator
 
 with DAG(
@@ -17,6 +18,7 @@ with DAG(
             type="string", format="date-time", description="Segments ending by then are dropped."
         ),
     },
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):

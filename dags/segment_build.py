@@ -1,7 +1,8 @@
 """Builds and promotes the segments that are REMOTE_PERSISTED.
 
 The asset event only says that the queue is not empty; the queue itself, kept by the coordinator, says what
-is to do, and one run drains it. Safe to clear, to retry, to mark failed and to run twice.
+is to do, and one run drains it. Versions that it makes READY are events of the assets of their cubes. Safe to
+clear, to retry, to mark failed and to run twice.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import pendulum
 from airflow.sdk import DAG, task
 from rtolap.airflow.assets import REMOTE_PERSISTED
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.build import SparkBuildOperator
 from rtolap.airflow.overdue import POLICY_VARIABLE
+from rtolap.airflow.ready_assets import READY_SEGMENTS
 
 with DAG(
     dag_id="rtolap_segment_build",
@@ -21,6 +24,7 @@ with DAG(
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
     max_active_runs=1,
     catchup=False,
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):
@@ -33,6 +37,7 @@ with DAG(
     SparkBuildOperator.partial(
         task_id="build",
         map_index_template="{{ task.cube }}",
+        outlets=[READY_SEGMENTS],
         retries=3,
         retry_delay=timedelta(seconds=5),
         retry_exponential_backoff=True,

@@ -12,6 +12,7 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, Param, task
 from rtolap.airflow.declared import defined_subscriptions
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.subscriptions import CreateSubscriptionOperator, DropSubscriptionOperator
 from rtolap.base.settings import Settings
 
@@ -21,7 +22,7 @@ with DAG(
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
     max_active_runs=1,
     catchup=False,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
+    default_args={"on_failure_callback": Notify(), "retries": 3, "retry_delay": timedelta(minutes=1)},
     params={
         "drop": Param([], type="array", items={"type": "string"}, description="Names; they are not created.")
     },

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pendulum
 from airflow.sdk import DAG, task
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.coordinator import CleanupOperator, RetentionOperator
 
 UPKEEP = (
@@ -21,7 +22,7 @@ for name, schedule, operator, purpose in UPKEEP:
         start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
         max_active_runs=1,
         catchup=False,
-        default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
+        default_args={"on_failure_callback": Notify(), "retries": 3, "retry_delay": timedelta(minutes=1)},
         tags=["rtolap"],
         doc_md=purpose,
     ):

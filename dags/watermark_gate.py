@@ -16,6 +16,7 @@ import pendulum
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, Variable, task
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.window_approval import ApproveWindowOperator, WindowApprovalOperator
 from rtolap.airflow.overdue import (
     OVERDUE_AFTER,
@@ -45,6 +46,7 @@ with DAG(
         ),
         "windows_max": Param(12, type="integer", minimum=1, description="Of each application, the oldest."),
     },
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):
@@ -75,10 +77,12 @@ with DAG(
         "window_end": Param(type="string", format="date-time", description="End of the window."),
         "lateness_ms": Param(0, type="integer", minimum=0, description="Allowed lateness of the cube."),
     },
+    default_args={"on_failure_callback": Notify()},
     tags=["rtolap"],
     doc_md=__doc__,
 ):
     ask = WindowApprovalOperator(
+        notifiers=Notify(),
         task_id="ask",
         application=APPLICATION,
         window_end=WINDOW_END,

@@ -13,6 +13,7 @@
     airflow, cli, dbapi              the faces: tasks, commands, Python
     stack, demo, draw                local servers; the demonstration; pictures
     doctor                           what is wrong with the servers of this host's settings
+    project                          the first definitions of a topic, guessed from its records
 
 docs/architecture.md draws which room may import which.
 

@@ -6,7 +6,7 @@ import inspect
 import subprocess
 import sys
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.bases.sensor import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from jinja2 import Template
 from rtolap.airflow.sensors.base import DeferredSensor
 
@@ -169,9 +169,43 @@ def test_backfill_has_daily_intervals_and_catches_nothing_up(dag_bag: Any) -> No
     assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
 
 
+DAY = {"from": None, "to": None}
+RANGE = {"from": "2013-01-02T00:00:00Z", "to": "2013-01-04T00:00:00Z"}
+
+
 def test_a_backfill_acts_and_the_daily_schedule_does_not(dag_bag: Any) -> None:
     cubes = dag_bag.dags["rtolap_backfill"].get_task("cubes").python_callable
+    at = datetime(2013, 1, 3, tzinfo=UTC)
     for run_type in (DagRunType.BACKFILL, DagRunType.MANUAL):
-        assert cubes(dag_run=SimpleNamespace(run_type=run_type), params={"cube": "c"}) == ["c"]
+        run = SimpleNamespace(run_type=run_type, logical_date=at)
+        assert cubes(dag_run=run, params={"cube": "c", **DAY}) == ["c"]
+    run = SimpleNamespace(run_type=DagRunType.MANUAL, logical_date=None)
+    assert cubes(dag_run=run, params={"cube": "c", **RANGE}) == ["c"]
     with pytest.raises(AirflowSkipException):
-        cubes(dag_run=SimpleNamespace(run_type=DagRunType.SCHEDULED), params={"cube": "c"})
+        cubes(
+            dag_run=SimpleNamespace(run_type=DagRunType.SCHEDULED, logical_date=at),
+            params={"cube": "c", **DAY},
+        )
+
+
+@pytest.mark.parametrize("missing", [("from",), ("to",), ("from", "to")])
+def test_a_run_by_hand_without_a_range_says_what_is_missing(dag_bag: Any, missing: tuple[str, ...]) -> None:
+    cubes = dag_bag.dags["rtolap_backfill"].get_task("cubes").python_callable
+    params = {"cube": "c", **RANGE, **dict.fromkeys(missing)}
+    with pytest.raises(AirflowFailException, match="expected `from` and `to`"):
+        cubes(dag_run=SimpleNamespace(run_type=DagRunType.MANUAL, logical_date=None), params=params)
+
+
+def test_a_backfill_queues_its_own_range_or_that_of_its_day(dag_bag: Any) -> None:
+    requeue = dag_bag.dags["rtolap_backfill"].get_task("requeue").partial_kwargs
+    day = {
+        "data_interval_start": datetime(2013, 1, 2, tzinfo=UTC),
+        "data_interval_end": datetime(2013, 1, 3, tzinfo=UTC),
+    }
+    for params, dates, expected in (
+        (DAY, day, ["2013-01-02T00:00:00+00:00", "2013-01-03T00:00:00+00:00"]),
+        (RANGE, day, [*RANGE.values()]),
+        (RANGE, {}, [*RANGE.values()]),  # a run without a logical date has no interval
+    ):
+        found = [Template(requeue[each]).render(params=params, **dates) for each in ("start", "end")]
+        assert found == expected

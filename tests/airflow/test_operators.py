@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from airflow.sdk.execution_time.context import OutletEventAccessors
 from rtolap.agent.commands import Resolver
 from rtolap.airflow.declared import RECEIVER_BOUNDS
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators.build import SparkBuildOperator
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.airflow.operators.services import ReceiverOperator
+from rtolap.airflow.ready_assets import READY_SEGMENTS
 from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.cli import main
 from rtolap.protocols.coordinator.messages import (
@@ -52,6 +54,7 @@ class FakeCoordinator:
         self.waiting = list(segments)
         self.newest: dict[str, str] = {}
         self.promoted: list[str] = []
+        self.purged: set[str] = set()
         self.failed: dict[str, str] = {}
         self.attempts = 0
         self.refusals = 0
@@ -106,6 +109,8 @@ class FakeCoordinator:
         if self.refusals:
             self.refusals -= 1
             raise NotYet("an earlier segment comes first")
+        if segment not in self.waiting:
+            return  # it is promoted already
         self.waiting.remove(segment)
         self.promoted.append(segment)
 
@@ -116,7 +121,14 @@ class FakeCoordinator:
         state = "REMOTE_PERSISTED" if segment in self.waiting else "READY"
         build = BuildInfo(build_id=self.newest[segment], version=1, started_ms=0, location="")
         return SegmentInfo(
-            cube=cube, segment=segment, start_ms=0, end_ms=1, state=state, version=0, build=build
+            cube=cube,
+            segment=segment,
+            start_ms=0,
+            end_ms=1,
+            state="PURGED" if segment in self.purged else state,
+            version=self.promoted.count(segment),
+            events=7,
+            build=build,
         )
 
 
@@ -139,7 +151,7 @@ def context() -> Any:
             self[key] = value
 
     ti = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)
-    return {"ti": ti, "task_state_store": Store()}
+    return {"ti": ti, "task_state_store": Store(), "outlet_events": OutletEventAccessors()}
 
 
 def deferred(call: Callable[[], Any]) -> Any:
@@ -279,6 +291,63 @@ def test_a_build_drains_the_queue_in_batches_and_promotes_in_order(coordinator: 
     drain(build(), context())
     assert coordinator.promoted == ["s1", "s2", "s3"]
     assert coordinator.attempts == 3
+
+
+def announced(ctx: Any) -> list[tuple[str, str, int]]:
+    """Return asset, segment and version of each event that the task will send."""
+    events = ctx["outlet_events"][READY_SEGMENTS].asset_alias_events
+    return [(each.dest_asset_key.name, each.extra["segment"], each.extra["version"]) for each in events]
+
+
+def test_a_build_announces_each_version_with_its_events_and_range(coordinator: FakeCoordinator) -> None:
+    SPARK.script = "exit 0"
+    operator, ctx = build(), context()
+    assert operator.outlets == [READY_SEGMENTS]
+    drain(operator, ctx)
+    assert announced(ctx) == [("rtolap_ready_c", name, 1) for name in ("s1", "s2", "s3")]
+    (first, *_) = ctx["outlet_events"][READY_SEGMENTS].asset_alias_events
+    assert first.extra == {
+        "cube": "c",
+        "segment": "s1",
+        "version": 1,
+        "events": 7,
+        "start": "1970-01-01T00:00:00+00:00",
+        "end": "1970-01-01T00:00:00.001000+00:00",
+    }
+
+
+def test_what_a_failed_or_lost_execution_has_promoted_is_announced_by_the_one_that_succeeds(
+    coordinator: FakeCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = 'rtolap-progress: {"event":"%s","build_id":"%s","error":"no space"}'
+    SPARK.script = f"echo '{said % ('built', 'b1')}'; echo '{said % ('failed', 'b2')}'; exit 4"
+    operator, ctx = build(), context()
+    waiting = deferred(lambda: operator.execute(ctx))
+    with pytest.raises(AirflowException, match="s2: no space"):
+        resumed(operator, ctx, waiting)
+    ctx["outlet_events"] = OutletEventAccessors()  # those of a try that failed are not sent
+    SPARK.script = "exit 0"
+    waiting = deferred(lambda: operator.execute(ctx))
+    with monkeypatch.context() as lost:
+
+        def die(*_: object) -> None:
+            raise SystemExit("the worker is lost once all is promoted")
+
+        lost.setattr("rtolap.protocols.agent.client.AgentClient.acknowledge", die)
+        with pytest.raises(SystemExit):
+            resumed(operator, ctx, waiting)
+    assert coordinator.promoted == ["s1", "s2", "s3"]
+    ctx["outlet_events"] = OutletEventAccessors()
+    drain(operator, ctx)
+    assert [segment for _, segment, _ in announced(ctx)] == ["s1", "s2", "s3"]
+
+
+def test_a_version_that_is_purged_meanwhile_is_not_announced(coordinator: FakeCoordinator) -> None:
+    SPARK.script = "exit 0"
+    coordinator.purged = {"s2"}
+    operator, ctx = build(), context()
+    drain(operator, ctx)
+    assert [segment for _, segment, _ in announced(ctx)] == ["s1", "s3"]
 
 
 def test_a_build_executed_again_waits_for_the_one_that_runs(

@@ -36,6 +36,7 @@ from rtolap.protocols.coordinator.messages import (
     QueueEntry,
     ReceiverInfo,
     ReplicaSetInfo,
+    SegmentColumns,
     SegmentInfo,
     WatermarkInfo,
 )
@@ -207,7 +208,24 @@ def page_of(segments: list[SegmentInfo], queue: tuple[QueueEntry, ...] = ()) -> 
         },
     )
     status = cube("flights", low_watermark_ms=NOW_MS, refused={"late": 2}, refused_example={})
-    return cube_page(cluster([status], []), status, watermark, segments, queue, now_ms=NOW_MS)
+    found = columns_of(segments)
+    return cube_page(cluster([status], []), status, watermark, found, queue, now_ms=NOW_MS)
+
+
+def columns_of(segments: list[SegmentInfo]) -> SegmentColumns:
+    """As the coordinator answers them."""
+    ordered = sorted(segments, key=lambda each: each.start_ms)
+    return SegmentColumns(
+        segment=tuple(each.segment for each in ordered),
+        start_ms=tuple(each.start_ms for each in ordered),
+        end_ms=tuple(each.end_ms for each in ordered),
+        state=tuple(each.state for each in ordered),
+        version=tuple(each.version for each in ordered),
+        parts=tuple(len(each.parts) for each in ordered),
+        events=tuple(each.events for each in ordered),
+        late_events=tuple(each.late_events for each in ordered),
+        noted=tuple(ordered),
+    )
 
 
 def test_partitions_that_hold_the_watermark_come_first_and_idle_ones_last() -> None:

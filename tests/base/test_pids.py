@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
-from rtolap.base.pids import lives, pid_lives
+from rtolap.agent.processes import Processes, handle_of
+from rtolap.base.pids import Start, lives, pid_lives
+from rtolap.stack.pids import PidRecord, ProcessId, identify, is_same_process, session_members
 
 from tests.support.waiting import until
 
@@ -39,3 +44,46 @@ def test_a_process_that_was_collected_does_not_live() -> None:
         child.wait()
     assert not lives(process)
     assert not pid_lives(child.pid)
+
+
+@pytest.mark.parametrize("step_s", [-7200.0, -3.0, 3.0, 7200.0])
+def test_a_step_of_the_clock_makes_no_other_process_of_a_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step_s: float
+) -> None:
+    """As after a correction of the clock, or in a machine that was restored: all start times move with it."""
+    processes = Processes(tmp_path)
+    created = psutil.Process.create_time
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True
+    ) as child:
+        noted, handle = identify(child.pid), handle_of(child.pid)
+        record = PidRecord(noted.pid, noted.started_s, start=noted.start)
+        monkeypatch.setattr(psutil.Process, "create_time", lambda process: created(process) + step_s)
+        assert is_same_process(noted)
+        assert processes.alive(handle)
+        assert session_members(record) == processes.session_members(handle) == [child.pid]
+        assert child.stdin is not None
+        child.stdin.close()
+    assert not is_same_process(noted)
+    assert not processes.alive(handle)
+
+
+def test_a_pid_that_is_another_process_or_of_another_boot_is_not_the_one_that_was_noted(
+    tmp_path: Path,
+) -> None:
+    noted, handle = identify(os.getpid()), handle_of(os.getpid())
+    assert noted.start is not None
+    boot, ticks = noted.start
+    assert is_same_process(noted)
+    for other in (Start(boot, ticks - 1), Start(boot, ticks + 1), Start("another boot", ticks)):
+        assert not is_same_process(msgspec.structs.replace(noted, start=other))
+        assert not Processes(tmp_path).alive(msgspec.structs.replace(handle, start=other))
+        assert session_members(PidRecord(noted.pid, noted.started_s, start=other)) == []
+
+
+def test_records_without_a_start_are_compared_by_their_time() -> None:
+    noted = identify(os.getpid())
+    assert is_same_process(ProcessId(noted.pid, noted.started_s))
+    assert not is_same_process(ProcessId(noted.pid, noted.started_s - 60))
+    kept = msgspec.json.decode(msgspec.json.encode(noted), type=ProcessId)
+    assert kept == noted

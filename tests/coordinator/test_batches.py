@@ -12,7 +12,7 @@ from rtolap.protocols.coordinator.messages import BatchPlanMessage
 
 from tests.support.batches.by_hand import stage_empty
 from tests.support.batches.drawn import spec_of
-from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
+from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster, assert_columns_as_listed
 
 SOURCE: dict[str, Any] = {"format": "parquet", "path": "file:///exports/"}
 
@@ -73,6 +73,7 @@ def test_a_handed_over_segment_is_built_without_its_version_and_keeps_its_vector
     )
     assert done.covered == before.covered
     assert cluster.client.batch_progress(NAME, "b1").ready == 1
+    assert_columns_as_listed(cluster.client, NAME)
     assert done.late_events is None, "what came late to the topic is unknown now"
 
 

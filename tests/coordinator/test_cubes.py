@@ -7,7 +7,14 @@ import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
 
-from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, Cluster
+from tests.support.cubes.coordinator_harness import (
+    CUBE,
+    HOUR_MS,
+    NAME,
+    TABLE,
+    Cluster,
+    assert_columns_as_listed,
+)
 
 WINDOW = "19700101000000_19700101010000"
 
@@ -190,6 +197,7 @@ def test_segments_without_a_record_are_seen_through_heartbeats(cluster: Cluster)
         (record.name, "REMOTE_PERSISTED"),
     ]
     assert [s.segment for s in cluster.client.segments(NAME, state="ACTIVE")] == [WINDOW]
+    assert_columns_as_listed(cluster.client, NAME)
     assert [s.segment for s in cluster.client.segments(NAME, start_ms=HOUR_MS)] == [record.name]
     assert [s.segment for s in cluster.client.segments(NAME, end_ms=HOUR_MS)] == [WINDOW]
     assert cluster.client.cube(NAME).segments["ACTIVE"] == 1

@@ -16,7 +16,7 @@ from rtolap.model.segment import SegmentRange
 from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionRange
 from typer.testing import CliRunner, Result
 
-from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
+from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster, assert_columns_as_listed
 
 LOST = {"partition": 1, "start": 15, "end": 40}
 
@@ -52,6 +52,7 @@ def run(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> R
 
 def test_what_is_lost_stands_beside_the_segment_and_the_cube(cluster: Cluster) -> None:
     record = lose(cluster)
+    assert_columns_as_listed(cluster.client, NAME)
     assert [one.model_dump() for one in cluster.client.segment(NAME, record.name).lost] == [LOST]
     problem = cluster.client.cube(NAME).problem or ""
     assert "offsets 15–40 of partition 1" in problem

@@ -22,9 +22,10 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka.cimpl import NewTopic
+from rtolap.base.pids import Start, start_of
 from rtolap.stack.artifacts import JavaArtifacts, java_artifacts
 from rtolap.stack.java import spark_submit_options
-from rtolap.stack.pids import is_same_process
+from rtolap.stack.pids import ProcessId, is_same_process
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.servers.kafka import kafka_spec
@@ -49,8 +50,8 @@ def _end_leftovers() -> None:
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
         if owner:
-            pid, _, started = owner.partition("@")
-            if not is_same_process(int(pid), float(started)):
+            pid, boot, ticks = owner.split("@")
+            if not is_same_process(ProcessId(int(pid), 0.0, Start(boot, int(ticks)))):
                 process.send_signal(signal.SIGKILL)
 
 
@@ -58,7 +59,8 @@ def _end_leftovers() -> None:
 def owned() -> None:
     """Servers that are started after it carry this session's mark."""
     _end_leftovers()
-    os.environ[_OWNER] = f"{os.getpid()}@{psutil.Process().create_time()}"
+    start = start_of(os.getpid())
+    os.environ[_OWNER] = f"{os.getpid()}@{start.boot}@{start.ticks}"
 
 
 @pytest.fixture(scope="session")

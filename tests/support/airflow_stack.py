@@ -186,7 +186,11 @@ class AirflowStack:
         """Return the events of the asset of this name, the oldest first. Airflow's response is an internal
         error as long as a run that one of them has started waits for its start.
         """
-        assets = self.api.get("/api/v2/assets", params={"name_pattern": name}).raise_for_status().json()
+        named: dict[str, str | bool] = {
+            "name_pattern": name,
+            "only_active": False,
+        }  # those that no DAG names are not active
+        assets = self.api.get("/api/v2/assets", params=named).raise_for_status().json()
         (asset_id,) = [asset["id"] for asset in assets["assets"] if asset["name"] == name]
         params = {"asset_id": asset_id, "order_by": "timestamp", "limit": 100}
 

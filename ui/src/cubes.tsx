@@ -84,6 +84,10 @@ function OneCube({ cube, back, rights }: { cube: string; back: () => void; right
   );
 }
 
+function startOfDay(day: string, daysLater: number): string {
+  return new Date(Date.parse(`${day}T00:00:00Z`) + daysLater * 86_400_000).toISOString();
+}
+
 function Actions({ cube, rights }: { cube: string; rights: Rights | null }) {
   const [day, setDay] = useState("");
   const [before, setBefore] = useState("");
@@ -95,9 +99,7 @@ function Actions({ cube, rights }: { cube: string; rights: Rights | null }) {
           label: "Rebuild a day",
           title: `Build the READY segments of a day of ${cube} again`,
           explanation: "They answer from their present version until the new one is READY.",
-          conf: () => ({ cube }),
-          // A run's data are those of the day before its logical date, as scheduled runs have it.
-          dates: () => ({ logical_date: new Date(Date.parse(`${day}T00:00:00Z`) + 86_400_000).toISOString() }),
+          conf: () => ({ cube, from: startOfDay(day, 0), to: startOfDay(day, 1) }),
           disabled: !day,
           children: (
             <Input aria-label="Day (UTC)" onChange={(event) => setDay(event.target.value)} type="date" value={day} />

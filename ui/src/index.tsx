@@ -5,12 +5,14 @@ import { useSearchParams } from "react-router-dom";
 
 import { CubesView } from "./cubes";
 import { usePolled } from "./data";
+import { LoadersView } from "./loaders";
+import { LoadsView } from "./loads";
 import type { Rights } from "./messages";
 import { OverviewView } from "./overview";
 import { ReceiversView } from "./receivers";
 
-const VIEWS = ["overview", "cubes", "receivers"] as const;
-const TITLES = { overview: "Overview", cubes: "Cubes", receivers: "Receivers" };
+const VIEWS = ["overview", "cubes", "receivers", "loads", "loaders"] as const;
+const TITLES = { overview: "Overview", cubes: "Cubes", receivers: "Receivers", loads: "Loads", loaders: "Loaders" };
 
 // Which view is shown, and of which cube, is in the address: it can be linked to and kept.
 function Page() {
@@ -41,6 +43,12 @@ function Page() {
         </Tabs.Content>
         <Tabs.Content value="receivers">
           <ReceiversView />
+        </Tabs.Content>
+        <Tabs.Content value="loads">
+          <LoadsView />
+        </Tabs.Content>
+        <Tabs.Content value="loaders">
+          <LoadersView />
         </Tabs.Content>
       </Tabs.Root>
     </Box>

@@ -118,6 +118,70 @@ export interface Receivers {
   moves: Moving[];
 }
 
+export interface Loads {
+  now_ms: number;
+  databases: string[];
+  tables: { db: string; name: string; model: string; partitions: number; created_ms: number }[];
+  nodes: { name: string; state: string; replicas: number; held_bytes: number }[];
+  moves: { tablet: string; from_node: string; to_node: string; reason: string; state: string }[];
+  nodes_error: string;
+}
+
+export interface StoredPartition {
+  name: string;
+  visible_version: number;
+  committed_version: number;
+  tablets: number;
+  replicas: number;
+  fresh: number;
+  unreadable: number[];
+  health: string;
+}
+
+export interface StoredTablePage {
+  now_ms: number;
+  db: string;
+  name: string;
+  partitions: StoredPartition[];
+}
+
+export interface Load {
+  txn_id: number;
+  label: string;
+  state: string;
+  tables: string[];
+  began_ms: number;
+  took_ms: number | null;
+  reason: string;
+}
+
+export interface LoadList {
+  now_ms: number;
+  loads: Load[];
+  states: Record<string, number>;
+  cut: boolean;
+}
+
+export interface LoaderRow {
+  name: string;
+  state: string;
+  phase: string;
+  table: string;
+  topic: string;
+  lag_records: number | null;
+  rows_per_s: number | null;
+  rows_loaded: number | null;
+  rows_rejected: number | null;
+  loaded_ms: number | null;
+  reason: string;
+  error: string;
+}
+
+export interface Loaders {
+  now_ms: number;
+  loaders: LoaderRow[];
+}
+
 export interface Rights {
   user: string;
   may_start: string[];

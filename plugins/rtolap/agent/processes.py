@@ -20,7 +20,7 @@ import psutil
 from rtolap.agent.cpus import inherited
 from rtolap.agent.records import Handle
 from rtolap.base.errors import ProcessFailed
-from rtolap.base.pids import lives, pid_lives
+from rtolap.base.pids import pid_lives, same_start, start_of
 from rtolap.protocols.agent.messages import FILES_MARK, LOG_TAIL_LINES
 
 KEY_VARIABLE = "RTOLAP_AGENT_KEY"
@@ -28,7 +28,7 @@ GENERATION_VARIABLE = "RTOLAP_AGENT_GENERATION"
 FOLDER_VARIABLE = "RTOLAP_AGENT_FOLDER"  # several agents of a host have the same keys
 LOG_FILE_BYTES_MAX = 64 << 20  # beyond it the older half is dropped
 _LINE_CHARACTERS_MAX = 500
-_SAME_START_S = 1.0  # the boot time, and with it create_time, may be adjusted by a little
+_SAME_START_S = 1.0  # of a handle without a `Start`: the clock, and with it create_time, is adjusted a little
 _RUNNER = Path(__file__).with_name("runner.py")
 
 
@@ -96,7 +96,7 @@ class Processes:
                 f"{key} generation {generation} cannot be started", found=str(error)
             ) from error
         self._children[child.pid] = child
-        return Handle(child.pid, psutil.Process(child.pid).create_time())
+        return handle_of(child.pid)
 
     def alive(self, handle: Handle) -> bool:
         """Return True while that very process runs. Another with its pid is not."""
@@ -104,8 +104,7 @@ class Processes:
         if child is not None:
             return child.poll() is None
         try:
-            process = psutil.Process(handle.pid)
-            return abs(process.create_time() - handle.create_time_s) < _SAME_START_S and lives(process)
+            return _is_same(handle) and pid_lives(handle.pid)
         except psutil.NoSuchProcess:
             return False
 
@@ -128,7 +127,7 @@ class Processes:
                 if os.getsid(process.pid) != process.pid:
                     continue
                 if marks.items() <= process.environ().items():
-                    return Handle(process.pid, process.create_time())
+                    return handle_of(process.pid)
             except (psutil.Error, ProcessLookupError, PermissionError):
                 continue  # gone meanwhile, or somebody else's
         return None
@@ -146,7 +145,7 @@ class Processes:
         A pid is not given out again while a session is named by it: if another process has it, none is left.
         """
         try:
-            if abs(psutil.Process(leader.pid).create_time() - leader.create_time_s) >= _SAME_START_S:
+            if not _is_same(leader):
                 return []
         except psutil.NoSuchProcess:
             pass  # the leader ended; others of its session may live on
@@ -210,3 +209,13 @@ class Processes:
         self.log_path(key, generation).unlink(missing_ok=True)
         self.exit_path(key, generation).unlink(missing_ok=True)
         self.remove_caller_files(key, generation)
+
+
+def handle_of(pid: int) -> Handle:
+    """Return the handle of a process that has not been waited for."""
+    return Handle(pid, psutil.Process(pid).create_time(), start_of(pid))
+
+
+def _is_same(handle: Handle) -> bool:
+    """Return whether the pid is still that process's, which may have ended. Raises psutil.NoSuchProcess."""
+    return same_start(handle.pid, handle.start, handle.create_time_s, _SAME_START_S)

@@ -9,6 +9,7 @@ import msgspec
 
 from rtolap.agent.states import ProcessEvent, ProcessState, transition
 from rtolap.base.files import write_atomic
+from rtolap.base.pids import Start
 from rtolap.base.undecodable import decode_own
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStep
 
@@ -17,10 +18,12 @@ FORGOTTEN_MAX = 10_000  # keys for which only the highest generation is remember
 
 
 class Handle(msgspec.Struct, frozen=True):
-    """A process of the host: the pid alone is reused, together with its start time it is not."""
+    """A process of the host: the pid alone is reused, together with its start it is not. `create_time_s`, in
+    epoch seconds, is compared in records from before there was a `start`."""
 
     pid: int
     create_time_s: float
+    start: Start | None = None
 
 
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ import pendulum
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param
 
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.fleet import BrokerOperationOperator, PlanFleetOperator, SubmitPlanOperator
 from rtolap.airflow.sensors.fleet import (
     POLL_S,
@@ -63,6 +64,7 @@ def repair_dag(dag_id: str, doc_md: str | None) -> DAG:
         nothing_moves = NoMovesRunningSensor(task_id="nothing_moves", **_LOOKS)
         may_stop = BrokerMayStopSensor(task_id="may_stop", broker=_BROKER, **_LOOKS)
         approve = ApprovalOperator(
+            notifiers=Notify(),
             task_id="approve",
             subject="Stop a broker, and repair its machine?",
             body="{{ ti.xcom_pull(task_ids='may_stop')['text'] }}",
@@ -71,6 +73,7 @@ def repair_dag(dag_id: str, doc_md: str | None) -> DAG:
             task_id="repair", operation="repair", broker=_BROKER, answer=approve.output, **_CHANGES
         )
         well_again = ApprovalOperator(
+            notifiers=Notify(),
             task_id="well_again",
             subject="Is the machine repaired?",
             body="Broker {{ params.broker }} may be stopped now. Approve when it may serve, then start it.",
@@ -108,7 +111,7 @@ def _dag(dag_id: str, doc_md: str | None, *, of_broker: bool, **params: Param) -
         start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
         max_active_runs=1,
         catchup=False,
-        default_args=_RETRIES,
+        default_args={**_RETRIES, "on_failure_callback": Notify()},
         params={
             **(broker if of_broker else {}),
             "cluster": Param(DEFAULT_KAFKA_CLUSTER, type="string", description="Kafka cluster, by its name."),
@@ -134,7 +137,10 @@ def _moved(
         may_be_empty=may_be_empty,
     )
     approve = ApprovalOperator(
-        task_id="approve", subject=subject, body="{{ ti.xcom_pull(task_ids='plan')['text'] }}"
+        notifiers=Notify(),
+        task_id="approve",
+        subject=subject,
+        body="{{ ti.xcom_pull(task_ids='plan')['text'] }}",
     )
     submit = SubmitPlanOperator(task_id="submit", planned=plan.output, answer=approve.output, **_CHANGES)
     watch = PlanEndedSensor(task_id="watch", plan_id=submit.output, **_LOOKS)

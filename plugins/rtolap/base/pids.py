@@ -1,8 +1,46 @@
-"""A check that a process lives."""
+"""A check that a process lives, and what tells it from a later one with its pid.
+
+A start time in epoch seconds is derived from the wall clock, and moves with it: after a step of the clock, or
+in a machine that was restored, the same process seems to have started at another time. The kernel's own count
+of clock ticks since boot, with the id of the boot, never changes.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import NamedTuple
+
 import psutil
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_TICKS = 19  # of the fields behind the name, which is in brackets; `man proc_pid_stat`
+
+
+class Start(NamedTuple):
+    """The start of a process: the boot, and the clock ticks since it. Comparable within a boot."""
+
+    boot: str
+    ticks: int
+
+
+def start_of(pid: int) -> Start:
+    """Return the start of a process, which may be a zombie. Raises psutil.NoSuchProcess."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise psutil.NoSuchProcess(pid) from error
+    return Start(_BOOT_ID.read_text().strip(), int(stat[stat.rindex(b")") + 1 :].split()[_TICKS]))
+
+
+def same_start(pid: int, start: Start | None, started_s: float, tolerance_s: float) -> bool:
+    """Return whether the process of this pid, alive or not yet collected, is the one that started then.
+
+    start: None in a record from before there was one: the start in epoch seconds is compared, which is right
+    as long as the clock makes no step. Raises psutil.NoSuchProcess.
+    """
+    if start is not None:
+        return start_of(pid) == start
+    return abs(psutil.Process(pid).create_time() - started_s) < tolerance_s
 
 
 def lives(process: psutil.Process) -> bool:

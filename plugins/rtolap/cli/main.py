@@ -55,6 +55,15 @@ MOUNTS: dict[str, Mount] = {
     "doctor": Mount(
         "rtolap.cli.doctor", "Look at every server, and say what mends what is wrong.", "doctor", asks=False
     ),
+    "support-bundle": Mount(
+        "rtolap.cli.local.support_bundle",
+        "Collect what helps others to find a fault, without secrets.",
+        "support-bundle",
+        asks=False,
+    ),
+    "init": Mount(
+        "rtolap.cli.local.init", "Guess the first definitions of a topic from its records.", "init"
+    ),
     "validate": Mount(
         "rtolap.cli.definitions", "Check definitions without a cluster.", "validate", asks=False
     ),

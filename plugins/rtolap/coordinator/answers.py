@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -74,3 +75,27 @@ def segment_info(
         merged=tuple(each.level for each in record.merged),
         state_history=tuple(as_message(wire.HistoryEntry, line) for line in record.state_history),
     )
+
+
+def segment_columns(
+    records: Sequence[SegmentRecord], noted: tuple[wire.SegmentInfo, ...]
+) -> wire.SegmentColumns:
+    """Return records in the order of their starts, as columns. `noted`: see the message."""
+    return wire.SegmentColumns(
+        segment=tuple(record.name for record in records),
+        start_ms=tuple(record.start_ms for record in records),
+        end_ms=tuple(record.end_ms for record in records),
+        state=tuple(record.state.value for record in records),
+        version=tuple(record.version for record in records),
+        parts=tuple(len(record.parts) for record in records),
+        events=tuple(record.events if record.version else None for record in records),
+        late_events=tuple(record.late_events for record in records),
+        noted=noted,
+    )
+
+
+def is_noted(record: SegmentRecord) -> bool:
+    """Return whether a settled segment has something that a person should look at, but for its losses."""
+    late = None if record.late_events is None else late_ppm(record.late_events, record.events)
+    failed = record.build is not None and record.build.error is not None
+    return bool(failed or record.base_lost or record.batch or is_breached(record.completeness, late))

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, Unauthorized, Unavailable
-from rtolap.coordinator.answers import parsed, segment_info
+from rtolap.coordinator.answers import is_noted, parsed, segment_columns, segment_info
 from rtolap.coordinator.assignment import Assignments
 from rtolap.coordinator.checks import Checks
 from rtolap.coordinator.closable import Closable
@@ -308,17 +308,34 @@ class Cubes:
     ) -> list[wire.SegmentInfo]:
         if state is not None and state not in SegmentState.__members__:
             raise DefinitionError("no such state", expected=", ".join(SegmentState), found=state)
-        control, records = self._views.fresh(cube)
-        known = dict(records)
-        for name in self._heartbeats.active_segments(cube) - set(records):
-            known[name] = _fresh(cube, parse_segment_name(name))
+        control, known = self._known(cube)
         return [
             self._listed(record, control)
-            for _, record in sorted(known.items())
+            for record in known
             if (state is None or record.state == state)
             and (end_ms is None or record.start_ms < end_ms)
             and (start_ms is None or record.end_ms > start_ms)
         ]
+
+    def segment_columns(self, cube: str) -> wire.SegmentColumns:
+        control, known = self._known(cube)
+        losses = (*control.losses, *control.version_losses)
+        noted = tuple(
+            self._listed(record, control)
+            for record in known
+            if not is_settled(record)
+            or is_noted(record)
+            or any(loss.overlaps(record.start_ms, record.end_ms) for loss in losses)
+        )
+        return segment_columns(known, noted)
+
+    def _known(self, cube: str) -> tuple[CubeControl, list[SegmentRecord]]:
+        """Return the records in the order of their starts, with those that only receivers know yet."""
+        control, records = self._views.fresh(cube)
+        known = dict(records)
+        for name in self._heartbeats.active_segments(cube) - set(records):
+            known[name] = _fresh(cube, parse_segment_name(name))
+        return control, [record for _, record in sorted(known.items())]
 
     def accept_loss(self, cube: str, segment: str, request: wire.AcceptLossRequest) -> wire.SegmentInfo:
         record = self._losses.accept(cube, segment, by=request.by, reason=request.reason)

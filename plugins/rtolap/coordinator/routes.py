@@ -206,6 +206,10 @@ def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
     ) -> list[wire.SegmentInfo]:
         return coordinator.cubes.segments(cube, state=state, start_ms=start_ms, end_ms=end_ms)
 
+    @api.get("/cubes/{cube}/segment-columns")
+    def segment_columns(cube: str) -> wire.SegmentColumns:
+        return coordinator.cubes.segment_columns(cube)
+
     @api.get(path)
     def segment(cube: str, segment: str) -> wire.SegmentInfo:
         return coordinator.cubes.segment(cube, segment)

@@ -8,6 +8,7 @@ the command that mends it.
     storage       the object store: a file is written, read and deleted
     services      coordinators, receivers, agent, query service, front ends: health and clocks
     examination   all of it
+    bundle/       what somebody needs who helps from afar, in one archive without secrets
 
 A look changes nothing but for the probe in the object store, which it deletes, and the cluster's node in
 ZooKeeper, which is made where it is missing.

@@ -10,18 +10,19 @@ import msgspec
 import psutil
 
 from rtolap.base.decoding import decode_json
-from rtolap.base.pids import lives, pid_lives
+from rtolap.base.pids import Start, pid_lives, same_start, start_of
 
-# psutil derives the start time from the boot time, which clock corrections move a little; a pid is not
-# given away again that fast.
+# Of records without a `Start`: clock corrections move a start in epoch seconds a little; a pid is not given
+# away again that fast.
 _SAME_START_S = 2.0
 
 
 class ProcessId(msgspec.Struct, frozen=True):
-    """A process, known by pid and start. `started_s` is in epoch seconds."""
+    """A process, known by pid and start. `started_s`, in epoch seconds, is what people are told."""
 
     pid: int
     started_s: float
+    start: Start | None = None
 
 
 class PidRecord(msgspec.Struct, frozen=True):
@@ -33,11 +34,12 @@ class PidRecord(msgspec.Struct, frozen=True):
     pid: int
     started_s: float
     pump: ProcessId | None = None
+    start: Start | None = None
 
 
 def identify(pid: int) -> ProcessId:
     """Return the id of a child that has not been waited for, so that its pid cannot be another's yet."""
-    return ProcessId(pid, psutil.Process(pid).create_time())
+    return ProcessId(pid, psutil.Process(pid).create_time(), start_of(pid))
 
 
 def read_record(path: Path) -> PidRecord | None:
@@ -47,11 +49,10 @@ def read_record(path: Path) -> PidRecord | None:
         return None
 
 
-def is_same_process(pid: int, started_s: float) -> bool:
-    """Return True if the process that was started then still lives; a zombie does not."""
+def is_same_process(noted: ProcessId | PidRecord) -> bool:
+    """Return True if the process that was noted still lives; a zombie does not."""
     try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started_s) < _SAME_START_S and lives(process)
+        return same_start(noted.pid, noted.start, noted.started_s, _SAME_START_S) and pid_lives(noted.pid)
     except psutil.NoSuchProcess:
         return False
 
@@ -62,19 +63,22 @@ def session_members(record: PidRecord) -> list[int]:
     The kernel gives a pid away again only when neither a process nor a session has it. So if the pid now
     belongs to another process, the old session is gone and nothing is returned.
     """
-    if pid_lives(record.pid) and not is_same_process(record.pid, record.started_s):
+    if pid_lives(record.pid) and not is_same_process(record):
         return []
     members = []
     for pid in psutil.pids():
         try:
-            if (
-                os.getsid(pid) == record.pid
-                and psutil.Process(pid).create_time() > record.started_s - _SAME_START_S
-            ):
+            if os.getsid(pid) == record.pid and _is_later(pid, record):
                 members.append(pid)
         except (ProcessLookupError, psutil.NoSuchProcess):
             continue
     return members
+
+
+def _is_later(pid: int, record: PidRecord) -> bool:
+    if record.start is not None:
+        return start_of(pid) >= record.start and start_of(pid).boot == record.start.boot
+    return psutil.Process(pid).create_time() > record.started_s - _SAME_START_S
 
 
 def send_signal(pid: int, number: signal.Signals) -> None:

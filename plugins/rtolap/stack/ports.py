@@ -134,10 +134,10 @@ class PortClaims:
 
 
 def _holds(claim: Claim) -> bool:
-    if is_same_process(claim.maker.pid, claim.maker.started_s):
+    if is_same_process(claim.maker):
         return True
     records = (read_record(path) for path in StackLayout(Path(claim.root)).pid_files())
-    return any(record and is_same_process(record.pid, record.started_s) for record in records)
+    return any(record and is_same_process(record) for record in records)
 
 
 def foreign_listener(ports: Collection[int], record: PidRecord | None) -> str | None:

@@ -140,7 +140,7 @@ class ManagedProcess:
             except OSError as error:
                 raise ProcessFailed(f"{self.name} cannot be started", found=str(error)) from error
         child = identify(self._child.pid)
-        record = PidRecord(child.pid, child.started_s, identify(self._pump.pid))
+        record = PidRecord(child.pid, child.started_s, identify(self._pump.pid), child.start)
         write_atomic(self.pid_path, msgspec.json.encode(record))
 
     def wait_ready(self) -> None:
@@ -226,4 +226,4 @@ def _alive(child: subprocess.Popen[bytes] | None, noted: PidRecord | ProcessId) 
     """Return whether it lives. `child` is the same process when it is our own: polling reaps it."""
     if child is not None and child.pid == noted.pid and child.poll() is not None:
         return False
-    return is_same_process(noted.pid, noted.started_s)
+    return is_same_process(noted)

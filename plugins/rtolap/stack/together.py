@@ -11,10 +11,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 import psutil
 
 from rtolap.base.errors import ProcessFailed, RtolapError
+from rtolap.base.pids import lives
 from rtolap.stack.components import needed_first
 from rtolap.stack.environment import STACK_MARK
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.pids import is_same_process
 from rtolap.stack.process import ManagedProcess
 
 # (component, phase, note); phases: waiting, starting, ready, failed, skipped, stopping, stopped
@@ -112,7 +112,7 @@ def sweep(layout: StackLayout, spare: Collection[int], timeout_s: float = 20.0) 
 def _all_gone(processes: list[psutil.Process], timeout_s: float) -> bool:
     """Return True if all ended in time. Zombies count as ended: their parents may never collect them."""
     deadline = time.monotonic() + timeout_s
-    while any(is_same_process(process.pid, process.create_time()) for process in processes):
+    while any(lives(process) for process in processes):
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)

@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rtolap.base.errors import DefinitionError
 from rtolap.events.decode import Decoded, EventDecoder
 from rtolap.model.cube import Cube, Measure, Schema
+from rtolap.model.loader import Loader, LoaderColumn
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.model.validation.definition import validate_schema
+from rtolap.model.validation.loader import loader_problems
 from rtolap.model.value_paths import path_steps, path_text
 
 from tests.support.seeds import so_many
@@ -158,3 +162,21 @@ def test_dates_and_timestamps_are_written_as_their_column_says() -> None:
 def test_formats_and_paths_of_columns_are_checked(wrong: Column, match: str) -> None:
     with pytest.raises(DefinitionError, match=match):
         decode((wrong,), {})
+
+
+@given(st.text(alphabet="ab.[]0\"\\\x00\n\x1f\x7f$é\u2028 {}'", min_size=1, max_size=8))
+def test_a_path_that_a_definition_takes_is_one_that_readers_look_for(path: str) -> None:
+    try:
+        found = decode((Column("x", "string", path=path),), {"other": 1})
+    except DefinitionError:
+        return
+    assert found.rejects.reason == []
+    assert column(found, "x") == [None]
+
+
+@pytest.mark.parametrize("path", ["a..b", "a[b]", 'a"', "a\\b", "a\nb"])
+def test_a_loader_refuses_paths_that_no_reader_looks_for(path: str) -> None:
+    (problem,) = loader_problems(
+        Loader(name="l", topic="t", database="d", table="t", columns=(LoaderColumn("x", path=path),))
+    )
+    assert problem.key == ("columns", 0, "path")

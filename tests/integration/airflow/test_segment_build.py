@@ -6,12 +6,14 @@ import shutil
 from typing import Any
 
 import pytest
+from rtolap.airflow.ready_assets import ready_asset
 from rtolap.cubes.format.history import read_manifest
 from rtolap.object_store.store import open_store
 
 pytestmark = pytest.mark.integration
 
 BUILD = "rtolap_segment_build"
+REPORT = "it_ready_report"
 
 
 def test_an_event_starts_a_build_and_clearing_it_does_not_build_twice(airflow: Any, history: Any) -> None:
@@ -24,6 +26,35 @@ def test_an_event_starts_a_build_and_clearing_it_does_not_build_twice(airflow: A
     assert set(built) == {1, 2, 3, 4, 5, 6}
     gone = frozenset(day for day, info in stream.segments().items() if info.state == "PURGED")
     assert airflow.until("whole answer", stream.answer) == stream.recount(without=gone)
+
+
+def test_dags_that_wait_for_ready_segments_are_told_each_version(airflow: Any, stream: Any) -> None:
+    airflow.unpause(REPORT)
+    stream.send(1, 2)
+
+    def persisted() -> bool | None:
+        info = stream.segments().get(1)
+        return True if info is not None and info.state == "REMOTE_PERSISTED" else None
+
+    airflow.until("REMOTE_PERSISTED segment", persisted)
+    airflow.until_run(BUILD, airflow.trigger(BUILD))
+    expected = {
+        "cube": stream.name,
+        "segment": stream.segment(1),
+        "version": 1,
+        "events": stream.segments()[1].events,
+        "start": stream.start(1),
+        "end": stream.start(2),
+    }
+
+    def told() -> bool | None:
+        ended = [task for task in airflow.tasks(REPORT) if task["state"] == "success"]
+        return any(expected in airflow.result(task) for task in ended) or None
+
+    airflow.until("report of the version", told)
+    events = airflow.asset_events(ready_asset(stream.name).name)
+    assert [event["extra"] for event in events] == [expected]
+    assert {event["source_dag_id"] for event in events} == {BUILD}
 
 
 def test_a_build_that_failed_for_a_damaged_part_is_made_when_its_receivers_have_uploaded_it_again(

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -219,3 +220,38 @@ def test_the_doctor_names_the_service_that_does_not_answer(
     (failed,) = [each for each in ill if each["outcome"] == "failed"]
     assert failed["subject"].startswith("query service ")
     assert "rtolap query serve" in failed["action"]
+
+
+def test_a_bundle_of_a_running_cluster_holds_its_state_and_no_token(
+    services: Services, tmp_path: Path, unique_name: str
+) -> None:
+    shell, cube = Shell(services), unique_name
+    definitions = define_prices(tmp_path, cube)
+    shell.json("produce", str(events(tmp_path, cube)), "--partitions", "1")
+    shell.json("create", str(definitions), "--enable")
+    path = tmp_path / "bundle.tar.gz"
+    said = shell.json("support-bundle", "--output", str(path))
+    entries = {each["name"]: each for each in said["entries"]}
+    for name in ("doctor", "settings", "cluster/cluster", "cluster/cubes", f"cluster/segments/{cube}"):
+        assert entries[f"{name}.json"]["outcome"] == "included", entries[f"{name}.json"]
+    assert [name for name, each in entries.items() if name.startswith("metrics/") and each["size_bytes"]]
+    token = Path(services.environment["RTOLAP_TOKEN_FILE"]).read_text().strip().encode()
+    with tarfile.open(path) as archive:
+        for member in archive.getmembers():
+            file = archive.extractfile(member)
+            assert file is not None
+            assert token not in file.read(), member.name
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_definitions_guessed_from_a_topic_can_be_created(
+    services: Services, tmp_path: Path, unique_name: str
+) -> None:
+    shell, cube = Shell(services), unique_name
+    shell.json("produce", str(events(tmp_path, cube)), "--partitions", "1")
+    said = shell.json("init", cube, "--into", str(tmp_path / "project"))
+    assert (said["records"], said["broken"], said["left_out"]) == (5, 1, {})
+    assert {Path(said[kind]).parent.name for kind in ("table", "cube")} == {"tables", "cubes"}
+    shell.json("validate", str(tmp_path / "project" / "include"))
+    shell.json("create", str(tmp_path / "project" / "include"), "--enable")
+    assert "not overwritten" in shell.refused("init", cube, "--into", str(tmp_path / "project"))

@@ -15,6 +15,7 @@ import httpx
 import psutil
 import pymysql
 import pytest
+from rtolap.base.pids import lives
 from rtolap.stack.components import COMPONENTS
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.pids import PidRecord, is_same_process, read_record, session_members
@@ -173,8 +174,8 @@ def test_the_second_start_is_usable_in_time_with_what_was_there_and_leaves_nothi
     assert stack.run("down") == {"swept": 0}
     assert marked_processes(stack.layout) == []
     pumps = [record.pump for record in records if record.pump]
-    assert [pump for pump in pumps if is_same_process(pump.pid, pump.started_s)] == []
-    assert [member for member in members if is_same_process(member.pid, member.create_time())] == []
+    assert [pump for pump in pumps if is_same_process(pump)] == []
+    assert [member for member in members if lives(member)] == []
 
     figures = {"second_usable_s": usable_s, "second_up_s": second["seconds"]}
     for name, seconds in figures.items():

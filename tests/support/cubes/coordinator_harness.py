@@ -212,3 +212,19 @@ class Cluster:
         self.http.__exit__()
         self.coordinator.close()
         self.store.close()
+
+
+def assert_columns_as_listed(client: CoordinatorClient, cube: str) -> None:
+    """Compare all that the columns have, and the notes: what is not noted has nothing to say."""
+    listed, columns = client.segments(cube), client.segment_columns(cube)
+    for name in ("segment", "start_ms", "end_ms", "state", "version", "events", "late_events"):
+        assert getattr(columns, name) == tuple(getattr(each, name) for each in listed), name
+    assert columns.parts == tuple(len(each.parts) for each in listed)
+    noted = {each.segment: each for each in columns.noted}
+    for each in listed:
+        if each.segment in noted:
+            assert noted[each.segment] == each
+        else:
+            failed = each.build is not None and each.build.error
+            assert not any((failed, each.base_lost, each.lost, each.breached, each.batch))
+            assert each.state in ("READY", "PURGED")

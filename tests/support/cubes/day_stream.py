@@ -7,11 +7,11 @@ import random
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 from confluent_kafka import Producer
-from rtolap.model.cube import Cube, Measure, RetentionPolicy, SegmentPolicy
+from rtolap.model.cube import Cube, Measure, MergePolicy, RetentionPolicy, SegmentPolicy
 from rtolap.model.segment import SegmentRange
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -44,8 +44,15 @@ class DayStream:
         self._sent: list[tuple[int, str | None, Decimal | None]] = []
         self._ends = dict.fromkeys(range(PARTITIONS), 0)
 
-    def define(self, *, after: timedelta | None = None) -> None:
-        """Create and enable; the topic exists already. `after`: the cube's retention."""
+    def define(
+        self,
+        *,
+        after: timedelta | None = None,
+        merged_to: tuple[Literal["day", "month"], ...] = (),
+        merged_after: timedelta = timedelta(days=1),
+    ) -> None:
+        """Create and enable; the topic exists already. `after`: the cube's retention. `merged_to`,
+        `merged_after`: what its segments are merged to, and how far behind the low watermark."""
         table = Table(
             name=self.name,
             topic=self.name,
@@ -61,6 +68,7 @@ class DayStream:
             measures=(Measure("count"), Measure("sum", "price")),
             segment=SegmentPolicy(window_ms=DAY_MS),
             retention=RetentionPolicy(after_ms=after_ms),
+            merge=MergePolicy(to=merged_to, after_ms=round(merged_after.total_seconds() * 1000)),
         )
         declare_cube(self._coordinator, table, cube)
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from rtolap.base.pids import Start, start_of
 
 
 class Watched(NamedTuple):
-    """`resident_bytes`: when watching began. `started_s`: epoch; with the pid it names the process."""
+    """`resident_bytes`: when watching began. `start`: with the pid it names the process."""
 
     pid: int
-    started_s: float
+    start: Start
     resident_bytes: int
 
     def growth_bytes(self) -> int:
@@ -28,8 +29,8 @@ class Watched(NamedTuple):
 
     def lives(self) -> bool:
         try:
-            process = psutil.Process(self.pid)
-            return process.create_time() == self.started_s and process.status() != psutil.STATUS_ZOMBIE
+            status = psutil.Process(self.pid).status()
+            return start_of(self.pid) == self.start and status != psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return False
 
@@ -37,7 +38,7 @@ class Watched(NamedTuple):
 def watched(pid: int) -> Watched:
     """Watch a process from now on."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
-    return Watched(pid, psutil.Process(pid).create_time(), _status(pid, "VmRSS"))
+    return Watched(pid, start_of(pid), _status(pid, "VmRSS"))
 
 
 def _status(pid: int, field: str) -> int:

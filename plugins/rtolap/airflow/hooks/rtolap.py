@@ -20,8 +20,10 @@ from rtolap.base.errors import RtolapError
 from rtolap.base.settings import Settings
 from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
 from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
+from rtolap.protocols.loader.client import TIMEOUT_S as LOADER_TIMEOUT_S
 from rtolap.protocols.loader.client import AsyncLoaderClient, LoaderClient
 from rtolap.protocols.rest.request import RETRY_S, TIMEOUT_S
+from rtolap.protocols.stored_tables.client import StoredTablesClient
 
 
 class RtolapHook(BaseHook):
@@ -69,9 +71,20 @@ class RtolapHook(BaseHook):
     def agent(self) -> AgentClient:
         return AgentClient(self.endpoints.agent_url, self.endpoints.token)
 
-    def loader(self, port: int) -> LoaderClient:
+    def loader(self, port: int, *, timeout_s: float = LOADER_TIMEOUT_S) -> LoaderClient:
         """Return a client of the loader with that port on the agent's host."""
-        return LoaderClient(self.endpoints.loader_url(port), self.endpoints.token)
+        return LoaderClient(self.endpoints.loader_url(port), self.endpoints.token, timeout_s=timeout_s)
+
+    def stored_tables(self, *, read_timeout_s: float, retry_s: float) -> StoredTablesClient:
+        """Return a client of the front ends that the settings name."""
+        settings = Settings()
+        return StoredTablesClient(
+            settings.stream_load_urls(),
+            self.endpoints.token,
+            read_timeout_s=read_timeout_s,
+            retry_s=retry_s,
+            ca=settings.stream_load_ca,
+        )
 
     def async_loader(self, port: int) -> AsyncLoaderClient:
         return AsyncLoaderClient(self.endpoints.loader_url(port), self.endpoints.token)

@@ -28,6 +28,7 @@ from rtolap.airflow.operators import build_batch as batch
 from rtolap.airflow.operators.build_batch import Build, BuildOutcome
 from rtolap.airflow.operators.process import ManagedProcessOperator, find
 from rtolap.airflow.overdue import incomplete_builds, waiting_for_approval
+from rtolap.airflow.ready_assets import READY_SEGMENTS, announce, remember
 from rtolap.airflow.words import state_of
 from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.protocols.agent.client import AgentClient
@@ -50,6 +51,8 @@ class SparkBuildOperator(ManagedProcessOperator):
     configuration), read again for each batch; `spark_master` and `spark_conf` go before it. The agent owns
     the process, and refuses settings that it does not allow, by name. `incomplete_builds`: `build` or
     `approve`, see `incomplete_builds`.
+
+    Has the outlet `READY_SEGMENTS`: each promoted version is an event of the asset of the cube.
     """
 
     template_fields: Sequence[str] = ("cube", "process_key", "env", "incomplete_builds")
@@ -69,6 +72,7 @@ class SparkBuildOperator(ManagedProcessOperator):
         incomplete_builds: str = "build",
         **kwargs: Any,
     ) -> None:
+        kwargs.setdefault("outlets", [READY_SEGMENTS])
         super().__init__(argv=(), process_key=f"build.{cube}", one_shot=True, **kwargs)
         self.cube = cube
         self.segments_max = segments_max
@@ -89,7 +93,7 @@ class SparkBuildOperator(ManagedProcessOperator):
                 return self.wait(context, running.generation)
             promoted: list[str] = []
             if running is not None:
-                promoted, errors = self._settle(agent, coordinator, running)
+                promoted, errors = self._settle(context, agent, coordinator, running)
                 for error in errors:  # of an execution that was ended: this one starts over
                     self.log.warning("an earlier attempt failed: %s", error)
             return self._next(context, agent, coordinator, promoted)
@@ -102,7 +106,7 @@ class SparkBuildOperator(ManagedProcessOperator):
             if status is None or status.is_live or status.generation != generation:
                 self.log.info("another task has read the result: looking at the queue again")
                 return self.execute(context)
-            promoted, errors = self._settle(agent, coordinator, status)
+            promoted, errors = self._settle(context, agent, coordinator, status)
             if errors:
                 lines = "\n".join((*errors, *status.log_tail))
                 raise AirflowException(f"{len(errors)} builds of {self.cube} failed:\n{lines}")
@@ -126,6 +130,8 @@ class SparkBuildOperator(ManagedProcessOperator):
         entries = batch.choose(queued, self.cube, self.segments_max, unfinished, waiting)
         if not entries:
             self.log.info("nothing of %s can be built now", self.cube)
+            announced = announce(context, self.cube, coordinator)
+            self.log.info("%d READY versions are announced", len(announced))
             return promoted
         options = spark_options(
             self.process_key, self.spark_conf, conn_id=self.spark_conn_id, master=self.spark_master
@@ -158,7 +164,7 @@ class SparkBuildOperator(ManagedProcessOperator):
         return specs
 
     def _settle(
-        self, agent: AgentClient, coordinator: CoordinatorClient, status: ProcessStatus
+        self, context: Context, agent: AgentClient, coordinator: CoordinatorClient, status: ProcessStatus
     ) -> tuple[list[str], list[str]]:
         """Promote what was built, in order; report the rest; then release the process.
 
@@ -168,7 +174,9 @@ class SparkBuildOperator(ManagedProcessOperator):
         everything_built = status.state == "SUCCEEDED"
         promoted: list[str] = []
         errors: list[str] = []
-        for build in batch.builds_of(status):
+        builds = batch.builds_of(status)
+        remember(context, [(build.segment, build.version) for build in builds])
+        for build in builds:
             outcome = (
                 BuildOutcome(built=True) if everything_built else outcomes.get(build.build_id, BuildOutcome())
             )

@@ -19,6 +19,7 @@ from rtolap.airflow.declared import (
     receiver_labels,
 )
 from rtolap.airflow.links import ConsumersLink, LoaderProcessesLink, ProcessLogLink
+from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.base.decoding import convert
 from rtolap.base.settings import Settings
@@ -145,7 +146,10 @@ def service_dag(kind: ServiceKind, doc_md: str | None) -> DAG:
         start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
         max_active_runs=1,
         catchup=False,
-        default_args=_RETRIES,  # of every task: a wrong declaration would else make run after run
+        default_args={
+            **_RETRIES,
+            "on_failure_callback": Notify(),
+        },  # of every task: a wrong declaration would else make run after run
         tags=["rtolap"],
         doc_md=doc_md,
     )

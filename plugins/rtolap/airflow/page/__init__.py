@@ -6,6 +6,8 @@
     overview    services and sums of the cluster (pure)
     cubes       cubes, and one cube with its segments (pure)
     receivers   receivers with their partitions, and running moves (pure)
+    loads       stored tables with their replicas, and loads by label (pure)
+    loaders     loaders, with what the process of each says
     rights      who may see the page, and who may start which DAG
     routes      the routes, below `/rtolap/page`
     script      the script, which `make setup` builds out of `ui/`

@@ -11,6 +11,7 @@ from rtolap.protocols.coordinator.messages import (
     ClusterInfo,
     CubeStatus,
     QueueEntry,
+    SegmentColumns,
     SegmentInfo,
     WatermarkInfo,
 )
@@ -27,7 +28,7 @@ def cube_page(
     cluster: ClusterInfo,
     status: CubeStatus,
     watermark: WatermarkInfo,
-    segments: list[SegmentInfo],
+    segments: SegmentColumns,
     queue: tuple[QueueEntry, ...],
     *,
     now_ms: int,
@@ -92,20 +93,20 @@ def _partitions(watermark: WatermarkInfo) -> tuple[Partition, ...]:
     )
 
 
-def _segments(cube: str, segments: list[SegmentInfo], queue: tuple[QueueEntry, ...]) -> Segments:
+def _segments(cube: str, found: SegmentColumns, queue: tuple[QueueEntry, ...]) -> Segments:
     waiting = {entry.segment: entry for entry in queue if entry.cube == cube}
-    ordered = sorted(segments, key=lambda each: (each.start_ms, each.segment))
+    noted = {each.segment: each for each in found.noted}
     return Segments(
-        segment=tuple(each.segment for each in ordered),
-        start_ms=tuple(each.start_ms for each in ordered),
-        end_ms=tuple(each.end_ms for each in ordered),
-        state=tuple(each.state for each in ordered),
-        version=tuple(each.version for each in ordered),
-        parts=tuple(len(each.parts) for each in ordered),
-        events=tuple(each.events for each in ordered),
-        late_events=tuple(each.late_events for each in ordered),
-        building=tuple(_is_building(waiting.get(each.segment)) for each in ordered),
-        note=tuple(_note(each, waiting.get(each.segment)) for each in ordered),
+        segment=found.segment,
+        start_ms=found.start_ms,
+        end_ms=found.end_ms,
+        state=found.state,
+        version=found.version,
+        parts=found.parts,
+        events=found.events,
+        late_events=found.late_events,
+        building=tuple(_is_building(waiting.get(each)) for each in found.segment),
+        note=tuple(_note(noted.get(each), waiting.get(each)) for each in found.segment),
     )
 
 
@@ -114,7 +115,10 @@ def _is_building(entry: QueueEntry | None) -> bool:
     return entry is not None and entry.building
 
 
-def _note(segment: SegmentInfo, entry: QueueEntry | None) -> str:
+def _note(segment: SegmentInfo | None, entry: QueueEntry | None) -> str:
+    waits = f"waits for {entry.waits_for}" if entry is not None and entry.waits_for else ""
+    if segment is None:
+        return waits
     if segment.build is not None and segment.build.error:
         return f"build failed: {segment.build.error}"
     if segment.base_lost:
@@ -125,6 +129,4 @@ def _note(segment: SegmentInfo, entry: QueueEntry | None) -> str:
         )
     if segment.breached:
         return "more late events than its window's bound permits"
-    if entry is not None and entry.waits_for:
-        return f"waits for {entry.waits_for}"
-    return f"batch {segment.batch}" if segment.batch else ""
+    return waits or (f"batch {segment.batch}" if segment.batch else "")

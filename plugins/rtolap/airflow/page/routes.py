@@ -7,8 +7,11 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, Response
 from fastapi.responses import FileResponse
 
+from rtolap.airflow.declared import RunningLoader
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page.cubes import cube_page, cubes_of
+from rtolap.airflow.page.loaders import loaders_of
+from rtolap.airflow.page.loads import containing, loads_found, loads_of, table_page
 from rtolap.airflow.page.messages import Rights
 from rtolap.airflow.page.overview import overview_of
 from rtolap.airflow.page.receivers import receivers_of
@@ -18,11 +21,16 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, RtolapError
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.loader.messages import LoaderStatus
+from rtolap.protocols.storage.messages import MovesInfo
+from rtolap.protocols.stored_tables.client import StoredTablesClient
+from rtolap.protocols.stored_tables.messages import TableName
 
 router = APIRouter(prefix="/page", dependencies=[Depends(reader)])
 
 # A person waits, and each request has a thread of the API server meanwhile: the page asks again by itself.
 ANSWER_S_MAX = 8.0
+LOADER_S_MAX = 3.0  # for one loader of several; the others are not kept waiting
 
 _clock = SystemClock()
 
@@ -50,7 +58,7 @@ def one_cube(cube: str) -> Response:
             coordinator.cluster(),
             coordinator.cube(cube),
             coordinator.watermark(cube),
-            coordinator.segments(cube),
+            coordinator.segment_columns(cube),
             coordinator.queue().entries,
             now_ms=_clock.now_ms(),
         )
@@ -62,6 +70,44 @@ def receivers() -> Response:
     with _coordinator(RtolapHook()) as coordinator:
         cluster = coordinator.cluster()
     return _json(receivers_of(cluster, now_ms=_clock.now_ms()))
+
+
+@router.get("/loads")
+def loads() -> Response:
+    with _front_ends() as front_ends:
+        databases, tables = front_ends.databases(), front_ends.tables()
+        moves, error = _moves(front_ends)
+    return _json(loads_of(databases, tables, moves, now_ms=_clock.now_ms(), nodes_error=error))
+
+
+@router.get("/loads/tables/{db}/{table}")
+def one_table(db: str, table: str) -> Response:
+    name = TableName(db, table)
+    with _front_ends() as front_ends:
+        partitions = front_ends.partitions(name)
+        (view,) = front_ends.read_view([name]).tables
+    return _json(table_page(name, partitions, view, now_ms=_clock.now_ms()))
+
+
+@router.get("/loads/transactions/{db}")
+def transactions(db: str, label: str = "") -> Response:
+    """Answer the latest loads of a database whose labels contain `label`."""
+    with _front_ends() as front_ends:
+        found = front_ends.transactions(db, containing(label))
+    return _json(loads_found(found, now_ms=_clock.now_ms()))
+
+
+@router.get("/loaders")
+def loaders() -> Response:
+    hook = RtolapHook()
+    with hook.agent() as agent:
+        processes = agent.processes()
+
+    def ask(loader: RunningLoader) -> LoaderStatus:
+        with hook.loader(loader.port, timeout_s=LOADER_S_MAX) as client:
+            return client.status()
+
+    return _json(loaders_of(processes, ask, now_ms=_clock.now_ms(), answer_s_max=ANSWER_S_MAX))
 
 
 @router.get("/rights")
@@ -80,6 +126,19 @@ def script(version: str) -> FileResponse:
 
 def _coordinator(hook: RtolapHook) -> CoordinatorClient:
     return hook.coordinator(timeout_s=ANSWER_S_MAX, retry_s=0.0)
+
+
+def _front_ends() -> StoredTablesClient:
+    return RtolapHook().stored_tables(read_timeout_s=ANSWER_S_MAX / 2, retry_s=0.0)
+
+
+def _moves(front_ends: StoredTablesClient) -> tuple[MovesInfo | None, str]:
+    """Return nodes and moves, which the master alone knows, or why they are missing: tables stand without
+    them."""
+    try:
+        return front_ends.storage_moves(), ""
+    except RtolapError as error:
+        return None, str(error)
 
 
 def _processes(hook: RtolapHook) -> tuple[tuple[ProcessStatus, ...], str]:

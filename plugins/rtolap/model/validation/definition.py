@@ -23,6 +23,7 @@ from rtolap.model.validation.event_time import column_format_problems, time_prob
 from rtolap.model.validation.lookup import source_problems
 from rtolap.model.validation.names import name_problems
 from rtolap.model.validation.record_format import format_problems
+from rtolap.model.validation.record_paths import step_problems
 from rtolap.model.validation.sketches import binary_column_problems
 from rtolap.model.value_paths import index_of
 
@@ -227,14 +228,11 @@ def _path_problems(columns: Sequence[Column]) -> list[Problem]:
     for position, column in enumerate(columns):
         if column not in read:
             continue
-        path = column.json_path
-        if not all(path):
-            key: Key = ("columns", position, "path")
-            found.append(
-                Problem(key, "an empty step in a path", expected="a.b[0].c", found=repr(column.path))
-            )
+        wrong = step_problems(position, column)
+        if wrong:
+            found += wrong
             continue
-        path = _any_item(path)
+        path = _any_item(column.json_path)
         for length in range(1, len(path)):
             if path[:length] in paths:
                 found.append(

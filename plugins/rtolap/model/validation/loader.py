@@ -9,6 +9,7 @@ from rtolap.model.load_headers import sink_header_problems
 from rtolap.model.loader import Loader, LoaderColumn, LoaderSink, SinkPartitions
 from rtolap.model.problems import Problem, bound_problems
 from rtolap.model.stored.schema import default_value
+from rtolap.model.table import VALUE
 from rtolap.model.validation.definition import (
     cluster_problems,
     duplicates,
@@ -17,6 +18,7 @@ from rtolap.model.validation.definition import (
 )
 from rtolap.model.validation.names import name_problems
 from rtolap.model.validation.record_format import format_problems
+from rtolap.model.validation.record_paths import step_problems
 from rtolap.model.validation.stored_table import AHEAD_MAX
 
 ROWS_MAX = 5_000_000
@@ -107,9 +109,10 @@ def _partition_problems(wanted: SinkPartitions) -> list[Problem]:
 
 
 def _column_problems(place: int, column: LoaderColumn) -> list[Problem]:
-    """Check the type, and the default where the definition says what type it has to fit."""
-    if column.type is None:
-        return []
+    """Check the path, the type, and the default where the definition says what type it has to fit."""
+    wrong = step_problems(place, column) if column.source == VALUE else []
+    if wrong or column.type is None:
+        return wrong
     at = ("columns", place)
     try:
         kind = parse_type(column.type)

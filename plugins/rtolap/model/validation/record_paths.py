@@ -6,6 +6,7 @@ no items, or no names, is refused, and so is one that ends at something that hol
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -34,6 +35,20 @@ class Shape(NamedTuple):
     field: Callable[[str], Sequence[Shape]] | None = None
     items: Callable[[], Sequence[Shape]] | None = None
     is_plain: bool = False
+
+
+_UNREADABLE = re.compile(r"[\x00-\x1f\"\\]")  # names in JSON that no reader of typed values takes
+
+
+def step_problems(position: int, column: Column | LoaderColumn) -> list[Problem]:
+    """Return the problem of a path with a step that no reader of records can look for."""
+    key: Key = ("columns", position, "path")
+    if not all(column.json_path):
+        return [Problem(key, "an empty step in a path", expected="a.b[0].c", found=repr(column.path))]
+    if any(_UNREADABLE.search(step) for step in column.json_path):
+        expected = 'names without control characters, " and \\'
+        return [Problem(key, "a name that cannot be read", expected=expected, found=repr(column.path))]
+    return []
 
 
 def path_problems(

@@ -27,6 +27,7 @@ _NAMES = TypeAdapter(list[str])
 _DEFINITION = TypeAdapter(wire.Definition)
 _NOTHING: TypeAdapter[None] = TypeAdapter(None)
 _CUBE, _CUBES = TypeAdapter(wire.CubeStatus), TypeAdapter(list[wire.CubeStatus])
+_SEGMENT_COLUMNS = TypeAdapter(wire.SegmentColumns)
 _SEGMENT, _SEGMENTS = TypeAdapter(wire.SegmentInfo), TypeAdapter(list[wire.SegmentInfo])
 _RECEIVERS = TypeAdapter(list[wire.ReceiverInfo])
 _METRICS_TARGETS = TypeAdapter(list[wire.MetricsTargets])
@@ -217,6 +218,10 @@ def segments(
     given = {"state": state, "start_ms": start_ms, "end_ms": end_ms}
     params = {name: str(value) for name, value in given.items() if value is not None}
     return Call("GET", path("cubes", cube, "segments"), _SEGMENTS, params=params)
+
+
+def segment_columns(cube: str) -> Call[wire.SegmentColumns]:
+    return get(_SEGMENT_COLUMNS, "cubes", cube, "segment-columns")
 
 
 def segment(cube: str, segment: str) -> Call[wire.SegmentInfo]:

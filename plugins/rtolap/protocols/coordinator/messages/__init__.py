@@ -61,6 +61,7 @@ from rtolap.protocols.coordinator.messages.segments import (
     PartitionRange,
     Queue,
     QueueEntry,
+    SegmentColumns,
     SegmentInfo,
 )
 from rtolap.protocols.rest.messages import (
@@ -121,6 +122,7 @@ __all__ = [
     "RefusedMerge",
     "ReplicaSetInfo",
     "ReplicaSetRequest",
+    "SegmentColumns",
     "SegmentInfo",
     "SetLoad",
     "SettingChange",

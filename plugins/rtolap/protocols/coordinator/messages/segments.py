@@ -119,6 +119,26 @@ class SegmentInfo(Message):
     state_history: tuple[HistoryEntry, ...] = ()
 
 
+class SegmentColumns(Message):
+    """All segments of a cube by columns, in the order of their starts, in a tenth of the bytes.
+
+    Attributes:
+        parts: how many staged parts there are.
+        noted: whole messages of those that a person should look at: they wait for a build or for lost events,
+            are under way, or breached their bound, or a batch replaced them.
+    """
+
+    segment: tuple[str, ...]
+    start_ms: tuple[int, ...]
+    end_ms: tuple[int, ...]
+    state: tuple[str, ...]
+    version: tuple[int, ...]
+    parts: tuple[int, ...]
+    events: tuple[int | None, ...]
+    late_events: tuple[int | None, ...]
+    noted: tuple[SegmentInfo, ...]
+
+
 class QueueEntry(Message):
     """A segment that waits for a build. `version` is the one to be built.
 

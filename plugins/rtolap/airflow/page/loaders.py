@@ -1,0 +1,70 @@
+"""Loaders, as their agent knows them, with what the process of each says of its job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from rtolap.airflow.declared import RunningLoader, loader_of
+from rtolap.airflow.page.messages import LoaderRow, Loaders
+from rtolap.base.errors import RtolapError
+from rtolap.protocols.agent.messages import ProcessStatus
+from rtolap.protocols.loader.messages import LoaderStatus
+
+_ASKED_AT_ONCE = 8
+
+
+def loaders_of(
+    processes: Sequence[ProcessStatus],
+    ask: Callable[[RunningLoader], LoaderStatus],
+    *,
+    now_ms: int,
+    answer_s_max: float,
+) -> Loaders:
+    """Return all loaders by name. `ask` is called for those that run, for several at once; who has not
+    answered after `answer_s_max` is listed without figures."""
+    known: dict[str, tuple[RunningLoader, ProcessStatus]] = {}
+    for process in processes:
+        loader = loader_of(process)
+        # Of several processes of a job, any answers for all of it: one that runs is better than another.
+        if loader is not None and (loader.name not in known or process.is_live):
+            known[loader.name] = (loader, process)
+    asking = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="page-loaders")
+    try:
+        asked = {
+            name: asking.submit(ask, loader) for name, (loader, process) in known.items() if process.is_live
+        }
+        wait(asked.values(), timeout=answer_s_max)
+    finally:
+        asking.shutdown(wait=False, cancel_futures=True)
+    rows = [_row(name, process, asked.get(name)) for name, (_, process) in sorted(known.items())]
+    return Loaders(now_ms=now_ms, loaders=tuple(rows))
+
+
+def _row(name: str, process: ProcessStatus, asked: Future[LoaderStatus] | None) -> LoaderRow:
+    def unknown(error: str) -> LoaderRow:
+        return LoaderRow(name=name, state=process.state, reason=process.reason, error=error)
+
+    if asked is None:
+        return unknown("its process does not run")
+    if asked.cancelled() or not asked.done():
+        return unknown("it has not answered in time")
+    try:
+        status = asked.result()
+    except RtolapError as error:
+        return unknown(str(error))
+    if status.job != name:  # its port is another's by now
+        return unknown(f"loader {status.job} answers at its port")
+    return LoaderRow(
+        name=name,
+        state=status.state,
+        phase=status.phase,
+        table=f"{status.database}.{status.table}",
+        topic=status.topic,
+        lag_records=status.lag_records,
+        rows_per_s=status.rows_per_s,
+        rows_loaded=status.rows_loaded,
+        rows_rejected=status.rows_rejected,
+        loaded_ms=status.last_loaded_ms,
+        reason=status.reason or status.last_error,
+    )

@@ -1,0 +1,135 @@
+"""Stored tables, their replicas, and their loads, as a front end reports them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rtolap.airflow.page.messages import (
+    Load,
+    LoadList,
+    Loads,
+    ReplicaMove,
+    StorageNode,
+    StoredPartition,
+    StoredTablePage,
+    StoredTableRow,
+)
+from rtolap.protocols.storage.messages import MovesInfo
+from rtolap.protocols.stored_tables.messages import (
+    PartitionInfo,
+    PartitionView,
+    TableInfo,
+    TableName,
+    TableView,
+    TransactionInfo,
+)
+
+LISTED_MAX = 1000  # a front end answers no more transactions at once
+
+
+def loads_of(
+    databases: tuple[str, ...],
+    tables: tuple[TableInfo, ...],
+    moves: MovesInfo | None,
+    *,
+    now_ms: int,
+    nodes_error: str = "",
+) -> Loads:
+    """Return tables and nodes. moves: None where `nodes_error` says why they could not be read."""
+    rows = [
+        StoredTableRow(
+            db=each.db,
+            name=each.name,
+            model=each.definition.model,
+            partitions=len(each.partitions),
+            created_ms=each.created_at_ms,
+        )
+        for each in tables
+    ]
+    return Loads(
+        now_ms=now_ms,
+        databases=tuple(sorted({*databases, *(each.db for each in tables)})),
+        tables=tuple(sorted(rows, key=lambda row: (row.db, row.name))),
+        nodes=()
+        if moves is None
+        else tuple(
+            StorageNode(
+                name=each.name, state=each.state.upper(), replicas=each.replicas, held_bytes=each.bytes
+            )
+            for each in sorted(moves.nodes, key=lambda each: each.name)
+        ),
+        moves=()
+        if moves is None
+        else tuple(
+            ReplicaMove(
+                tablet=f"{each.db}.{each.table}/{each.partition}/{each.bucket}",
+                from_node=each.old_node,
+                to_node=each.node,
+                reason=each.reason,
+                state=each.state,
+            )
+            for each in moves.moves
+        ),
+        nodes_error=nodes_error,
+    )
+
+
+def table_page(
+    name: TableName, partitions: tuple[PartitionInfo, ...], view: TableView, *, now_ms: int
+) -> StoredTablePage:
+    """Return a table with its partitions, those that cannot be read first, then the newest."""
+    seen = {each.range: each for each in view.partitions}
+    found = [(each.range.start_ms, _partition(each, seen.get(each.range))) for each in partitions]
+    ordered = sorted(found, key=lambda each: (not each[1].unreadable, -each[0]))
+    return StoredTablePage(
+        now_ms=now_ms, db=name.db, name=name.name, partitions=tuple(each for _, each in ordered)
+    )
+
+
+def loads_found(transactions: tuple[TransactionInfo, ...], *, now_ms: int) -> LoadList:
+    """Return transactions as they came, the latest first."""
+    return LoadList(
+        now_ms=now_ms,
+        loads=tuple(
+            Load(
+                txn_id=each.txn_id,
+                label=each.label,
+                state=each.state,
+                tables=each.tables,
+                began_ms=each.began_at_ms,
+                took_ms=None if each.finished_at_ms is None else each.finished_at_ms - each.began_at_ms,
+                reason=each.reason,
+            )
+            for each in transactions
+        ),
+        states=dict(sorted(Counter(each.state for each in transactions).items())),
+        cut=len(transactions) >= LISTED_MAX,
+    )
+
+
+def containing(text: str) -> str:
+    """Return the LIKE pattern of labels that contain the text, in which % and _ mean themselves."""
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+def _partition(info: PartitionInfo, view: PartitionView | None) -> StoredPartition:
+    tablets = () if view is None else view.tablets
+    fresh = sum(len(each.nodes) for each in tablets)
+    unreadable = tuple(each.bucket for each in tablets if not each.nodes)
+    if view is None or view.version != info.visible_version:
+        health = "CHANGING"
+    elif unreadable:
+        health = "UNREADABLE"
+    else:
+        health = "READABLE" if fresh >= info.replicas else "BEHIND"
+    return StoredPartition(
+        name=info.range.name,
+        visible_version=info.visible_version,
+        committed_version=info.committed_version,
+        tablets=info.buckets,
+        replicas=info.replicas,
+        fresh=fresh,
+        unreadable=unreadable,
+        health=health,
+    )

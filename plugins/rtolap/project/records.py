@@ -1,0 +1,58 @@
+"""The first records of a topic."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.kafka.interfaces import StreamConsumer
+
+_POLL_S = 0.5
+_SILENT_S_MAX = 20.0
+
+
+class Record(NamedTuple):
+    """A record. `create_ms` is its own timestamp, negative for none."""
+
+    value: bytes | None
+    create_ms: int = -1
+
+
+def first_records(consumer: StreamConsumer, count: int, clock: Clock) -> list[Record]:
+    """Return the first records of each partition, about as many of each, at most `count`. Closes nothing.
+
+    Raises NotFound without the topic, DefinitionError for an empty one, Unavailable where the broker is
+    silent.
+    """
+    ranges = {partition: consumer.log_range(partition) for partition in consumer.partitions()}
+    filled = {partition: log for partition, log in ranges.items() if log.end > log.start}
+    if not filled:
+        raise _empty(consumer.topic)
+    of_each = max(1, count // len(filled))
+    ends = {partition: min(log.end, log.start + of_each) for partition, log in filled.items()}
+    consumer.assign({partition: log.start for partition, log in filled.items()})
+    found: list[Record] = []
+    heard_s = clock.monotonic_s()
+    while len(found) < count and any(consumer.position()[each] < end for each, end in ends.items()):
+        batch = consumer.poll(count, _POLL_S)
+        if not len(batch):
+            if clock.monotonic_s() - heard_s > _SILENT_S_MAX:
+                raise Unavailable(f"topic {consumer.topic} gives no records", found=consumer.broker_error)
+            continue
+        heard_s = clock.monotonic_s()
+        for at, value in enumerate(batch.values):
+            if batch.offsets[at] < ends[int(batch.partitions[at])] and len(found) < count:
+                found.append(Record(value, -1 if batch.create_ms is None else int(batch.create_ms[at])))
+    if not found:
+        raise _empty(consumer.topic)
+    return found
+
+
+def _empty(topic: str) -> DefinitionError:
+    return DefinitionError(
+        f"topic {topic} has no records to guess from",
+        expected="at least one JSON object",
+        found="an empty topic",
+        action=f"send some, by `rtolap produce` say, and call `rtolap init {topic}` again",
+    )

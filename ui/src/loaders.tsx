@@ -1,0 +1,45 @@
+import { Text } from "@chakra-ui/react";
+
+import { usePolled } from "./data";
+import type { LoaderRow, Loaders } from "./messages";
+import { Fresh, LongTable, Section, State } from "./parts";
+import { behind, count } from "./words";
+
+export function LoadersView() {
+  const polled = usePolled<Loaders>("rtolap/page/loaders", 5000);
+  return (
+    <Fresh of={polled}>
+      {(data) => (
+        <Section title="Loaders">
+          {data.loaders.length === 0 ? (
+            <Text>The agent knows no loader. One that is declared is started by rtolap_loaders.</Text>
+          ) : (
+            <LongTable
+              cells={(row) => ofLoader(data.loaders[row]!, data.now_ms)}
+              columns={["Loader", "State", "Now", "Topic", "Table", "Behind", "Rows/s", "Loaded", "Refused", "Last load", "Detail"]}
+              heightPx={600}
+              label="Loaders"
+              rows={data.loaders.length}
+            />
+          )}
+        </Section>
+      )}
+    </Fresh>
+  );
+}
+
+function ofLoader(each: LoaderRow, nowMs: number) {
+  return [
+    each.name,
+    <State key="state" of={each.state} />,
+    each.phase,
+    each.topic,
+    each.table,
+    count(each.lag_records),
+    count(each.rows_per_s),
+    count(each.rows_loaded),
+    count(each.rows_rejected),
+    behind(nowMs, each.loaded_ms),
+    each.error ? `Figures are not known: ${each.error}${each.reason ? ` (${each.reason})` : ""}` : each.reason,
+  ];
+}

@@ -1,0 +1,201 @@
+import { Alert, Button, Flex, Heading, Input, Stack, Text } from "@chakra-ui/react";
+import { type FormEvent, useState } from "react";
+
+import { usePolled } from "./data";
+import type { Load, LoadList, Loads, StoredPartition, StoredTablePage } from "./messages";
+import { Figure, Fresh, LongTable, Section, State } from "./parts";
+import { bytes, count, duration, instant } from "./words";
+
+export function LoadsView() {
+  const [table, setTable] = useState<{ db: string; name: string } | null>(null);
+  return table ? (
+    <OneTable back={() => setTable(null)} db={table.db} name={table.name} />
+  ) : (
+    <AllTables choose={(db, name) => setTable({ db, name })} />
+  );
+}
+
+function AllTables({ choose }: { choose: (db: string, name: string) => void }) {
+  const polled = usePolled<Loads>("rtolap/page/loads", 5000);
+  return (
+    <Fresh of={polled}>
+      {(data) => (
+        <Stack gap={6}>
+          <Section title="Stored tables">
+            {data.tables.length === 0 ? <Text>There are no stored tables.</Text> : null}
+            <LongTable
+              cells={(row) => {
+                const each = data.tables[row]!;
+                return [
+                  <Button key="name" onClick={() => choose(each.db, each.name)} size="xs" variant="plain">
+                    {`${each.db}.${each.name}`}
+                  </Button>,
+                  each.model,
+                  count(each.partitions),
+                  instant(each.created_ms),
+                ];
+              }}
+              columns={["Table", "Model", "Partitions", "Created"]}
+              heightPx={300}
+              label="Stored tables"
+              rows={data.tables.length}
+            />
+          </Section>
+          <Section title="Storage nodes">
+            {data.nodes_error ? (
+              <Alert.Root mb={2} status="warning">
+                <Alert.Indicator />
+                <Alert.Title>Nodes and moves of replicas are not known: {data.nodes_error}</Alert.Title>
+              </Alert.Root>
+            ) : (
+              <LongTable
+                cells={(row) => {
+                  const each = data.nodes[row]!;
+                  return [each.name, <State key="state" of={each.state} />, count(each.replicas), bytes(each.held_bytes)];
+                }}
+                columns={["Node", "State", "Replicas", "Held"]}
+                heightPx={220}
+                label="Storage nodes"
+                rows={data.nodes.length}
+              />
+            )}
+          </Section>
+          {data.moves.length === 0 ? null : (
+            <Section title="Replicas that move">
+              <LongTable
+                cells={(row) => {
+                  const each = data.moves[row]!;
+                  const state = <State key="state" of={each.state.toUpperCase()} />;
+                  return [each.tablet, each.from_node || "one more", each.to_node, each.reason, state];
+                }}
+                columns={["Tablet", "From", "To", "Why", "State"]}
+                heightPx={220}
+                label="Replicas that move"
+                rows={data.moves.length}
+              />
+            </Section>
+          )}
+          <Section title="Loads">
+            {data.databases.length === 0 ? <Text>There is no database.</Text> : <Search databases={data.databases} />}
+          </Section>
+        </Stack>
+      )}
+    </Fresh>
+  );
+}
+
+function OneTable({ db, name, back }: { db: string; name: string; back: () => void }) {
+  const path = `rtolap/page/loads/tables/${encodeURIComponent(db)}/${encodeURIComponent(name)}`;
+  const polled = usePolled<StoredTablePage>(path, 5000);
+  return (
+    <Stack gap={4}>
+      <Flex align="center" gap={3} wrap="wrap">
+        <Button onClick={back} size="sm" variant="ghost">
+          ← All stored tables
+        </Button>
+        <Heading as="h2" overflowWrap="anywhere" size="lg">
+          {`${db}.${name}`}
+        </Heading>
+      </Flex>
+      <Fresh of={polled}>
+        {(data) => (
+          <LongTable
+            cells={(row) => ofPartition(data.partitions[row]!)}
+            columns={["Partition", "Health", "Tablets", "Replicas up to date", "Visible", "Committed", "Not readable"]}
+            heightPx={600}
+            label="Partitions of the table"
+            rows={data.partitions.length}
+          />
+        )}
+      </Fresh>
+    </Stack>
+  );
+}
+
+function ofPartition(each: StoredPartition) {
+  return [
+    each.name,
+    <State key="health" of={each.health} />,
+    count(each.tablets),
+    `${count(each.fresh)} of ${count(each.replicas)}`,
+    each.visible_version,
+    each.committed_version,
+    each.unreadable.length ? `buckets ${each.unreadable.join(", ")}` : "",
+  ];
+}
+
+// Asked for when the form is sent, and from then on again and again: each keystroke would be a search.
+function Search({ databases }: { databases: string[] }) {
+  const [db, setDb] = useState("");
+  const [label, setLabel] = useState("");
+  const [asked, setAsked] = useState<{ db: string; label: string } | null>(null);
+  const shownDb = databases.includes(db) ? db : databases[0]!;
+  const find = (event: FormEvent) => {
+    event.preventDefault();
+    setAsked({ db: shownDb, label });
+  };
+  return (
+    <Stack gap={3}>
+      <form onSubmit={find}>
+        <Flex gap={3} wrap="wrap">
+          <select aria-label="Database" onChange={(event) => setDb(event.target.value)} value={shownDb}>
+            {databases.map((each) => (
+              <option key={each} value={each}>
+                {each}
+              </option>
+            ))}
+          </select>
+          <Input
+            aria-label="Part of a label"
+            maxW="24rem"
+            onChange={(event) => setLabel(event.target.value)}
+            placeholder="Part of a label; empty for all"
+            value={label}
+          />
+          <Button size="sm" type="submit">
+            Find loads
+          </Button>
+        </Flex>
+      </form>
+      {asked ? <Found db={asked.db} key={`${asked.db} ${asked.label}`} label={asked.label} /> : null}
+    </Stack>
+  );
+}
+
+function Found({ db, label }: { db: string; label: string }) {
+  const path = `rtolap/page/loads/transactions/${encodeURIComponent(db)}?label=${encodeURIComponent(label)}`;
+  const polled = usePolled<LoadList>(path, 5000);
+  return (
+    <Fresh of={polled}>
+      {(data) => (
+        <Stack gap={3}>
+          <Flex gap={3} wrap="wrap">
+            {Object.entries(data.states).map(([state, loads]) => (
+              <Figure key={state} label={`Loads ${state}`} value={count(loads)} />
+            ))}
+          </Flex>
+          {data.loads.length === 0 ? <Text>No load has such a label.</Text> : null}
+          {data.cut ? <Text>These are the latest {count(data.loads.length)}; there may be older ones.</Text> : null}
+          <LongTable
+            cells={(row) => ofLoad(data.loads[row]!)}
+            columns={["Label", "State", "Tables", "Began", "Took", "Why it failed", "Transaction"]}
+            label="Loads"
+            rows={data.loads.length}
+          />
+        </Stack>
+      )}
+    </Fresh>
+  );
+}
+
+function ofLoad(each: Load) {
+  return [
+    each.label,
+    <State key="state" of={each.state} />,
+    each.tables.join(", "),
+    instant(each.began_ms),
+    each.took_ms === null ? "runs" : duration(each.took_ms),
+    each.reason,
+    each.txn_id,
+  ];
+}
