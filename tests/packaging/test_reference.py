@@ -8,7 +8,7 @@ from pydantic_core import PydanticUndefined
 from rtolap.base.settings import Settings
 from rtolap.servers.metrics_server import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, REQUESTS_MAX
 
-from tests.support import metric_reference
+from tests.support.pages import metric_reference
 from tests.support.pages.texts import text_of
 from tests.support.reference import (
     LIMITS,

@@ -31,8 +31,8 @@ from rtolap.query.functions import table as function_table
 from rtolap.query.sql.dialect import RtolapSql
 from sqlglot.errors import SqlglotError
 
-from tests.support import metric_reference
 from tests.support.monitoring import dashboard
+from tests.support.pages import metric_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, SQL_PAGE = ROOT / "docs" / "reference.md", ROOT / "docs" / "sql.md"
