@@ -113,7 +113,7 @@ def figures(page: str) -> dict[str, float]:
         sample.name: sample.value
         for family in text_string_to_metric_families(page)
         for sample in family.samples
-        if sample.labels.get("job") == "j"
+        if sample.labels.get("loader") == "j"
     }
 
 
