@@ -19,6 +19,7 @@ from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.plan import Planned, Rewritten
 from rtolap.query.shapes.plan_templates import PlanTemplate, template_of
 from rtolap.query.shapes.shaped import ShapedStatement, shaped, text_key
+from rtolap.query.shapes.value_keys import value_key
 from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.workers.packing import value_size
 
@@ -170,7 +171,7 @@ def _recent() -> LRUCache[Hashable, V]:
 def _key(statement: SqlStatement, values: Mapping[str, object]) -> Hashable | None:
     """Return the key of a bound statement; None if it has no values yet, or large or incomparable ones.
 
-    The keys of 1, 1.0 and TRUE differ.
+    The keys of 1, 1.0 and TRUE differ, and those of 1.0 and 1.00: see `value_key`.
     """
     if not statement.parameters and not statement.given:
         is_short = len(statement.text) <= TEXT_CHARACTERS_MAX
@@ -180,7 +181,7 @@ def _key(statement: SqlStatement, values: Mapping[str, object]) -> Hashable | No
     given = [*statement.given.items(), *((name, values[name]) for name in statement.parameters)]
     if len(statement.text) + sum(value_size(value) for _, value in given) > TEXT_CHARACTERS_MAX:
         return None
-    bound = tuple((name, type(value), value) for name, value in given)
-    if not all(isinstance(value, Hashable) for _, _, value in bound):
+    bound = tuple((name, value_key(value)) for name, value in given)
+    if any(key is None for _, key in bound):
         return None
     return (statement.database, statement.text, statement.zone, bound)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rtolap.query.shapes.statement_shape import is_plain, operands_of, shape_of
+from rtolap.query.shapes.value_keys import value_key
 from rtolap.query.sql.statement import SqlStatement
 
 _TEXTS_MAX = 512  # whose shapes are remembered: a statement is looked up twice
@@ -67,9 +68,7 @@ def _bound(statement: SqlStatement, values: Mapping[str, object]) -> ShapedState
             literals[name] = value
     if not literals:
         return None
-    others = tuple(
-        (name, type(values[name]), values[name]) for name in statement.parameters if name not in literals
-    )
+    others = tuple((name, value_key(values[name])) for name in statement.parameters if name not in literals)
     return ShapedStatement(
         (statement.database, statement.zone, statement.text, tuple(literals), others),
         tuple(literals.values()),
