@@ -10,9 +10,11 @@ another one of its shape (see `statement_shape`), where that is proven to say th
    declared dimension of type string, and nowhere else: neither in the engine's SQL nor in a name; and if the
    plan with the literals in the place of the markers is the first plan, in all parts.
 
-Rules read such a literal nowhere but there. A column of another type, a moment, a function or a declared
-measure with that condition makes other plans of other literals; then a marker is missing or the plans differ,
-and the shape has no template.
+Rules read such a literal nowhere but there. A column of another type, a moment or a function makes other
+plans of other literals; then a marker is missing or the plans differ, and the shape has no template.
+
+One text may have a plan of its own that neither of the two plans shows: a text that a computed column or a
+measure is declared with. A template is never filled with it (see `declared_texts`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import msgspec
 
 from rtolap.model.predicate import And, Compare, In, Not, Or, Predicate, Scalar
 from rtolap.query.plan import CubeRead, Planned, Rewritten
+from rtolap.query.shapes.declared_texts import declared_texts, folded
 from rtolap.query.workers.plans import plan_of
 
 MARKER_CHARACTERS = 20
@@ -38,13 +41,17 @@ class PlanTemplate:
     Attributes:
         rewritten: the plan, with markers in the place of literals.
         markers: in the order of the literals.
+        declared: the texts that it is not filled with, see `declared_texts`.
     """
 
     rewritten: Rewritten
     markers: tuple[str, ...]
+    declared: frozenset[str] = frozenset()
 
-    def filled(self, literals: Sequence[str]) -> Rewritten:
-        """Return the plan of the statement with these literals."""
+    def filled(self, literals: Sequence[str]) -> Rewritten | None:
+        """Return the plan of the statement with these literals; None where it has to be planned."""
+        if self.declared and any(folded(literal) in self.declared for literal in literals):
+            return None
         by_marker = dict(zip(self.markers, literals, strict=True))
         reads = tuple(replace(read, filter=_filled(read.filter, by_marker)) for read in self.rewritten.reads)
         return replace(self.rewritten, reads=reads)
@@ -70,7 +77,9 @@ def template_of(
     if any(marker not in places for marker in markers) or _mentioned(marked.rewritten, markers):
         return None
     template = PlanTemplate(marked.rewritten, markers)
-    return template if template.filled(literals) == planned.rewritten else None
+    if template.filled(literals) != planned.rewritten:
+        return None
+    return replace(template, declared=declared_texts(read.schema for read in marked.rewritten.reads))
 
 
 def _markers(count: int) -> tuple[str, ...]:
