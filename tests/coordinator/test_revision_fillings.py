@@ -16,6 +16,7 @@ from rtolap.metadata.store import Operation
 from rtolap.model.batch import BatchSpec
 from rtolap.model.cube import Cube, Revision
 from rtolap.model.evolution.cube_changes import begins_again
+from rtolap.model.evolution.revision_life import RevisionState
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentRange, SegmentState
 from rtolap.protocols.coordinator.messages import (
@@ -384,3 +385,34 @@ def test_the_older_one_ends_where_it_is_read_no_more(cluster: Cluster) -> None:
     assert cluster.client.cube(NAME).ended
     cluster.coordinator._check((NAME, SECOND))
     assert look(cluster) == 3
+
+
+def test_one_that_another_follows_reads_on_until_it_is_filled(cluster: Cluster) -> None:
+    """It drops late events, and all of its segments behind its moment stand: what fills it is to come."""
+    drops = {"late": {"policy": "drop"}}
+    cluster.receiver("r1", "rs1")
+    cluster.define(**drops)
+    cluster.client.enable_cube(NAME)
+    built(cluster, 3, 4)
+    assert filled(cluster, **drops).filled_by == "batch"
+    assert revision(cluster).bounds_ms == (5 * HOUR_MS, None)
+    has_history(cluster, 5)
+    another = {
+        **CUBE,
+        **drops,
+        **PAGES,
+        "measures": [*CUBE["measures"], {"function": "max", "column": "price"}],
+    }
+    request = AlterRequest(definition=another, table=COUNTRY, new_revision=True)
+    assert cluster.client.alter_cube(NAME, request).since_ms == 6 * HOUR_MS
+    endings = cluster.coordinator._endings
+    assert endings.run(SECOND) is RevisionState.READING
+    assert cluster.metadata.control(SECOND).assignment, "somebody reads what fills it"
+    reads(cluster, dict.fromkeys(FIRST, 1000))
+    cluster.metadata.publish_watermark(SECOND, WatermarkRecord(10 * HOUR_MS))
+    apply(cluster, "four", 4, 5)
+    assert look(cluster) == 4
+    assert endings.run(SECOND) is RevisionState.READING
+    apply(cluster, "three", 3, 4)
+    assert look(cluster) == 3
+    assert endings.run(SECOND) is RevisionState.ENDED

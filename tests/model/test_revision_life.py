@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from typing import Literal
 
+import msgspec
 import pytest
 from rtolap.base.errors import IllegalTransition
 from rtolap.model.cube import Cube, LatePolicy, Revision, SegmentPolicy
@@ -85,3 +87,18 @@ def test_a_horizon_within_a_window_purges_nothing_of_it() -> None:
     without_it = {number * WINDOW_MS for number in range(5, 10)}
     assert not accepts_nothing(cube("drop", None), 10 * WINDOW_MS, within_ms, without_it)
     assert accepts_nothing(cube("drop", None), 10 * WINDOW_MS, within_ms, {*without_it, 4 * WINDOW_MS})
+
+
+@pytest.mark.parametrize("filled_by", ["topic", "batch"])
+def test_one_that_is_being_filled_accepts_what_it_is_filled_with(
+    filled_by: Literal["topic", "batch"],
+) -> None:
+    """Statements read it from its moment on, and its receivers take events from before."""
+    own = cube("drop", 8 * WINDOW_MS)
+    assert own.revision is not None
+    revision = msgspec.structs.replace(own.revision, fills_from_ms=4 * WINDOW_MS, filled_by=filled_by)
+    filling = msgspec.structs.replace(own, revision=revision)
+    for first in range(4, 11):
+        starts = {number * WINDOW_MS for number in range(first, 10)}
+        assert accepts_nothing(filling, 10 * WINDOW_MS, None, starts) is (first == 4)
+    assert accepts_nothing(filling, 10 * WINDOW_MS, 6 * WINDOW_MS, {n * WINDOW_MS for n in range(6, 10)})

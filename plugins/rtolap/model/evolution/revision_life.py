@@ -125,7 +125,7 @@ def accepts_nothing(cube: Cube, until_ms: int, horizon_ms: int | None, built: Co
     if cube.late.policy != "drop":
         return False
     window_ms = cube.segment.window_ms
-    since_ms = None if cube.revision is None else cube.revision.since_ms
+    since_ms = None if cube.revision is None else cube.revision.reads_from_ms
     begins = [at for at in (since_ms, horizon_ms) if at is not None]
     if not begins:
         return False  # an event of any time before may come
