@@ -18,7 +18,7 @@ from tests.support.monitoring.alert_cases import CASES
 from tests.support.monitoring.expressions import misfits
 from tests.support.paths import PROJECT
 
-RULES = PROJECT / "include" / "monitoring" / "alerts.yml"
+RULES = PROJECT / "docker" / "monitoring" / "alerts.yml"
 RUNBOOKS = PROJECT / "docs" / "operations" / "runbooks.md"
 
 

@@ -1,7 +1,7 @@
 """The generated parts of the docs: settings, definitions, limits, options of commands, SQL's functions.
 
     python -m tests.support.reference       writes docs/reference.md, and the lists of docs/sql.md and
-                                            docs/operations/metrics.md, and include/monitoring/dashboard.json
+                                            docs/operations/metrics.md, and docker/monitoring/dashboard.json
 
 Each line comes from the code that reads the value, so a default on the page is the one that holds.
 """

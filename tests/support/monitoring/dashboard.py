@@ -1,4 +1,4 @@
-"""The overview for Grafana in include/monitoring/dashboard.json: `make reference` writes it."""
+"""The overview for Grafana in docker/monitoring/dashboard.json: `make reference` writes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.support.paths import PROJECT
 
-FILE = PROJECT / "include" / "monitoring" / "dashboard.json"
+FILE = PROJECT / "docker" / "monitoring" / "dashboard.json"
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _WIDTH, _HEIGHT, _PER_ROW = 8, 7, 3
 
