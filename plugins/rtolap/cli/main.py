@@ -53,7 +53,10 @@ MOUNTS: dict[str, Mount] = {
     ),
     "stack": Mount("rtolap.cli.local.stack", "Start, stop and show the local stack.", adopt=False),
     "doctor": Mount(
-        "rtolap.cli.doctor", "Look at every server, and say what mends what is wrong.", "doctor", asks=False
+        "rtolap.cli.local.doctor",
+        "Look at every server, and say what mends what is wrong.",
+        "doctor",
+        asks=False,
     ),
     "support-bundle": Mount(
         "rtolap.cli.local.support_bundle",

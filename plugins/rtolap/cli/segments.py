@@ -11,6 +11,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.cubes.merging import merge
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
+from rtolap.cli.watching import repeatable
 from rtolap.cubes.format.batch_compare import compare, read_batch
 from rtolap.model.completeness import offsets_text
 from rtolap.model.instants import instant_ms
@@ -28,6 +29,7 @@ Segment = Annotated[str, typer.Argument(help="Name of the segment: YYYYMMDDhhmms
 
 
 @app.command("list")
+@repeatable
 def list_segments(
     cube: Cube,
     state: Annotated[str | None, typer.Option(help="Only segments in this state.")] = None,
@@ -63,6 +65,7 @@ def list_segments(
 
 
 @app.command()
+@repeatable
 def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     """Show a segment, with the history of its states."""
     with coordinator_client() as client:

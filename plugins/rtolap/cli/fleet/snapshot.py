@@ -13,6 +13,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import ClusterOption, open_administration
 from rtolap.cli.fleet.looking import SourcesOption
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.cli.watching import repeatable
 from rtolap.fleet.operations.rates import rate_reader
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import digest_of, save
@@ -35,6 +36,7 @@ COLUMNS = (
 )
 
 
+@repeatable
 def snapshot(
     file: Annotated[
         Path | None, typer.Option("--save", help="Write the snapshot to this file, for plans.")
