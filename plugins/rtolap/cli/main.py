@@ -84,7 +84,8 @@ MOUNTS: dict[str, Mount] = {
         "rtolap.cli.format", "Check every byte of a fragment or manifest.", "verify", adopt=False
     ),
     "segments": Mount(
-        "rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, verify, accept-loss, purge."
+        "rtolap.cli.cubes.segments",
+        "Segments of a cube: list, show, close, requeue, verify, accept-loss, purge.",
     ),
     "build": Mount("rtolap.cli.cubes.build", "Builds of closed segments."),
     "cube": Mount("rtolap.cli.cubes.sizing", "Sizes of cubes, and groups that would pay."),

@@ -11,6 +11,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.cubes.merging import merge
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
+from rtolap.cli.progress import tracked
 from rtolap.cli.watching import repeatable
 from rtolap.cubes.format.batch_compare import compare, read_batch
 from rtolap.model.completeness import offsets_text
@@ -135,7 +136,7 @@ def verify(
     store = open_store(Settings().object_store)
     spec, parts = read_batch(store, folder)
     lines = []
-    for part in parts:
+    for part in tracked(parts, "comparing segments"):
         record = records.get(part.segment)
         location = record.location if record is not None and record.version else None
         lines.append((part.segment, compare(store, spec, location, part.part.path)))
