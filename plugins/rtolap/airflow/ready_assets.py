@@ -3,10 +3,10 @@
     remember ──▶ promote ──▶ … more batches … ──▶ announce, as the task succeeds
 
 What is about to be promoted is noted in the task's state store, which survives retries and clears: a worker
-that is lost after a promotion leaves the note, and the execution that succeeds announces it. Events come at
-least once. A version that a later one has replaced meanwhile is announced as the later one, a purged one not
-at all. Airflow sends events of tasks that succeed: those of one that failed come once it is cleared and
-succeeds.
+that is lost after a promotion leaves the note, and the execution that succeeds announces it. Each version is
+announced once (`outlets.recorded`). A version that a later one has replaced meanwhile is announced as the
+later one, a purged one not at all. Airflow sends events of tasks that succeed: those of one that failed come
+once it is cleared and succeeds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from airflow.sdk import NEVER_EXPIRE, Asset, AssetAlias, Context  # type: ignore[attr-defined,unused-ignore]
 
+from rtolap.airflow.outlets.recorded import announce_once
 from rtolap.airflow.words import iso
 from rtolap.base.decoding import convert
 from rtolap.base.errors import NotFound
@@ -41,7 +42,8 @@ def remember(context: Context, versions: Iterable[tuple[str, int]]) -> None:
 
 
 def announce(context: Context, cube: str, coordinator: CoordinatorClient) -> list[dict[str, Any]]:
-    """Add an event of the cube's asset for each noted version that was promoted; return what they hold."""
+    """Add an event of the cube's asset for each noted version that was promoted and is not announced yet;
+    return what they hold."""
     store = context["task_state_store"]
     noted: dict[str, int] = {}
     for batch in range(_batches(context)):
@@ -64,10 +66,8 @@ def announce(context: Context, cube: str, coordinator: CoordinatorClient) -> lis
                 "end": iso(found.end_ms),
             }
         )
-    events = context["outlet_events"][READY_SEGMENTS]
-    for extra in told:
-        events.add(ready_asset(cube), extra=extra)
-    return told
+    events = [(ready_asset(cube), extra) for extra in told]
+    return announce_once(context, READY_SEGMENTS, events, identity=("segment", "version"))
 
 
 def _batches(context: Context) -> int:

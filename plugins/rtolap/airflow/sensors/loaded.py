@@ -12,6 +12,7 @@ from airflow.sdk import Context
 from rtolap.airflow.completeness import behind
 from rtolap.airflow.declared import find_loader
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.outlets.loads import LOADED_TABLES, announce_load
 from rtolap.airflow.sensors.base import DeferredSensor
 from rtolap.airflow.triggers.loaded import LoadedTrigger, offsets_of, outcome, words
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
@@ -32,7 +33,9 @@ class LoadedSensor(DeferredSensor[Loader]):
     came, not event time).
 
     The sensor finds the loader by its name on the agent, and waits for a loader that is not running. The
-    result is {"loaded": {partition: offset}}.
+    result is {"loaded": {partition: offset}, "loader", "topic", "database", "table", "rows"}.
+
+    Has the outlet `LOADED_TABLES`: the wait that succeeds is an event of the asset of the table.
     """
 
     template_fields: Sequence[str] = ("loader", "until", "offsets")
@@ -46,6 +49,7 @@ class LoadedSensor(DeferredSensor[Loader]):
         offsets: Mapping[Any, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        kwargs.setdefault("outlets", [LOADED_TABLES])
         super().__init__(**kwargs)
         self.loader = loader
         self.until = until
@@ -82,6 +86,9 @@ class LoadedSensor(DeferredSensor[Loader]):
 
     def fired(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         return event
+
+    def announce(self, context: Context, result: dict[str, Any]) -> None:
+        announce_load(context, result)
 
     def _offsets(self) -> dict[str, int]:
         """Return the offsets as JSON has them.
