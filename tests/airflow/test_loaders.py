@@ -70,7 +70,8 @@ def status(
 
 def outcome_of(loaded: dict[str, int]) -> dict[str, Any]:
     """What a task has waited for, of a loader that answers `status`."""
-    return {"loaded": loaded, "loader": NAME, "topic": "", "database": "web", "table": "hits", "rows": 0}
+    known = {"topic": "", "kafka_cluster": "default", "target": "rtolap", "server": ""}
+    return {"loaded": loaded, "loader": NAME, "database": "web", "table": "hits", "rows": 0, **known}
 
 
 class Loader:

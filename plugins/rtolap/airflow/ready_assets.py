@@ -41,9 +41,14 @@ def remember(context: Context, versions: Iterable[tuple[str, int]]) -> None:
     store.set(_BATCHES_KEY, batches + 1, retention=NEVER_EXPIRE)
 
 
-def announce(context: Context, cube: str, coordinator: CoordinatorClient) -> list[dict[str, Any]]:
-    """Add an event of the cube's asset for each noted version that was promoted and is not announced yet;
-    return what they hold."""
+def announce(context: Context, cube: str, versions: Iterable[dict[str, Any]]) -> int:
+    """Add an event of the cube's asset for each version that is not announced yet; return their number."""
+    events = [(ready_asset(cube), extra) for extra in versions]
+    return len(announce_once(context, READY_SEGMENTS, events, identity=("segment", "version")))
+
+
+def noted_versions(context: Context, cube: str, coordinator: CoordinatorClient) -> list[dict[str, Any]]:
+    """Return what there is to tell of the noted versions that were promoted."""
     store = context["task_state_store"]
     noted: dict[str, int] = {}
     for batch in range(_batches(context)):
@@ -66,8 +71,7 @@ def announce(context: Context, cube: str, coordinator: CoordinatorClient) -> lis
                 "end": iso(found.end_ms),
             }
         )
-    events = [(ready_asset(cube), extra) for extra in told]
-    return announce_once(context, READY_SEGMENTS, events, identity=("segment", "version"))
+    return told
 
 
 def _batches(context: Context) -> int:

@@ -76,6 +76,9 @@ def outcome(status: LoaderStatus) -> dict[str, Any]:
         "database": status.database,
         "table": status.table,
         "rows": status.rows_loaded,
+        "kafka_cluster": status.kafka_cluster,
+        "target": status.target,
+        "server": status.server,
     }
 
 

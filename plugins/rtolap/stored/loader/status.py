@@ -73,6 +73,7 @@ def status_of_job(
             last_ms = max(filter(None, (last_ms, record.loaded_at_ms)), default=None)
     if log is not None and log.topic_id and topic_id and log.topic_id != topic_id:
         loaded = {}
+    loader = read_config(job).loader
     return LoaderStatus(
         job=job.job_id,
         state=job.state.value,
@@ -84,7 +85,9 @@ def status_of_job(
         database=job.db,
         table=job.table,
         topic=job.topic,
-        kafka_cluster=read_config(job).loader.kafka_cluster,
+        kafka_cluster=loader.kafka_cluster,
+        target=loader.sink.target,
+        server=next(iter(loader.sink.urls), ""),
         sequence=sequence,
         pending=sum(not record.loaded for records in series for record in records),
         loaded=loaded,
