@@ -281,13 +281,14 @@ def test_replicas_that_share_a_rack_are_moved_apart_as_a_person_has_approved(
     assert told["moves"] == len(plan)
     assert told["bytes"] == int(plan.between_brokers_bytes) > 0
 
-    def reported() -> bool | None:
-        ended = [task for task in fleet.airflow.tasks(REPORT) if task["state"] == "success"]
-        return True if [told] in [fleet.airflow.result(task) for task in ended] else None
-
-    fleet.airflow.until("run of somebody else's DAG, which the plan has started", reported)
     events = fleet.airflow.asset_events(finished_plans("default").name)
     assert [event["extra"] for event in events if event["extra"]["plan"] == told["plan"]] == [told]
+
+    def reported() -> bool | None:
+        ended = [task for task in fleet.airflow.tasks(REPORT) if task["state"] == "success"]
+        return any(told in fleet.airflow.result(task) for task in ended) or None
+
+    fleet.airflow.until("run of somebody else's DAG, which the plan has started", reported)
     fleet.airflow.pause(REPORT)
 
 
