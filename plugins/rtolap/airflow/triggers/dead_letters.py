@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
+from typing import Any
 
 LETTER = "rtolap.airflow.triggers.dead_letters.letter"  # triggers name functions by their path
 
 
-def letter(message: Message) -> dict[str, str]:
-    """Return the topic that had the record, its place there, and why it was refused; never its value."""
+def letter(message: Any) -> dict[str, str]:
+    """Return the topic that had the record, its place there, and why it was refused; never its value.
+
+    `message` is Kafka's.
+    """
     headers = {name: value for name, value in message.headers() or () if isinstance(value, bytes)}
     told = {
         name: headers[name].decode("utf-8", "replace")
