@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from openlineage.client import OpenLineageClient
 from openlineage.client.naming import dataset as naming
 from openlineage.client.transport.file import FileConfig, FileTransport
 from rtolap.airflow.operators.build import SparkBuildOperator
+from rtolap.airflow.operators.lineage import build_lineage
 from rtolap.airflow.outlets import datasets
 from rtolap.airflow.outlets.datasets import (
     DatasetName,
@@ -28,6 +28,7 @@ from rtolap.airflow.outlets.datasets import (
     sql_dataset,
     topic_dataset,
 )
+from rtolap.airflow.outlets.loads import LOADED_TABLES
 from rtolap.airflow.sensors.loaded import LoadedSensor
 from rtolap.base.errors import NotFound
 
@@ -141,8 +142,6 @@ VERSION = {"cube": "sales", "segment": "20260301000000_20260302000000", "version
 
 
 def built(coordinator: Any) -> SparkBuildOperator:
-    from rtolap.airflow.operators.lineage import build_lineage  # noqa: PLC0415 - after the settings
-
     operator = SparkBuildOperator(task_id="t", cube="sales")
     operator.lineage = build_lineage(coordinator, "sales", [VERSION])
     return operator
@@ -174,7 +173,7 @@ def test_a_build_leads_from_the_topic_to_the_cubes_history(events: Path) -> None
 def test_a_load_leads_from_the_topic_to_the_table(
     events: Path, target: str, server: str, namespace: str
 ) -> None:
-    sensor = LoadedSensor(task_id="t", loader="hits", offsets={0: 5})
+    sensor = LoadedSensor(task_id="t", loader="hits", offsets={0: 5}, outlets=[LOADED_TABLES])
     result = {
         "loaded": {"0": 5, "1": 7},
         "loader": "hits",
@@ -213,14 +212,10 @@ def test_without_the_provider_or_a_place_to_send_to_nothing_is_asked_for(
             asked.append(name)
             return super().cube(name)
 
-    imported = builtins.__import__
+    def without_provider(name: str) -> Any:
+        raise ModuleNotFoundError(name)
 
-    def without_provider(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith(("openlineage", "airflow.providers.openlineage")):
-            raise ImportError(name)
-        return imported(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without_provider)
+    monkeypatch.setattr(datasets, "import_module", without_provider)
     assert not datasets.is_collected()
     assert built(Counted()).lineage is None
     assert asked == []

@@ -327,7 +327,7 @@ def test_a_sensor_for_an_instant_waits_for_what_was_in_the_topic_then(loader: Lo
 
 
 def test_a_wait_in_vain_says_how_far_the_loader_is(loader: Loader) -> None:
-    sensor = LoadedSensor(task_id="t", loader=NAME, offsets={1: 7}, timeout=60)
+    sensor = LoadedSensor(task_id="t", loader=NAME, offsets={1: 7}, timeout=60, outlets=[LOADED_TABLES])
     with pytest.raises(
         AirflowSensorTimeout,
         match="waited 60 s without success: loader hits is RUNNING; partition 1 can be read up to 5 of 7",

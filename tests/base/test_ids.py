@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import io
 import json
@@ -25,6 +26,8 @@ from rtolap.base.ids import (
     sent,
 )
 from rtolap.base.logs import JsonLines, LogFormat, TextLines
+
+from tests.support.paths import PLUGINS
 
 NAMES = st.from_regex(r"[a-z]{1,8}", fullmatch=True)
 
@@ -137,3 +140,57 @@ def test_an_id_takes_the_place_of_no_field_of_a_line() -> None:
 
 def test_a_line_without_a_request_says_nothing_of_ids() -> None:
     assert logged("text", "started").endswith("rtolap.test: started\n")
+
+
+STORED = ("bodies", "engine", "frontend", "node", "stream_load")
+# Rooms whose threads work for requests, and the threads there that work for nobody in particular.
+ROOMS = ("protocols", "query", "servers", *(f"stored/{room}" for room in STORED))
+BACKGROUND = {
+    "query/cancel.py",  # time limits of all statements
+    "query/cluster/remembered.py",  # looks that many statements share
+    "query/history_cache/keeper.py",
+    "query/mysql/client_watch.py",
+    "query/mysql/server.py",  # accepts, and serves connections: each command is a request
+    "query/query_log/log.py",
+    "query/workers/pool.py",
+    "query/workers/process.py",
+    "servers/flight_guard/relay.py",
+    "servers/flight_server.py",
+    "servers/metrics_server.py",
+    "stored/node/compactor.py",
+    "stored/node/load_door.py",
+    "stored/node/process.py",
+    "stored/stream_load/periodic_task.py",
+}
+
+
+def plain_threads(text: str) -> list[int]:
+    """Lines that make a thread or a pool which does not take the ids of its maker along."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func).rpartition(".")[2]
+            target = next((ast.unparse(each.value) for each in node.keywords if each.arg == "target"), "")
+            if name == "ThreadPoolExecutor" or (name == "Thread" and not target.startswith("carried(")):
+                found.append(node.lineno)
+    return found
+
+
+def test_threads_that_work_for_requests_take_their_ids_along() -> None:
+    root = PLUGINS / "rtolap"
+    files = [file for room in ROOMS for file in (root / room).rglob("*.py")]
+    found = {str(file.relative_to(root)) for file in files if plain_threads(file.read_text())}
+    assert found == BACKGROUND
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("pool = ThreadPoolExecutor(4)", [1]),
+        ("threading.Thread(target=run)", [1]),
+        ("Thread(target=carried(run))", []),
+        ("CarryingPool(4)", []),
+    ],
+)
+def test_a_plain_thread_is_noticed(text: str, lines: list[int]) -> None:
+    assert plain_threads(text) == lines

@@ -43,7 +43,7 @@ class Services:
 
     url: str = ""
     said: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    pool: CarryingPool = field(default_factory=lambda: CarryingPool(4))
+    pool: CarryingPool = field(default_factory=lambda: CarryingPool(8))  # chains are shorter
     http: httpx.Client = field(
         default_factory=lambda: httpx.Client(
             event_hooks=SENDS_IDS, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60

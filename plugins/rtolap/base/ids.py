@@ -97,7 +97,7 @@ class CarryingPool(ThreadPoolExecutor):
     """A pool whose threads work for the ids of those who submit."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        return super().submit(copy_context().run, fn, *args, **kwargs)
+        return super().submit(carried(fn), *args, **kwargs)
 
 
 def _put(held: dict[str, str], name: str, value: object) -> None:

@@ -16,7 +16,8 @@ needs it before it asks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -91,40 +92,36 @@ def history_folder(location: str) -> str:
 def is_collected() -> bool:
     """Return True if the provider of OpenLineage is installed and has somewhere to send to."""
     try:
-        from airflow.providers.openlineage.conf import is_disabled  # noqa: PLC0415 - it is optional
+        conf = import_module("airflow.providers.openlineage.conf")
     except ImportError:
         return False
-    return not is_disabled()
+    return not conf.is_disabled()
 
 
 def operator_lineage(lineage: Lineage | None) -> OperatorLineage | None:
     """Return the lineage as the provider takes it from an operator; None for a task that has made nothing."""
-    from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - it is optional
-
     if lineage is None:
         return None
-    return OperatorLineage(inputs=_datasets(lineage.inputs), outputs=_datasets(lineage.outputs))
+    made: OperatorLineage = import_module("airflow.providers.openlineage.extractors").OperatorLineage(
+        inputs=_datasets(lineage.inputs), outputs=_datasets(lineage.outputs)
+    )
+    return made
 
 
 def _datasets(named: Sequence[NamedDataset]) -> list[Dataset]:
-    from openlineage.client.event_v2 import Dataset  # noqa: PLC0415 - it is optional
-    from openlineage.client.facet_v2 import (  # noqa: PLC0415
-        DatasetFacet,
-        dataset_version_dataset,
-        symlinks_dataset,
-    )
-
-    found = []
+    client = import_module("openlineage.client.event_v2")
+    kinds = import_module("openlineage.client.facet_v2")
+    found: list[Dataset] = []
     for each in named:
-        facets: dict[str, DatasetFacet] = {}
+        facets: dict[str, Any] = {}
         if each.version:
-            facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(
-                datasetVersion=each.version
-            )
+            version = kinds.dataset_version_dataset
+            facets["version"] = version.DatasetVersionDatasetFacet(datasetVersion=each.version)
         if each.also is not None:
-            other = symlinks_dataset.Identifier(each.also.namespace, each.also.name, "TABLE")
-            facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet(identifiers=[other])
-        found.append(Dataset(namespace=each.at.namespace, name=each.at.name, facets=facets))
+            links = kinds.symlinks_dataset
+            other = links.Identifier(each.also.namespace, each.also.name, "TABLE")
+            facets["symlinks"] = links.SymlinksDatasetFacet(identifiers=[other])
+        found.append(client.Dataset(namespace=each.at.namespace, name=each.at.name, facets=facets))
     return found
 
 

@@ -41,7 +41,8 @@ class LoadedSensor(DeferredSensor[Loader]):
     result is {"loaded": {partition: offset}, "loader", "topic", "database", "table", "rows",
     "kafka_cluster", "target", "server"}.
 
-    Has the outlet `LOADED_TABLES`: the wait that succeeds is an event of the asset of the table.
+    With the outlet `LOADED_TABLES`, the wait that succeeds is an event of the asset of the table. Let one sensor
+    of a table have it: Airflow fails one of two tasks that make an asset at the same moment.
     """
 
     template_fields: Sequence[str] = ("loader", "until", "offsets")
@@ -55,7 +56,6 @@ class LoadedSensor(DeferredSensor[Loader]):
         offsets: Mapping[Any, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("outlets", [LOADED_TABLES])
         super().__init__(**kwargs)
         self.loader = loader
         self.until = until
@@ -95,7 +95,8 @@ class LoadedSensor(DeferredSensor[Loader]):
         return event
 
     def announce(self, context: Context, result: dict[str, Any]) -> None:
-        announce_load(context, result)
+        if LOADED_TABLES in self.outlets:
+            announce_load(context, result)
         self.lineage = load_lineage(result)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:

@@ -23,7 +23,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError, Unavailable
-from rtolap.base.ids import CarryingPool
+from rtolap.base.ids import CarryingPool, carried
 from rtolap.protocols.flight.client import silence
 from rtolap.protocols.storage.client import StorageNode
 from rtolap.protocols.storage.messages import COPY_DATA, COPY_NAME, CatchUp, CopyRequest, Reached, TabletId
@@ -168,7 +168,7 @@ def _batches(source: StorageNode, request: CopyRequest) -> Generator[pa.RecordBa
     _require_answer(source, request)
     arrived: Queue[_Item] = Queue(AHEAD_MAX)
     over = Event()
-    Thread(target=_read, args=(source, request, arrived, over), name="copied", daemon=True).start()
+    Thread(target=carried(_read), args=(source, request, arrived, over), name="copied", daemon=True).start()
     try:
         while (item := _next(source, request, arrived)) is not None:
             if isinstance(item, Exception):
