@@ -250,7 +250,13 @@ def test_a_declared_loader_runs_and_sensors_wait_for_what_it_has_loaded(world: W
         mine = [told for told in found if (told["loader"], told["version"]) == (world.name, world.ends)]
         return True if len(mine) == 1 else None
 
-    airflow.until("run of somebody else's DAG, which the task has started", reported)
+    try:
+        airflow.until("run of somebody else's DAG, which the task has started", reported)
+    except AssertionError as late:
+        queued = airflow.api.get(f"/api/v2/dags/{REPORT}/assets/queuedEvents").text
+        seen = [(task["state"], airflow.result(task)) for task in airflow.tasks(REPORT)]
+        dag = airflow.api.get(f"/api/v2/dags/{REPORT}").text
+        raise AssertionError(f"{late}: {airflow.runs(REPORT)}, {seen}, {queued}, {dag}") from late
     before = airflow.task("it_loaded", run, "offsets")["try_number"]
     airflow.clear("it_loaded", run, "offsets")
 

@@ -89,7 +89,7 @@ class SparkBuildOperator(ManagedProcessOperator):
         self.incomplete_builds = incomplete_builds
         self.lineage: Lineage | None = None
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
         """Return the topic that was read, and the cube's history that was written."""
         return operator_lineage(self.lineage)
 

@@ -98,13 +98,13 @@ def is_collected() -> bool:
     return not conf.is_disabled()
 
 
-def operator_lineage(lineage: Lineage | None) -> OperatorLineage | None:
+def operator_lineage(lineage: Lineage | None) -> OperatorLineage[Any, Any] | None:
     """Return the lineage as the provider takes it from an operator; None for a task that has made nothing."""
     if lineage is None:
         return None
-    made: OperatorLineage = import_module("airflow.providers.openlineage.extractors").OperatorLineage(
-        inputs=_datasets(lineage.inputs), outputs=_datasets(lineage.outputs)
-    )
+    made: OperatorLineage[Any, Any] = import_module(
+        "airflow.providers.openlineage.extractors"
+    ).OperatorLineage(inputs=_datasets(lineage.inputs), outputs=_datasets(lineage.outputs))
     return made
 
 

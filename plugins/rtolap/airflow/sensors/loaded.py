@@ -41,8 +41,8 @@ class LoadedSensor(DeferredSensor[Loader]):
     result is {"loaded": {partition: offset}, "loader", "topic", "database", "table", "rows",
     "kafka_cluster", "target", "server"}.
 
-    With the outlet `LOADED_TABLES`, the wait that succeeds is an event of the asset of the table. Let one sensor
-    of a table have it: Airflow fails one of two tasks that make an asset at the same moment.
+    With the outlet `LOADED_TABLES`, the wait that succeeds is an event of the asset of the table. Only one
+    sensor of a table is to have it: Airflow fails one of two tasks that make an asset at the same moment.
     """
 
     template_fields: Sequence[str] = ("loader", "until", "offsets")
@@ -99,7 +99,7 @@ class LoadedSensor(DeferredSensor[Loader]):
             announce_load(context, result)
         self.lineage = load_lineage(result)
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
         """Return the topic that was read, and the table that was loaded."""
         return operator_lineage(self.lineage)
 
