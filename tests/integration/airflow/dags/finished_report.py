@@ -19,6 +19,7 @@ for dag_id, awaited in (("it_loaded_report", LOADED_TABLES), ("it_plans_report",
 
         @task
         def report(triggering_asset_events: Any = None) -> list[dict[str, Any]]:
+            """Each event comes under its asset, and once more under the alias."""
             return [event.extra for events in triggering_asset_events.values() for event in events]
 
         report()
