@@ -34,6 +34,7 @@ IDS = {
     "rtolap_cleanup",
     "rtolap_backfill",
     "rtolap_watermark_gate",
+    "rtolap_notices",
     "rtolap_window_approval",
     "rtolap_fleet_balance",
     "rtolap_fleet_rack_repair",

@@ -30,6 +30,7 @@ from rtolap.airflow.operators.coordinator import (
 )
 from rtolap.airflow.operators.fleet import BrokerOperationOperator, PlanFleetOperator, SubmitPlanOperator
 from rtolap.airflow.operators.moves import MoveBackOperator, MovePartitionsOperator, PlanMoveOperator
+from rtolap.airflow.operators.notices import TellDeadLettersOperator, TellOverdueWindowsOperator
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.airflow.operators.services import declared_services, service_dag
 from rtolap.airflow.operators.subscriptions import CreateSubscriptionOperator, DropSubscriptionOperator
@@ -67,6 +68,8 @@ CALLS: dict[type[BaseOperator], dict[str, Any]] = {
         "answer": APPROVED,
     },
     MovePartitionsOperator: {"cube": "c", "planned": {"after": {}, "epoch": 1}, "answer": APPROVED},
+    TellOverdueWindowsOperator: {},
+    TellDeadLettersOperator: {},
     MoveBackOperator: {"cube": "c", "planned": {"before": {}}, "epoch": 2, "answer": APPROVED},
 }
 

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from rtolap.airflow.outlets.plans import finished_plans
 from rtolap.airflow.sensors.fleet import (
     FleetSensor,
     NoMovesRunningSensor,
@@ -56,6 +57,7 @@ pytestmark = pytest.mark.integration
 
 BALANCE, RACK_REPAIR, DRAIN = "rtolap_fleet_balance", "rtolap_fleet_rack_repair", "rtolap_fleet_drain"
 REPAIR, RETIRE = "rtolap_fleet_repair", "rtolap_fleet_retire"
+REPORT = "it_plans_report"
 CONNECTION = "/api/v2/connections"
 PARTITIONS = 8
 SIZE_BYTES = 3_000_000
@@ -264,7 +266,9 @@ def test_an_unbalanced_fleet_becomes_balanced_as_a_person_has_approved(
 def test_replicas_that_share_a_rack_are_moved_apart_as_a_person_has_approved(
     fleet: CaredFleet, java: JavaArtifacts, tmp_path: Path
 ) -> None:
-    """The registry is another by now: the pinned topic is to stand at 1 and 3, and so in two racks."""
+    """The registry is another by now: the pinned topic is to stand at 1 and 3, and so in two racks. A DAG of
+    somebody else starts once the plan is done."""
+    fleet.airflow.unpause(REPORT)
     fleet.register(1, 3)
     shared = {(kind, topic) for kind in RACK_KINDS for topic in (fleet.topic, fleet.pinned)}
     assert fleet.findings() == {*shared, (FindingKind.PLACEMENT, fleet.pinned)}
@@ -273,6 +277,19 @@ def test_replicas_that_share_a_rack_are_moved_apart_as_a_person_has_approved(
     assert fleet.findings() == set()
     assert fleet.brokers_of(fleet.pinned) == {1, 3}
     check_by_tool(java, fleet, plan, tmp_path)
+    told = {"cluster": "default", "by": "ada", **fleet.opened.finished(fleet.kept.plans()[-1].plan_id)}
+    assert told["moves"] == len(plan)
+    assert told["bytes"] == int(plan.between_brokers_bytes) > 0
+
+    events = fleet.airflow.asset_events(finished_plans("default").name)
+    assert [event["extra"] for event in events if event["extra"]["plan"] == told["plan"]] == [told]
+
+    def reported() -> bool | None:
+        ended = [task for task in fleet.airflow.tasks(REPORT) if task["state"] == "success"]
+        return any(told in fleet.airflow.result(task) for task in ended) or None
+
+    fleet.airflow.until("run of somebody else's DAG, which the plan has started", reported)
+    fleet.airflow.pause(REPORT)
 
 
 def test_a_broker_is_drained_as_a_person_has_approved(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException
@@ -26,15 +26,20 @@ from rtolap.airflow.hooks.spark import SPARK_DEFAULT, spark_options
 from rtolap.airflow.links import ProcessLogLink, SegmentsLink
 from rtolap.airflow.operators import build_batch as batch
 from rtolap.airflow.operators.build_batch import Build, BuildOutcome
+from rtolap.airflow.operators.lineage import build_lineage
 from rtolap.airflow.operators.process import ManagedProcessOperator, find
+from rtolap.airflow.outlets.datasets import Lineage, operator_lineage
 from rtolap.airflow.overdue import incomplete_builds, waiting_for_approval
-from rtolap.airflow.ready_assets import READY_SEGMENTS, announce, remember
+from rtolap.airflow.ready_assets import READY_SEGMENTS, announce, noted_versions, remember
 from rtolap.airflow.words import state_of
 from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import LOG_BYTES_MAX, ProcessStatus
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import BuildSpecMessage, QueueEntry
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 PROMOTE_POLL_S = 1.0
 
@@ -82,6 +87,11 @@ class SparkBuildOperator(ManagedProcessOperator):
         self.job = job
         self.promote_wait_s = promote_wait_s
         self.incomplete_builds = incomplete_builds
+        self.lineage: Lineage | None = None
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """Return the topic that was read, and the cube's history that was written."""
+        return operator_lineage(self.lineage)
 
     def execute(self, context: Context) -> list[str]:
         self.process_key = f"build.{self.cube}"  # a mapped or templated cube is known only now
@@ -130,8 +140,9 @@ class SparkBuildOperator(ManagedProcessOperator):
         entries = batch.choose(queued, self.cube, self.segments_max, unfinished, waiting)
         if not entries:
             self.log.info("nothing of %s can be built now", self.cube)
-            announced = announce(context, self.cube, coordinator)
-            self.log.info("%d READY versions are announced", len(announced))
+            ready = noted_versions(context, self.cube, coordinator)
+            self.log.info("%d READY versions are announced", announce(context, self.cube, ready))
+            self.lineage = build_lineage(coordinator, self.cube, ready)
             return promoted
         options = spark_options(
             self.process_key, self.spark_conf, conn_id=self.spark_conn_id, master=self.spark_master

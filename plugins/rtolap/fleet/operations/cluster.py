@@ -11,7 +11,8 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.fleet.isolation.registry import HostRegistry
 from rtolap.fleet.lifecycle.states import BrokerEvent, legal
-from rtolap.fleet.moves.states import PlanState
+from rtolap.fleet.moves.records import PlanRecord
+from rtolap.fleet.moves.states import MoveState, PlanState
 from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.operations.brokers import FleetBrokers
@@ -123,13 +124,33 @@ class OpenedFleet:
 
     def ended(self, plan_id: str) -> dict[str, int] | None:
         """Return how the moves of a plan ended, by their states; None while it is carried out."""
-        cluster_id = self.administration.describe_cluster().cluster_id
-        stored = FleetStore(self.metadata, cluster_id).plan(plan_id)
+        record = self._record(self._store(), plan_id)
+        if record.state is not PlanState.ENDED:
+            return None
+        return {str(state): number for state, number in record.counts().items() if number}
+
+    def finished(self, plan_id: str) -> dict[str, Any]:
+        """Return what an ended plan has moved: its id, its moves that are done, and the bytes of their
+        copies."""
+        store = self._store()
+        record = self._record(store, plan_id)
+        moves = store.read_moves(plan_id, record.moves_digest)
+        done = [move for number, move in enumerate(moves) if record.move_state(number) is MoveState.DONE]
+        return {
+            "plan": plan_id,
+            "moves": len(done),
+            "bytes": sum(move.size_bytes * len(move.coming()) for move in done),
+            "by": record.by,
+        }
+
+    def _store(self) -> FleetStore:
+        return FleetStore(self.metadata, self.administration.describe_cluster().cluster_id)
+
+    def _record(self, store: FleetStore, plan_id: str) -> PlanRecord:
+        stored = store.plan(plan_id)
         if stored is None:
             raise DefinitionError(f"there is no plan {plan_id}")
-        if stored.record.state is not PlanState.ENDED:
-            return None
-        return {str(state): number for state, number in stored.record.counts().items() if number}
+        return stored.record
 
     def under_replicated(self) -> list[str]:
         """Return the partitions with a replica that is not in sync, as topic:number."""

@@ -11,6 +11,8 @@ SESSION_TOKEN_HEADER = "Rtolap-Session-Token"
 """A request's: what its session has been answered, by any query service. A response's: that and this answer.
 Several tokens of one session stand with SESSION_TOKEN_SEPARATOR between them."""
 SESSION_TOKEN_SEPARATOR = ","
+STATEMENT_HEADER = "Rtolap-Statement"
+"""A response's: the id under which the logs of all services, and the query log, have the statement."""
 
 WarningCode = Literal[
     "time_aligned",  # a condition on the event time counts by whole kept units
