@@ -339,11 +339,15 @@ def test_a_coordinator_that_does_not_answer_is_said_in_words(
 
 
 @pytest.mark.parametrize(
-    "path", [route.path for route in routes.router.routes if isinstance(route, APIRoute)]
+    ("path", "method"),
+    [(route.path, *(route.methods or ())) for route in routes.router.routes if isinstance(route, APIRoute)],
 )
-def test_nobody_sees_a_route_of_the_page_who_may_not_read(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_sees_a_route_of_the_page_who_may_not_read(
+    path: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse() -> None:
         raise HTTPException(403)
 
     monkeypatch.setitem(app.dependency_overrides, reader, refuse)
-    assert TestClient(app).get(path.replace("{cube}", "x").replace("{version}", "x")).status_code == 403
+    named = path.replace("{cube}", "x").replace("{version}", "x")
+    assert TestClient(app).request(method, named).status_code == 403

@@ -22,6 +22,7 @@ from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
 from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
 from rtolap.protocols.loader.client import TIMEOUT_S as LOADER_TIMEOUT_S
 from rtolap.protocols.loader.client import AsyncLoaderClient, LoaderClient
+from rtolap.protocols.query.async_client import AsyncQueryClient
 from rtolap.protocols.rest.request import RETRY_S, TIMEOUT_S
 from rtolap.protocols.stored_tables.client import StoredTablesClient
 
@@ -83,6 +84,15 @@ class RtolapHook(BaseHook):
             read_timeout_s=read_timeout_s,
             retry_s=retry_s,
             ca=Settings().stream_load_ca,
+        )
+
+    def async_query(self, *, on_behalf_of: str = "") -> AsyncQueryClient:
+        """Return a client of the connection's query service. `on_behalf_of`: as `service:name`."""
+        return AsyncQueryClient(
+            self.endpoints.query_service(),
+            self.endpoints.token,
+            on_behalf_of=on_behalf_of,
+            ca_file=Settings().query_ca,
         )
 
     def async_loader(self, port: int) -> AsyncLoaderClient:

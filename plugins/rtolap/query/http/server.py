@@ -15,12 +15,15 @@ from fastapi.responses import JSONResponse, Response
 from rtolap.base.errors import RtolapError, Unauthorized
 from rtolap.base.users import Users
 from rtolap.protocols.query.messages import (
+    ARROW_STREAM,
     HISTORY_CACHE_OFF,
+    ON_BEHALF_HEADER,
     SESSION_TOKEN_HEADER,
     SESSION_TOKEN_SEPARATOR,
     HistoryCacheReport,
 )
-from rtolap.query.http.answers import ARROW_STREAM, StreamedAnswer, WholeAnswer
+from rtolap.query.http.answers import StreamedAnswer, WholeAnswer
+from rtolap.query.http.asking_user import asking_user
 from rtolap.query.http.request_body import received
 from rtolap.query.http.running import RunningRequest
 from rtolap.query.statement_service import QueryService
@@ -83,7 +86,7 @@ def make_app(
 
     @app.post("/api/v1/query", response_model=None)
     async def query(request: Request) -> Response:
-        user = caller_of(request).user
+        user = asking_user(caller_of(request).user, request.headers.get(ON_BEHALF_HEADER, ""))
         promised = service.session_tokens.read(
             SESSION_TOKEN_SEPARATOR.join(request.headers.getlist(SESSION_TOKEN_HEADER))
         )
