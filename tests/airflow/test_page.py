@@ -23,7 +23,7 @@ from rtolap.airflow.page.receivers import receivers_of
 from rtolap.airflow.page.rights import reader
 from rtolap.airflow.page.script import react_apps
 from rtolap.airflow.plugin import app
-from rtolap.base.errors import Unavailable
+from rtolap.base.errors import Unauthorized, Unavailable
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.messages import (
     BuildInfo,
@@ -336,6 +336,18 @@ def test_a_coordinator_that_does_not_answer_is_said_in_words(
     answer = signed_in.get("/page/cubes")
     assert answer.status_code == 503
     assert "does not answer" in answer.json()["message"]
+
+
+def test_a_token_that_a_service_does_not_take_is_not_the_end_of_a_persons_session(
+    signed_in: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_hook: RtolapHook, **_: float) -> Any:
+        raise Unauthorized("the bearer token is wrong")
+
+    monkeypatch.setattr(RtolapHook, "coordinator", refused)
+    answer = signed_in.get("/page/cubes")
+    assert answer.status_code == 502, "the page takes 401 for the session's end"
+    assert "the bearer token is wrong" in answer.json()["message"]
 
 
 @pytest.mark.parametrize(
