@@ -85,11 +85,11 @@ function Asking() {
 
   const explain = (word: string) => show(/^\s*explain\b/i.test(sql) ? sql : `${word} ${sql}`);
   const idle = startedMs === null && sql.trim() !== "";
+  // Buttons stand above the text: names that are offered below it would move them away from a click.
   return (
     <Stack gap={4}>
       {catalogue.problem ? <Text>Names are not completed: {catalogue.problem}</Text> : null}
       {catalogue.data?.cut ? <Text>Names of some tables are not completed: there are too many.</Text> : null}
-      <Editor change={setSql} run={() => idle && show(sql)} tables={catalogue.data?.tables ?? []} value={sql} />
       <Flex align="center" gap={3} wrap="wrap">
         <Button disabled={!idle} onClick={() => show(sql)} size="sm">
           Run
@@ -109,6 +109,7 @@ function Asking() {
           {startedMs === null ? <Text>{note}</Text> : <Running sinceMs={startedMs} />}
         </Box>
       </Flex>
+      <Editor change={setSql} run={() => idle && show(sql)} tables={catalogue.data?.tables ?? []} value={sql} />
       {problem ? (
         <Alert.Root role="alert" status="error">
           <Alert.Indicator />

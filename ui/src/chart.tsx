@@ -1,6 +1,6 @@
 // Number columns of an answer over its first column of times or texts, as one picture.
 
-import { Box, Flex, Text } from "@chakra-ui/react";
+import { Box, Text } from "@chakra-ui/react";
 
 import type { Answer, Value } from "./asking";
 import { textOf } from "./asking";
@@ -8,19 +8,27 @@ import { count } from "./words";
 
 const COLOURS = ["blue", "orange", "green", "purple"].map((name) => `var(--chakra-colors-${name}-500)`);
 const WIDTH = 900;
-const HEIGHT = 260;
-const LEFT = 90;
+const HEIGHT = 180;
+const LEFT = 110;
+const RIGHT = 10;
 const BOTTOM = 24;
 const TOP = 10;
 const BARS_MAX = 60;
 const POINTS_MAX = 2000;
+const LABELS_MAX = 12; // of bars that are all named, in so many letters
+const LABEL_LETTERS = 10;
+
+interface Series {
+  name: string;
+  values: (number | null)[];
+}
 
 interface Drawn {
   kind: "bars" | "line";
   over: string;
   labels: string[];
   places: number[]; // along the picture, 0 to 1
-  series: { name: string; values: (number | null)[] }[];
+  series: Series[];
   left: number; // rows that are not drawn
 }
 
@@ -60,56 +68,65 @@ function numeric(value: Value): number | null {
   return Number.isFinite(found) ? found : null;
 }
 
+// A picture for each column of numbers: sums and counts have no scale in common.
 export function Chart({ of }: { of: Answer }) {
   const picture = drawn(of);
   if (!picture) return <Text>There is nothing to draw: it takes a column of times or texts, and one of numbers.</Text>;
-  const values = picture.series.flatMap((each) => each.values.filter((value) => value !== null));
-  const low = Math.min(0, ...values);
-  const high = Math.max(low + (values.every((value) => value === low) ? 1 : 0), ...values, 0);
-  const y = (value: number) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
-  const x = (place: number) => LEFT + place * (WIDTH - LEFT - 10);
-  const names = picture.series.map((each) => each.name).join(", ");
-  const what = picture.kind === "line" ? "Lines" : "Bars";
   return (
     <Box>
+      {picture.series.map((series, number) => (
+        <Panel colour={COLOURS[number]!} key={number} of={picture} series={series} />
+      ))}
+      {picture.left > 0 ? <Text fontSize="sm">{count(picture.left)} further rows are not drawn.</Text> : null}
+    </Box>
+  );
+}
+
+function Panel({ of: picture, series, colour }: { of: Drawn; series: Series; colour: string }) {
+  const values = series.values.filter((value) => value !== null);
+  const low = Math.min(0, ...values);
+  const high = Math.max(0, ...values) || (low < 0 ? 0 : 1);
+  const y = (value: number) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const x = (place: number) => LEFT + place * (WIDTH - LEFT - RIGHT);
+  const number = picture.labels.length;
+  const named = number <= LABELS_MAX && picture.kind === "bars" ? picture.labels.map((_, at) => at) : [0, number - 1];
+  const what = picture.kind === "line" ? "Line" : "Bars";
+  const range = `from ${count(low)} to ${count(high)}`;
+  return (
+    <Box>
+      <Text fontSize="sm">{short(series.name)}</Text>
       <svg
-        aria-label={`${what} of ${names} over ${picture.over}: ${count(picture.labels.length)} rows, from ${low} to ${high}`}
+        aria-label={`${what} of ${series.name} over ${picture.over}: ${count(number)} rows, ${range}`}
         role="img"
         viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
         width="100%"
       >
-        {picture.series.map((series, number) =>
-          picture.kind === "line" ? (
-            <path
-              d={path(series.values.map((value, at) => (value === null ? null : [x(picture.places[at]!), y(value)])))}
-              fill="none"
-              key={number}
-              stroke={COLOURS[number]}
-              strokeWidth={2}
-            />
-          ) : (
-            series.values.map((value, at) => {
-              if (value === null) return null;
-              const room = (WIDTH - LEFT - 10) / picture.labels.length;
-              const width = (room * 0.8) / picture.series.length;
-              const left = x(at / picture.labels.length) + room * 0.1 + number * width;
-              const top = Math.min(y(value), y(0));
-              return (
-                <rect
-                  fill={COLOURS[number]}
-                  height={Math.max(1, Math.abs(y(value) - y(0)))}
-                  key={`${number} ${at}`}
-                  width={width}
-                  x={left}
-                  y={top}
-                >
-                  <title>{`${picture.labels[at]}: ${value}`}</title>
-                </rect>
-              );
-            })
-          ),
+        {picture.kind === "line" ? (
+          <path
+            d={path(series.values.map((value, at) => (value === null ? null : [x(picture.places[at]!), y(value)])))}
+            fill="none"
+            stroke={colour}
+            strokeWidth={2}
+          />
+        ) : (
+          series.values.map((value, at) => {
+            if (value === null) return null;
+            const room = (WIDTH - LEFT - RIGHT) / number;
+            return (
+              <rect
+                fill={colour}
+                height={Math.max(1, Math.abs(y(value) - y(0)))}
+                key={at}
+                width={room * 0.8}
+                x={x(at / number) + room * 0.1}
+                y={Math.min(y(value), y(0))}
+              >
+                <title>{`${picture.labels[at]}: ${value}`}</title>
+              </rect>
+            );
+          })
         )}
-        <line stroke="currentColor" x1={LEFT} x2={WIDTH - 10} y1={y(0)} y2={y(0)} />
+        <line stroke="currentColor" x1={LEFT} x2={WIDTH - RIGHT} y1={y(0)} y2={y(0)} />
         <g fill="currentColor" fontSize={12}>
           <text textAnchor="end" x={LEFT - 6} y={TOP + 8}>
             {high.toLocaleString("en-US")}
@@ -117,27 +134,19 @@ export function Chart({ of }: { of: Answer }) {
           <text textAnchor="end" x={LEFT - 6} y={y(low) + 4}>
             {low.toLocaleString("en-US")}
           </text>
-          <text x={LEFT} y={HEIGHT - 6}>
-            {short(picture.labels[0]!)}
-          </text>
-          {picture.labels.length > 1 ? (
-            <text textAnchor="end" x={WIDTH - 10} y={HEIGHT - 6}>
-              {short(picture.labels[picture.labels.length - 1]!)}
+          {[...new Set(named)].map((at) => (
+            <text key={at} textAnchor={anchor(picture.places[at]!)} x={x(picture.places[at]!)} y={HEIGHT - 6}>
+              {short(picture.labels[at]!, named.length > 2 ? LABEL_LETTERS : undefined)}
             </text>
-          ) : null}
+          ))}
         </g>
       </svg>
-      <Flex gap={4} wrap="wrap">
-        {picture.series.map((series, number) => (
-          <Flex align="center" gap={1} key={number}>
-            <Box bg={COLOURS[number]} borderRadius="sm" h={3} w={3} />
-            <Text fontSize="sm">{short(series.name)}</Text>
-          </Flex>
-        ))}
-        {picture.left > 0 ? <Text fontSize="sm">{count(picture.left)} further rows are not drawn.</Text> : null}
-      </Flex>
     </Box>
   );
+}
+
+function anchor(place: number): "start" | "middle" | "end" {
+  return place < 0.02 ? "start" : place > 0.98 ? "end" : "middle";
 }
 
 // A line that is interrupted where there is no number.
@@ -151,6 +160,6 @@ function path(points: (number[] | null)[]): string {
   return drawnSoFar;
 }
 
-function short(text: string): string {
-  return text.length > 40 ? `${text.slice(0, 39)}…` : text;
+function short(text: string, letters = 40): string {
+  return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
 }

@@ -91,7 +91,7 @@ def test_an_analyst_completes_names_sees_rows_and_pictures_and_downloads_the_sam
     found = {shop: (int(n), Decimal(total)) for shop, n, total in shown(page)}
     assert found == expected
     expect(page.locator("[data-null]")).to_have_count(1)
-    expect(page.get_by_role("img", name=re.compile("^Bars of n, total over shop"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Bars of total over shop: 4 rows"))).to_be_visible()
     assert serious_in(page) == []
     picture(page, "ask-rows")
 
@@ -111,7 +111,7 @@ def test_an_analyst_completes_names_sees_rows_and_pictures_and_downloads_the_sam
     picture(page, "ask-plan")
 
     run(page, f"SELECT day_start, COUNT(*) AS n FROM {cube} GROUP BY 1")
-    expect(page.get_by_role("img", name=re.compile("^Lines of n over day_start"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Line of n over day_start: 2 rows"))).to_be_visible()
 
     past = page.get_by_role("table", name="Your statements")
     expect(past.get_by_role("row", name=re.compile("ok EXPLAIN ANALYZE SELECT"))).to_be_visible()
