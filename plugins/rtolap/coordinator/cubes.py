@@ -249,8 +249,13 @@ class Cubes:
 
     def status(self, name: str) -> wire.CubeStatus:
         name = self._metadata.standing_revision(name)  # of a cube whose first ones have aged out
-        definition = self._metadata.cube(name)
-        control, records = self._views.fresh(name)
+        self._metadata.store.sync()
+        return self._status(self._metadata.cube(name))
+
+    def _status(self, definition: Cube) -> wire.CubeStatus:
+        """Return the status that is not older than the last `sync` of the store. Raises NotFound."""
+        name = definition.name
+        control, records = self._views.fresh(name, is_synced=True)
         counts = Counter(record.state.value for record in records.values())
         unrecorded = self._heartbeats.active_segments(name) - set(records)
         if unrecorded:
@@ -298,6 +303,7 @@ class Cubes:
 
         Each takes several answers of ZooKeeper, so several are waited for at the same time.
         """
+        self._metadata.store.sync()
         names = self._metadata.cubes()
         with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="statuses") as looks:
             return [status for status in looks.map(self._listed_status, names) if status is not None]
@@ -305,10 +311,9 @@ class Cubes:
     def _listed_status(self, name: str) -> wire.CubeStatus | None:
         """Return the status of a cube of the list; None where it was dropped meanwhile."""
         try:
-            status = self.status(name)
+            return self._status(self._metadata.cube(name))
         except NotFound:
             return None
-        return status if status.name == name else None  # the revision after it is listed by itself
 
     def segment(self, cube: str, segment: str) -> wire.SegmentInfo:
         """Return the record, or an ACTIVE one without history while there is none."""

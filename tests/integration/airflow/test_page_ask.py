@@ -106,7 +106,9 @@ def test_an_analyst_completes_names_sees_rows_and_pictures_and_downloads_the_sam
     page.get_by_role("button", name="Explain analyze").click()
     plan = page.get_by_role("img", name=re.compile(f"^Plan: cube {cube}, .*receivers rs-0: r0.*rows read"))
     expect(plan).to_be_visible()
-    expect(page.get_by_role("table", name="Rows").get_by_role("row", name="cuboid")).to_be_visible()
+    expect(
+        page.get_by_role("table", name="Rows").get_by_role("row", name=re.compile("^receivers"))
+    ).to_be_visible()
     assert serious_in(page) == []
     picture(page, "ask-plan")
 
