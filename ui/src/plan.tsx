@@ -77,8 +77,8 @@ export function PlanPicture({ of }: { of: Answer }) {
   const middle = (height - GAP - BOX_HEIGHT) / 2;
   const words = [...lines.flat(), end].map((box) => box.join(", ")).join("; ");
   return (
-    <Box overflowX="auto">
-      <svg aria-label={`Plan: ${words}`} height={height} role="img" width={4 * across}>
+    <Box maxW={`${4 * across}px`}>
+      <svg aria-label={`Plan: ${words}`} role="img" viewBox={`0 0 ${4 * across} ${height}`} width="100%">
         {lines.map((boxes, row) => (
           <g key={row}>
             {boxes.map((box, column) => (

@@ -116,8 +116,8 @@ def test_an_analyst_completes_names_sees_rows_and_pictures_and_downloads_the_sam
     expect(page.get_by_role("img", name=re.compile("^Line of n over day_start: 2 rows"))).to_be_visible()
 
     past = page.get_by_role("table", name="Your statements")
-    expect(past.get_by_role("row", name=re.compile("ok EXPLAIN ANALYZE SELECT"))).to_be_visible()
-    past.get_by_role("button", name=re.compile("^EXPLAIN ANALYZE")).click()
+    expect(past.get_by_role("row", name=re.compile("ok EXPLAIN ANALYZE SELECT")).first).to_be_visible()
+    past.get_by_role("button", name=re.compile("^EXPLAIN ANALYZE")).first.click()
     expect(text).to_have_value(re.compile("^EXPLAIN ANALYZE SELECT shop"))
 
 
@@ -175,7 +175,7 @@ def test_a_statement_that_is_cancelled_ends_in_the_query_service_and_another_run
 
     assert airflow.until("end of the statement", logged) == [["airflow:ada", "query_interrupted"]]
     past = page.get_by_role("table", name="Your statements")
-    expect(past.get_by_role("row", name=re.compile("query_interrupted SELECT COUNT"))).to_be_visible()
+    expect(past.get_by_role("row", name=re.compile("query_interrupted SELECT COUNT")).first).to_be_visible()
     picture(page, "ask-cancelled")
 
 
