@@ -221,7 +221,7 @@ def test_loaders_are_shown_with_their_figures_and_why_one_has_failed(
     expect(cells.nth(8)).to_have_text(str(WRONG))
     expect(cells.nth(9)).to_have_text(re.compile("ago"))
     failed = row(table, fails, "FAILED")
-    expect(failed).to_contain_text("its process does not run")
+    expect(failed).to_contain_text("1 of 1 records of a batch are refused")
     assert_is_text(page)
     assert serious_in(page) == []
     picture(page, f"loaders-{colour_scheme}")
