@@ -127,7 +127,7 @@ function Panel({ of: picture, series, colour }: { of: Drawn; series: Series; col
           })
         )}
         <line stroke="currentColor" x1={LEFT} x2={WIDTH - RIGHT} y1={y(0)} y2={y(0)} />
-        <g fill="currentColor" fontSize={12}>
+        <g fill="currentColor" style={{ fontSize: 12 }}>
           <text textAnchor="end" x={LEFT - 6} y={TOP + 8}>
             {high.toLocaleString("en-US")}
           </text>

@@ -8,7 +8,7 @@ const BOX_WIDTH = 210;
 const BOX_HEIGHT = 96;
 const GAP = 34;
 const LINE = 16;
-const LETTERS_MAX = 30;
+const LETTERS_MAX = 29;
 
 interface Source {
   title: string;
@@ -111,9 +111,8 @@ function Words({ of, x, y }: { of: string[]; x: number; y: number }) {
       {of.map((line, number) => (
         <text
           fill="currentColor"
-          fontSize={12}
-          fontWeight={number ? "normal" : "bold"}
           key={number}
+          style={{ fontSize: 12, fontWeight: number ? "normal" : "bold" }}
           x={x + 10}
           y={y + 22 + number * (LINE + 2)}
         >
