@@ -40,7 +40,7 @@ function AllCubes({ choose }: { choose: (cube: string) => void }) {
               cells={(row) => {
                 const each = shown[row]!;
                 return [
-                  <Button key="name" onClick={() => choose(each.name)} size="xs" variant="plain">
+                  <Button height="auto" key="name" minH="0" onClick={() => choose(each.name)} px={0} size="xs" variant="plain">
                     {each.name}
                   </Button>,
                   <State key="state" of={each.state} />,

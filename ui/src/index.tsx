@@ -3,6 +3,7 @@
 import { Box, Heading, Tabs } from "@chakra-ui/react";
 import { useSearchParams } from "react-router-dom";
 
+import { AskView } from "./ask";
 import { CubesView } from "./cubes";
 import { usePolled } from "./data";
 import { LoadersView } from "./loaders";
@@ -11,8 +12,8 @@ import type { Rights } from "./messages";
 import { OverviewView } from "./overview";
 import { ReceiversView } from "./receivers";
 
-const VIEWS = ["overview", "cubes", "receivers", "loads", "loaders"] as const;
-const TITLES = { overview: "Overview", cubes: "Cubes", receivers: "Receivers", loads: "Loads", loaders: "Loaders" };
+const VIEWS = ["overview", "cubes", "receivers", "loads", "loaders", "ask"] as const;
+const TITLES = { overview: "Overview", cubes: "Cubes", receivers: "Receivers", loads: "Loads", loaders: "Loaders", ask: "Ask" };
 
 // Which view is shown, and of which cube, is in the address: it can be linked to and kept.
 function Page() {
@@ -49,6 +50,9 @@ function Page() {
         </Tabs.Content>
         <Tabs.Content value="loaders">
           <LoadersView />
+        </Tabs.Content>
+        <Tabs.Content value="ask">
+          <AskView rights={rights.data} />
         </Tabs.Content>
       </Tabs.Root>
     </Box>

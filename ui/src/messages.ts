@@ -185,4 +185,5 @@ export interface Loaders {
 export interface Rights {
   user: string;
   may_start: string[];
+  may_ask: boolean;
 }

@@ -8,6 +8,8 @@
     receivers   receivers with their partitions, and running moves (pure)
     loads       stored tables with their replicas, and loads by label (pure)
     loaders     loaders, with what the process of each says
+    ask         what a person's statements may be, and how answers are shown
+    ask_routes  the routes of statements, below `/rtolap/page/ask`
     rights      who may see the page, and who may start which DAG
     routes      the routes, below `/rtolap/page`
     script      the script, which `make setup` builds out of `ui/`

@@ -12,6 +12,7 @@ from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.loader.messages import LoaderStatus
 
 _ASKED_AT_ONCE = 8
+_LAST_LINES = 3  # of the log of a process that has ended: there a loader says why
 
 
 def loaders_of(
@@ -46,7 +47,7 @@ def _row(name: str, process: ProcessStatus, asked: Future[LoaderStatus] | None) 
         return LoaderRow(name=name, state=process.state, reason=process.reason, error=error)
 
     if asked is None:
-        return unknown("its process does not run")
+        return unknown(" | ".join(("its process does not run", *process.log_tail[-_LAST_LINES:])))
     if asked.cancelled() or not asked.done():
         return unknown("it has not answered in time")
     try:

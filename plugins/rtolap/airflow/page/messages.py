@@ -292,7 +292,8 @@ class Loaders(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rights(msgspec.Struct, frozen=True):
-    """Who is signed in, and the DAGs that this person may start."""
+    """Who is signed in, the DAGs that this person may start, and whether they may ask statements."""
 
     user: str
     may_start: tuple[str, ...]
+    may_ask: bool = False

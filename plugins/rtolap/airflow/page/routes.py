@@ -9,13 +9,14 @@ from fastapi.responses import FileResponse
 
 from rtolap.airflow.declared import RunningLoader
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.page.ask_routes import router as ask_router
 from rtolap.airflow.page.cubes import cube_page, cubes_of
 from rtolap.airflow.page.loaders import loaders_of
 from rtolap.airflow.page.loads import containing, loads_found, loads_of, table_page
 from rtolap.airflow.page.messages import Rights
 from rtolap.airflow.page.overview import overview_of
 from rtolap.airflow.page.receivers import receivers_of
-from rtolap.airflow.page.rights import may_start, reader
+from rtolap.airflow.page.rights import may_ask, may_start, reader
 from rtolap.airflow.page.script import SCRIPT_PATH, SCRIPT_ROUTE
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, RtolapError
@@ -27,6 +28,7 @@ from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.protocols.stored_tables.messages import TableName
 
 router = APIRouter(prefix="/page", dependencies=[Depends(reader)])
+router.include_router(ask_router)
 
 # A person waits, and each request has a thread of the API server meanwhile: the page asks again by itself.
 ANSWER_S_MAX = 8.0
@@ -112,7 +114,7 @@ def loaders() -> Response:
 
 @router.get("/rights")
 def rights(user: GetUserDep) -> Response:
-    return _json(Rights(str(user.get_name()), may_start(user)))
+    return _json(Rights(str(user.get_name()), may_start(user), may_ask(user)))
 
 
 @router.get(f"/{SCRIPT_ROUTE}/{{version}}.js")

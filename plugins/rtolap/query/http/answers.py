@@ -23,7 +23,6 @@ from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.memory_budget import RESULT, Account
 from rtolap.query.statement_outcome import StatementOutcome, result_pieces
 
-ARROW_STREAM = "application/vnd.apache.arrow.stream"
 POSITIONS_KEY = b"rtolap.positions"
 WARNINGS_KEY = b"rtolap.warnings"
 JSON_PIECE_BYTES = 128 << 10  # of rows that become JSON at a time

@@ -15,13 +15,16 @@ from rtolap.base.errors import RtolapError, Unauthorized
 from rtolap.base.ids import CarryingPool, new_id, note
 from rtolap.base.users import Users
 from rtolap.protocols.query.messages import (
+    ARROW_STREAM,
     HISTORY_CACHE_OFF,
+    ON_BEHALF_HEADER,
     SESSION_TOKEN_HEADER,
     SESSION_TOKEN_SEPARATOR,
     STATEMENT_HEADER,
     HistoryCacheReport,
 )
-from rtolap.query.http.answers import ARROW_STREAM, StreamedAnswer, WholeAnswer
+from rtolap.query.http.answers import StreamedAnswer, WholeAnswer
+from rtolap.query.http.asking_user import asking_user
 from rtolap.query.http.request_body import received
 from rtolap.query.http.running import RunningRequest
 from rtolap.query.statement_service import QueryService
@@ -84,7 +87,7 @@ def make_app(
 
     @app.post("/api/v1/query", response_model=None)
     async def query(request: Request) -> Response:
-        user = caller_of(request).user
+        user = asking_user(caller_of(request).user, request.headers.get(ON_BEHALF_HEADER, ""))
         statement = new_id()
         note(statement=statement)
         promised = service.session_tokens.read(
