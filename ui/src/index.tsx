@@ -3,6 +3,7 @@
 import { Box, Heading, Tabs } from "@chakra-ui/react";
 import { useSearchParams } from "react-router-dom";
 
+import { CaptureView } from "./capture";
 import { CubesView } from "./cubes";
 import { usePolled } from "./data";
 import { LoadersView } from "./loaders";
@@ -11,8 +12,15 @@ import type { Rights } from "./messages";
 import { OverviewView } from "./overview";
 import { ReceiversView } from "./receivers";
 
-const VIEWS = ["overview", "cubes", "receivers", "loads", "loaders"] as const;
-const TITLES = { overview: "Overview", cubes: "Cubes", receivers: "Receivers", loads: "Loads", loaders: "Loaders" };
+const VIEWS = ["overview", "cubes", "receivers", "loads", "loaders", "capture"] as const;
+const TITLES = {
+  overview: "Overview",
+  cubes: "Cubes",
+  receivers: "Receivers",
+  loads: "Loads",
+  loaders: "Loaders",
+  capture: "Change capture",
+};
 
 // Which view is shown, and of which cube, is in the address: it can be linked to and kept.
 function Page() {
@@ -49,6 +57,9 @@ function Page() {
         </Tabs.Content>
         <Tabs.Content value="loaders">
           <LoadersView />
+        </Tabs.Content>
+        <Tabs.Content value="capture">
+          <CaptureView name={parameters.get("name") ?? ""} />
         </Tabs.Content>
       </Tabs.Root>
     </Box>

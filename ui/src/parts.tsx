@@ -34,6 +34,14 @@ const STATES: Record<string, string> = {
   IMMUTABLE: "purple",
   ACTIVE: "cyan",
   off: "gray",
+  running: "green",
+  delivers: "green",
+  waiting: "orange",
+  creating: "blue",
+  dropping: "blue",
+  "stands by": "gray",
+  "not made": "gray",
+  unknown: "gray",
 };
 
 export function State({ of }: { of: string }) {
