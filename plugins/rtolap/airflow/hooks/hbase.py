@@ -38,9 +38,7 @@ log = logging.getLogger(__name__)
 
 _ZOOKEEPER_PORT = 2181
 _PARENT_KEY = "parent"
-_LOOKED_AT_MASTER_S_MAX = (
-    2.0  # ZooKeeper's part of a look stands without it
-)
+_LOOKED_AT_MASTER_S_MAX = 2.0  # ZooKeeper's part of a look stands without it
 
 
 class HBaseHook(AwaitedConnections):

@@ -87,6 +87,37 @@ class SubmitPlanOperator(BaseOperator):
         return plan_id
 
 
+class CancelPlanOperator(BaseOperator):
+    """Cancels the plan that is carried out: what has not begun does not begin, and what is incomplete is
+    undone. Whoever has started the run counts as who cancels. A repetition changes nothing. The result is the
+    mover's answer."""
+
+    template_fields: Sequence[str] = ("plan_id", "reason", "cluster")
+
+    def __init__(
+        self,
+        *,
+        plan_id: str,
+        reason: str = "",
+        cluster: str = DEFAULT_KAFKA_CLUSTER,
+        kafka_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.plan_id = plan_id
+        self.reason = reason
+        self.cluster = cluster
+        self.kafka_conn_id = kafka_conn_id
+
+    def execute(self, context: Context) -> str:
+        run = context.get("dag_run")
+        by = str(getattr(run, "triggering_user_name", None) or "airflow")
+        with final_at_once(), open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
+            answer: str = fleet.cancel(self.plan_id, by, self.reason)
+        self.log.info("%s, asked by %s", answer, by)
+        return answer
+
+
 class BrokerOperationOperator(BaseOperator):
     """Performs an operation on a broker's life, once for each run. `repair` begins its repair, after which
     its machine may be stopped. `repaired` ends the repair, after which it may be started. `retire` retires an

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from rtolap.airflow.declared import RunningLoader, loader_of
-from rtolap.airflow.page.asking import Asked, ask_all
+from rtolap.airflow.page.answers import Asked, ask_all
 from rtolap.airflow.page.messages import LoaderRow, Loaders
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.loader.messages import LoaderStatus

@@ -12,6 +12,7 @@ from rtolap.airflow.page.answers import ANSWER_S_MAX
 from rtolap.airflow.page.answers import json_answer as _json
 from rtolap.airflow.page.capture_routes import router as capture_router
 from rtolap.airflow.page.cubes import cube_page, cubes_of
+from rtolap.airflow.page.fleet_routes import router as fleet_router
 from rtolap.airflow.page.loaders import loaders_of
 from rtolap.airflow.page.loads import containing, loads_found, loads_of, table_page
 from rtolap.airflow.page.messages import Rights
@@ -30,6 +31,7 @@ from rtolap.protocols.stored_tables.messages import TableName
 
 router = APIRouter(prefix="/page", dependencies=[Depends(reader)])
 router.include_router(capture_router)
+router.include_router(fleet_router)
 
 LOADER_S_MAX = 3.0  # for one loader of several; the others are not kept waiting
 
