@@ -1,10 +1,11 @@
 // Change capture: see plugins/rtolap/airflow/page/capture.py. Times are milliseconds since the epoch.
 
-import { Alert, Flex, Stack, Text } from "@chakra-ui/react";
+import { Flex, Stack, Text } from "@chakra-ui/react";
 
 import { usePolled } from "./data";
 import { type TaskLink, TaskLinks } from "./links";
 import { Figure, Fresh, LongTable, Section, State } from "./parts";
+import { Warning } from "./share";
 import { behind, bytes, count, duration, instant } from "./words";
 
 interface Cluster {
@@ -172,10 +173,7 @@ function Missing({ data }: { data: Capture }) {
   return (
     <Stack gap={2}>
       {lines.map((line) => (
-        <Alert.Root key={line} status="warning">
-          <Alert.Indicator />
-          <Alert.Title overflowWrap="anywhere">{line}</Alert.Title>
-        </Alert.Root>
+        <Warning key={line} text={line} />
       ))}
     </Stack>
   );

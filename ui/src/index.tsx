@@ -6,13 +6,14 @@ import { useSearchParams } from "react-router-dom";
 import { CaptureView } from "./capture";
 import { CubesView } from "./cubes";
 import { usePolled } from "./data";
+import { FleetView } from "./fleet";
 import { LoadersView } from "./loaders";
 import { LoadsView } from "./loads";
 import type { Rights } from "./messages";
 import { OverviewView } from "./overview";
 import { ReceiversView } from "./receivers";
 
-const VIEWS = ["overview", "cubes", "receivers", "loads", "loaders", "capture"] as const;
+const VIEWS = ["overview", "cubes", "receivers", "loads", "loaders", "capture", "fleet"] as const;
 const TITLES = {
   overview: "Overview",
   cubes: "Cubes",
@@ -20,6 +21,7 @@ const TITLES = {
   loads: "Loads",
   loaders: "Loaders",
   capture: "Change capture",
+  fleet: "Kafka fleet",
 };
 
 // Which view is shown, and of which cube, is in the address: it can be linked to and kept.
@@ -60,6 +62,13 @@ function Page() {
         </Tabs.Content>
         <Tabs.Content value="capture">
           <CaptureView name={parameters.get("name") ?? ""} />
+        </Tabs.Content>
+        <Tabs.Content value="fleet">
+          <FleetView
+            choose={(name) => setParameters({ view: "fleet", cluster: name })}
+            cluster={parameters.get("cluster") ?? ""}
+            rights={rights.data}
+          />
         </Tabs.Content>
       </Tabs.Root>
     </Box>

@@ -42,6 +42,18 @@ const STATES: Record<string, string> = {
   "stands by": "gray",
   "not made": "gray",
   unknown: "gray",
+  SERVING: "green",
+  ONLINE: "green",
+  NORMAL: "green",
+  SUSPECTED: "orange",
+  RECOVERING: "orange",
+  queued: "cyan",
+  releasing: "blue",
+  ended: "gray",
+  pending: "gray",
+  submitting: "cyan",
+  copying: "blue",
+  cancelling: "orange",
 };
 
 export function State({ of }: { of: string }) {
