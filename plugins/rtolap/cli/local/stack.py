@@ -116,7 +116,10 @@ def up(
         bool, typer.Option("--mariadb", help="Also start MariaDB, which stores the ledger of loads.")
     ] = False,
     also_named: Annotated[
-        str, typer.Option("--with", help="Also start these components, separated by commas: hbase, spark.")
+        str,
+        typer.Option(
+            "--with", help="Also start these components, separated by commas: hbase, spark, kafka-2, kafka-3."
+        ),
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
