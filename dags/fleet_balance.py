@@ -2,8 +2,8 @@
 
 Started by hand. Nothing else may be moving. A plan is made of the cluster as it is, shown with its reasons,
 bytes and time, and handed to the cluster's mover as it was approved; if the cluster has changed since, it is
-refused. A run ends when the moves have ended and every replica is in sync. `rtolap_fleet_cancel` cancels a plan
-that is carried out, and what is incomplete is undone.
+refused. A run ends when the moves have ended and every replica is in sync. `rtolap_fleet_cancel` cancels a
+plan that is carried out, and what is incomplete is undone.
 """
 
 from __future__ import annotations

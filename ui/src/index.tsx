@@ -58,7 +58,7 @@ function Page() {
           <LoadsView />
         </Tabs.Content>
         <Tabs.Content value="loaders">
-          <LoadersView />
+          <LoadersView name={parameters.get("name") ?? ""} />
         </Tabs.Content>
         <Tabs.Content value="capture">
           <CaptureView name={parameters.get("name") ?? ""} />

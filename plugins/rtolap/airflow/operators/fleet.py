@@ -10,11 +10,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.on_demand import open_fleet
+from rtolap.airflow.links import PageLink
 from rtolap.airflow.operators.window_approval import responder
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
@@ -28,6 +29,7 @@ class PlanFleetOperator(BaseOperator):
     expected time, and `text` for the person who approves it."""
 
     template_fields: Sequence[str] = ("broker", "cluster", "throttle_bytes_per_s")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class SubmitPlanOperator(BaseOperator):
     submitted. The result is the plan's id; None when nothing has to move."""
 
     template_fields: Sequence[str] = ("planned", "answer", "cluster")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
 
     def __init__(
         self,
@@ -93,6 +96,7 @@ class CancelPlanOperator(BaseOperator):
     mover's answer."""
 
     template_fields: Sequence[str] = ("plan_id", "reason", "cluster")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
 
     def __init__(
         self,
@@ -125,6 +129,7 @@ class BrokerOperationOperator(BaseOperator):
     without an approval, nothing is done. The result is the broker's state."""
 
     template_fields: Sequence[str] = ("broker", "answer", "cluster")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
 
     def __init__(
         self,

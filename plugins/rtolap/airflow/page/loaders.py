@@ -8,6 +8,7 @@ from functools import partial
 from rtolap.airflow.declared import RunningLoader, loader_of
 from rtolap.airflow.page.answers import Asked, ask_all
 from rtolap.airflow.page.messages import LoaderRow, Loaders
+from rtolap.airflow.page.tasks import task_link
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.loader.messages import LoaderStatus
 
@@ -37,7 +38,9 @@ def loaders_of(
 
 def _row(name: str, process: ProcessStatus, asked: Asked[LoaderStatus] | None) -> LoaderRow:
     def unknown(error: str) -> LoaderRow:
-        return LoaderRow(name=name, state=process.state, reason=process.reason, error=error)
+        return LoaderRow(
+            name=name, state=process.state, reason=process.reason, error=error, task=task_link(process)
+        )
 
     if asked is None:
         return unknown("its process does not run")
@@ -58,4 +61,5 @@ def _row(name: str, process: ProcessStatus, asked: Asked[LoaderStatus] | None) -
         rows_rejected=status.rows_rejected,
         loaded_ms=status.last_loaded_ms,
         reason=status.reason or status.last_error,
+        task=task_link(process),
     )

@@ -11,6 +11,7 @@ from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page.answers import ANSWER_S_MAX
 from rtolap.airflow.page.answers import json_answer as _json
 from rtolap.airflow.page.capture_routes import router as capture_router
+from rtolap.airflow.page.cube_routes import router as cube_router
 from rtolap.airflow.page.cubes import cube_page, cubes_of
 from rtolap.airflow.page.fleet_routes import router as fleet_router
 from rtolap.airflow.page.loaders import loaders_of
@@ -31,6 +32,7 @@ from rtolap.protocols.stored_tables.messages import TableName
 
 router = APIRouter(prefix="/page", dependencies=[Depends(reader)])
 router.include_router(capture_router)
+router.include_router(cube_router)
 router.include_router(fleet_router)
 
 LOADER_S_MAX = 3.0  # for one loader of several; the others are not kept waiting

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from rtolap.protocols.agent.messages import ProcessStatus, WaitingTask
@@ -26,15 +28,22 @@ class TaskLink(msgspec.Struct, frozen=True, kw_only=True):
 
 def task_link(process: ProcessStatus | None) -> TaskLink | None:
     """Return the link of a process; None where no task has started it."""
-    task = None if process is None else WaitingTask.of(process.labels)
-    if process is None or task is None:
+    if process is None:
+        return None
+    return link_of(process.key, process.labels, process.state, process.reason)
+
+
+def link_of(key: str, labels: Mapping[str, str], state: str = "", reason: str = "") -> TaskLink | None:
+    """Return the link of a process that has these labels. state: empty for one that is not there any more."""
+    task = WaitingTask.of(labels)
+    if task is None:
         return None
     return TaskLink(
         dag_id=task.dag_id,
         run_id=task.run_id,
         task_id=task.task_id,
         map_index=task.map_index,
-        key=process.key,
-        state=process.state,
-        reason=process.reason,
+        key=key,
+        state=state,
+        reason=reason,
     )
