@@ -194,8 +194,9 @@ class Coordinator:
     def application(self, name: str) -> ApplicationInfo:
         if self._error:
             raise Unavailable(self._error)
+        named = {"logs": 9}
         return ApplicationInfo(
-            name=name, definition=APPLICATION, epoch=1, clients=1, units=0, problems=("x",)
+            name=name, definition={}, epoch=1, clients=1, units=0, hosts=named, problems=("x",)
         )
 
     def application_watermarks(self, name: str) -> ApplicationWatermarks:
