@@ -52,7 +52,7 @@ function Page() {
           <CubesView choose={(name) => show("cubes", name)} cube={cube} rights={rights.data} />
         </Tabs.Content>
         <Tabs.Content value="receivers">
-          <ReceiversView />
+          <ReceiversView name={parameters.get("name") ?? ""} />
         </Tabs.Content>
         <Tabs.Content value="loads">
           <LoadsView />

@@ -161,8 +161,8 @@ class CaredFleet:
 def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[CaredFleet]:
     require_small_disks()
     folder = server_folder / "cared-fleet"
-    # Two brokers are to hold everything in the end. A follower takes a batch at a time, so that a low throttle
-    # is one: Kafka lets the first fetch after a pause pass, however large it is.
+    # Two brokers are to hold everything in the end. A follower fetches a batch at a time, so that a low
+    # throttle is one: Kafka lets the first fetch after a pause pass, however large it is.
     overrides = {"offsets.topic.replication.factor": 2, "replica.fetch.max.bytes": 65_536}
     racks = ("a", "a", "b")
     with Brokers(folder, java, racks=racks, disk_bytes=DISK_BYTES, overrides=overrides) as brokers:
