@@ -226,6 +226,23 @@ def test_a_cluster_that_is_away_is_named_and_the_others_are_shown_all_the_same(
     assert len(seen.queues) == 2
 
 
+def test_a_connection_that_names_no_cluster_hides_none_that_a_definition_names(
+    signed_in: Callable[[], Capture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_HBASE_DEFAULT", '{"conn_type": "hbase"}')
+    define(tmp_path, "orders", "zk:2181")
+    define(tmp_path, "anywhere", "")
+    seen = signed_in()
+    assert [(each.address, "names no ZooKeeper" in each.error) for each in seen.clusters] == [
+        ("of connection hbase_default", True),
+        ("zk:2181/hbase", False),
+    ]
+    assert [(each.name, each.state) for each in seen.subscriptions] == [
+        ("anywhere", "unknown"),
+        ("orders", "running"),
+    ]
+
+
 def test_a_cluster_that_hangs_keeps_nobody_waiting(
     signed_in: Callable[[], Capture],
     opened: Any,

@@ -206,6 +206,15 @@ def test_wrong_sources_of_metrics_hide_no_broker(
     assert len(seen.brokers) == 5
 
 
+def test_a_wrong_file_of_clusters_hides_no_slow_broker(
+    fleet: OpenedFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clusters = tmp_path / "clusters-of-kafka.yaml"
+    clusters.write_text("7\n")
+    monkeypatch.setenv("RTOLAP_KAFKA_CLUSTERS", str(clusters))
+    assert asked().clusters == ("default",)
+
+
 def test_sources_that_were_changed_are_watched_from_then_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

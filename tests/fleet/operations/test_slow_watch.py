@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from rtolap.base.errors import Unavailable
 from rtolap.fleet.monitoring.stages import RequestType
 from rtolap.fleet.operations.slow_watch import EVERY_MS_MIN, SILENT_MS_MAX, SlowWatch
 
@@ -85,3 +86,11 @@ def test_after_a_long_silence_it_begins_again(watched: Watched) -> None:
     watched.served(900)
     states = {row["broker"]: row["state"] for row in watched.watch.look().documents()}
     assert states == {1: "SUSPECTED", 2: "NORMAL"}
+
+
+def test_a_watch_that_is_closed_looks_no_more(watched: Watched) -> None:
+    watched.served(5)
+    watched.watch.look()
+    watched.watch.close()
+    with pytest.raises(Unavailable, match="look again"):
+        watched.watch.look()

@@ -94,7 +94,10 @@ class SlowBrokers:
         sources = read_sources(path)
         of = (path, path.stat().st_mtime_ns)
         with self._lock:
-            if self._watch is None or self._watched != of:
+            former = None if self._watched == of else self._watch
+            if self._watch is None or former is not None:
                 self._watch, self._watched = SlowWatch(sources, SystemClock()), of
             watch = self._watch
+        if former is not None:
+            former.close()
         return watch.look()

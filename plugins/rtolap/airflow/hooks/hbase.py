@@ -174,8 +174,8 @@ class HBaseReplication(Closeable):
 
     def source_of(self, subscription: Subscription | None) -> HBaseSource:
         """Return the cluster in its definition, else the connection's."""
-        if subscription is not None:
-            return subscription.at(self._hbase).source
+        if subscription is not None and subscription.source.zookeeper:
+            return subscription.source
         cluster = self._hook.cluster
         return HBaseSource(cluster.zookeeper, cluster.parent)
 

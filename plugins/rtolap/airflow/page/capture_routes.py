@@ -22,6 +22,7 @@ from rtolap.model.subscription import HBaseSource, Subscription
 from rtolap.protocols.agent.messages import ProcessStatus
 
 if TYPE_CHECKING:
+    from rtolap.airflow.hooks.hbase import HBaseReplication
     from rtolap.sep.operations import CaptureLook
     from rtolap.sep.status.model import ReplicationStatus
 
@@ -29,7 +30,7 @@ router = APIRouter()
 
 # A trend needs a look that is neither just now, by somebody else who looks, nor of another day.
 _BEFORE_MS_MIN, _BEFORE_MS_MAX = 2_000, 300_000
-_AGENT = "the agent"
+_AGENT, _CONNECTION = "the agent", f"of connection {HBASE_DEFAULT}"
 
 _clock = SystemClock()
 
@@ -67,8 +68,7 @@ def capture() -> Response:
     """Answer queues, subscriptions and events that fail, of all clusters that answer in time."""
     replication = open_replication(HBASE_DEFAULT)
     defined, error = _defined()
-    placed = {name: replication.source_of(each) for name, each in defined.items()}
-    sources = {address_of(source): source for source in (replication.source_of(None), *placed.values())}
+    sources, placed, unplaced = _placed(replication, defined)
 
     def look(address: str) -> CaptureLook:
         seen = replication.look(sources[address], _earlier.before(address, _clock.now_ms()))
@@ -79,14 +79,34 @@ def capture() -> Response:
     asked = ask_all({**asks, _AGENT: _processes}, ANSWER_S_MAX)
     agent = cast("Asked[tuple[ProcessStatus, ...]]", asked.pop(_AGENT))
     answer = capture_of(
-        cast("dict[str, Asked[CaptureLook]]", asked),
-        {name: (address_of(placed[name]), each) for name, each in defined.items()},
+        {**cast("dict[str, Asked[CaptureLook]]", asked), **unplaced},
+        {name: (placed[name], each) for name, each in defined.items()},
         agent.answer or (),
         now_ms=_clock.now_ms(),
         agent_error=agent.error,
         definitions_error=error,
     )
     return json_answer(answer)
+
+
+def _placed(
+    replication: HBaseReplication, defined: dict[str, Subscription]
+) -> tuple[dict[str, HBaseSource], dict[str, str], dict[str, Asked[CaptureLook]]]:
+    """Return the clusters by address, the address of each definition's, and why one has no cluster: a
+    connection that names none hides no cluster that a definition names."""
+    sources: dict[str, HBaseSource] = {}
+    placed: dict[str, str] = {}
+    unplaced: dict[str, Asked[CaptureLook]] = {}
+    for name, each in ((_CONNECTION, None), *defined.items()):
+        try:
+            source = replication.source_of(each)
+        except RtolapError as error:
+            placed[name] = _CONNECTION
+            unplaced[_CONNECTION] = Asked(error=str(error))
+        else:
+            placed[name] = address_of(source)
+            sources[placed[name]] = source
+    return sources, placed, unplaced
 
 
 def address_of(source: HBaseSource) -> str:

@@ -11,6 +11,7 @@ from rtolap.airflow.hooks.on_demand import fleet_hooks, open_fleet
 from rtolap.airflow.page.answers import ANSWER_S_MAX, Asked, ask_all, json_answer
 from rtolap.airflow.page.fleet import fleet_of, planned_disks
 from rtolap.base.clock import SystemClock
+from rtolap.base.errors import RtolapError
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def fleet(cluster: Cluster = DEFAULT_KAFKA_CLUSTER) -> Response:
     asked = ask_all({"fleet": hook.look, "slow": slow_brokers().look}, ANSWER_S_MAX)
     answer = fleet_of(
         cluster,
-        fleet_hooks().known_clusters(),
+        _clusters(),
         cast("Asked[FleetLook]", asked["fleet"]),
         cast("Asked[SlowLook | None]", asked["slow"]),
         now_ms=_clock.now_ms(),
@@ -45,6 +46,15 @@ def fleet(cluster: Cluster = DEFAULT_KAFKA_CLUSTER) -> Response:
 def plan(digest: Digest) -> Response:
     """Answer how full disks are before and after a plan that a DAG has made."""
     return json_answer(planned_disks(digest, fleet_hooks().planned(digest)))
+
+
+def _clusters() -> tuple[str, ...]:
+    """Return the clusters of this host; none where their file is wrong, which the look at one says."""
+    try:
+        known: tuple[str, ...] = fleet_hooks().known_clusters()
+    except RtolapError:
+        return ()
+    return known
 
 
 @cache

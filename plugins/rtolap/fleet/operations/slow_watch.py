@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rtolap.base.clock import Clock
 from rtolap.base.closeable import Closeable
+from rtolap.base.errors import Unavailable
 from rtolap.fleet.monitoring.causes import Cause, cause_of
 from rtolap.fleet.monitoring.collect import MissingSource, StageLook, StageReader
 from rtolap.fleet.monitoring.slow import BrokerRequests, BrokerStanding, Key, SlowRule, SlowState, judge
@@ -58,14 +59,20 @@ class SlowWatch(Closeable):
         self._stages: StageLook | None = None
         self._standings: dict[Key, BrokerStanding] = {}
         self._last: SlowLook | None = None
+        self._closed = False
 
     def close(self) -> None:
-        self._reader.close()
+        """Let no look begin any more, and wait for one that goes on."""
+        with self._lock:
+            self._closed = True
+            self._reader.close()
 
     def look(self) -> SlowLook:
         """Look at the brokers, and judge what lies between this look and the last. Whoever asks again at once
-        gets the last look."""
+        gets the last look. Raises Unavailable once it is closed."""
         with self._lock:
+            if self._closed:
+                raise Unavailable("the sources of brokers' metrics have changed", action="look again")
             now_ms = self._clock.now_ms()
             if self._last is not None and now_ms - self._last.at_ms < EVERY_MS_MIN:
                 return self._last
