@@ -25,8 +25,9 @@ from rtolap.airflow.page.fleet import NO_SOURCES, share
 from rtolap.airflow.page.fleet_messages import Fleet, FleetPlan, PlannedDisks
 from rtolap.airflow.page.rights import reader
 from rtolap.airflow.plugin import app
-from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.base.errors import DefinitionError, Unanswered, Unavailable
 from rtolap.fleet.isolation.registry import HostRegistry
+from rtolap.fleet.moves import submitting
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.store import FleetStore
@@ -278,6 +279,21 @@ def test_a_plan_is_cancelled_once_in_the_name_of_who_started_the_run(
     asked_for = [(each.by, each.reason) for each in fleet_store.requests() if each.kind == "cancel"]
     assert asked_for == [("ann", "too slow")]
     assert plan_shown().counts.get("cancelled", 0) >= 1
+
+
+@pytest.mark.parametrize("state", PlanState)
+@pytest.mark.usefixtures("opened_for_tasks")
+def test_a_plan_that_is_cancelled_already_or_has_ended_is_asked_for_nothing(
+    lives: BrokerLives, monkeypatch: pytest.MonkeyPatch, state: PlanState
+) -> None:
+    monkeypatch.setattr(submitting, "ANSWER_TIMEOUT_S", 0.1)
+    record = PlanRecord("p-1", CLUSTER_ID, "d", state, 1, "bob", "..")
+    lives.store.commit(FleetStore(lives.store, CLUSTER_ID).begin_plan(record))
+    if state in (PlanState.QUEUED, PlanState.RUNNING, PlanState.PAUSED):
+        with pytest.raises(Unanswered):  # no mover serves
+            cancelled("p-1")
+    else:
+        assert cancelled("p-1") == f"plan p-1: {state}"
 
 
 @pytest.mark.usefixtures("opened_for_tasks")
