@@ -115,7 +115,7 @@ def test_a_subscription_is_made_run_waited_for_announced_and_dropped(
 
     airflow.until("event of the subscription that has caught up", announced)
 
-    check_page(sign_in, subscription)
+    check_page(airflow, sign_in, subscription)
 
     # a cleared task has another process, which goes on where the first was
     (deferred,) = airflow.tasks(CONSUMERS, task_id="consumer")
@@ -149,7 +149,7 @@ def check_declared(sign_in: Callable[..., Page], name: str) -> None:
     expect(table.get_by_role("row", name=re.compile(f"^{name} not made"))).to_be_visible()
 
 
-def check_page(sign_in: Callable[..., Page], name: str) -> None:
+def check_page(airflow: AirflowStack, sign_in: Callable[..., Page], name: str) -> None:
     """The page shows the subscription that runs, and leads to its task in Airflow and back."""
     page = sign_in("admin", "?view=capture", "dark")
     row = page.get_by_role("table", name="Subscriptions").get_by_role(
@@ -166,7 +166,10 @@ def check_page(sign_in: Callable[..., Page], name: str) -> None:
     picture(page, "capture")
     row.get_by_role("link", name="Task").click()
     expect(page).to_have_url(re.compile(f"/dags/{CONSUMERS}/runs/.*/tasks/consumer/mapped/0"))
-    page.get_by_role("link", name="In rtolap").click()
+    (task,) = airflow.tasks(CONSUMERS, task_id="consumer")
+    url = f"/api/v2/dags/{CONSUMERS}/dagRuns/{task['dag_run_id']}/taskInstances/consumer/links"
+    answer = airflow.api.get(url, params={"map_index": task["map_index"]}).raise_for_status()
+    page.goto(answer.json()["extra_links"]["In rtolap"])
     expect(page.get_by_text(f"Only {name} is shown.")).to_be_visible()
 
 
