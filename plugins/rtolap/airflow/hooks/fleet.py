@@ -16,7 +16,6 @@ from rtolap.airflow.hooks.kafka import KafkaClusterHook
 from rtolap.base.clock import SystemClock
 from rtolap.base.settings import Settings
 from rtolap.fleet.isolation.registry import HostRegistry
-from rtolap.fleet.monitoring.sources import read_sources
 from rtolap.fleet.operations.cluster import OpenedFleet
 from rtolap.fleet.operations.look import FleetLook, look_at_fleet, stored_plan
 from rtolap.fleet.operations.rates import rate_reader
@@ -91,12 +90,14 @@ class SlowBrokers:
         path = Settings().fleet_sources
         if path is None:
             return None
-        sources = read_sources(path)
-        of = (path, path.stat().st_mtime_ns)
+        try:
+            of = (path, path.stat().st_mtime_ns)
+        except OSError:
+            of = (path, 0)  # what is wrong with the file, the watch says
         with self._lock:
             former = None if self._watched == of else self._watch
             if self._watch is None or former is not None:
-                self._watch, self._watched = SlowWatch(sources, SystemClock()), of
+                self._watch, self._watched = SlowWatch.of_file(path, SystemClock()), of
             watch = self._watch
         if former is not None:
             former.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 from rtolap.base.clock import Clock
 from rtolap.base.closeable import Closeable
@@ -11,7 +12,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.fleet.monitoring.causes import Cause, cause_of
 from rtolap.fleet.monitoring.collect import MissingSource, StageLook, StageReader
 from rtolap.fleet.monitoring.slow import BrokerRequests, BrokerStanding, Key, SlowRule, SlowState, judge
-from rtolap.fleet.monitoring.sources import FleetSources
+from rtolap.fleet.monitoring.sources import FleetSources, read_sources
 from rtolap.fleet.monitoring.stages import StageWindow, between
 from rtolap.fleet.monitoring.tables import slow_document, stage_document
 
@@ -60,6 +61,11 @@ class SlowWatch(Closeable):
         self._standings: dict[Key, BrokerStanding] = {}
         self._last: SlowLook | None = None
         self._closed = False
+
+    @classmethod
+    def of_file(cls, path: Path, clock: Clock) -> SlowWatch:
+        """Return a watch over the sources of a file. Raises DefinitionError for one that cannot be used."""
+        return cls(read_sources(path), clock)
 
     def close(self) -> None:
         """Let no look begin any more, and wait for one that goes on."""
