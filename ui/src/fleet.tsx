@@ -98,8 +98,8 @@ export function FleetView({
   const polled = usePolled<Fleet>(`rtolap/page/fleet?cluster=${encodeURIComponent(cluster || "default")}`, 5000);
   return (
     <Stack gap={6}>
-      <Fresh of={polled}>{(data) => <Shown choose={choose} data={data} rights={rights} />}</Fresh>
       <Approvals />
+      <Fresh of={polled}>{(data) => <Shown choose={choose} data={data} rights={rights} />}</Fresh>
     </Stack>
   );
 }
@@ -189,22 +189,21 @@ function OnePlan({ plan, cluster, nowMs, rights }: { plan: Plan; cluster: string
       <Flex align="center" gap={3} wrap="wrap">
         <Text fontWeight="semibold">{plan.plan_id}</Text>
         <State of={plan.state} />
-        {runs ? (
-          <RunDag
-            action={{
-              dagId: "rtolap_fleet_cancel",
-              label: "Cancel the plan",
-              title: `Cancel plan ${plan.plan_id}`,
-              explanation: "What has not begun does not begin. What is incomplete is undone. What is done stays.",
-              confirm: plan.plan_id,
-              conf: () => ({ plan_id: plan.plan_id, reason, cluster }),
-              children: (
-                <Input aria-label="Reason" onChange={(event) => setReason(event.target.value)} placeholder="Reason" value={reason} />
-              ),
-            }}
-            rights={rights}
-          />
-        ) : null}
+        <RunDag
+          action={{
+            dagId: "rtolap_fleet_cancel",
+            withdrawn: !runs,
+            label: "Cancel the plan",
+            title: `Cancel plan ${plan.plan_id}`,
+            explanation: "What has not begun does not begin. What is incomplete is undone. What is done stays.",
+            confirm: plan.plan_id,
+            conf: () => ({ plan_id: plan.plan_id, reason, cluster }),
+            children: (
+              <Input aria-label="Reason" onChange={(event) => setReason(event.target.value)} placeholder="Reason" value={reason} />
+            ),
+          }}
+          rights={rights}
+        />
       </Flex>
       <Text>
         {states}. {bytes(plan.moved_bytes)} of {bytes(plan.total_bytes)} are moved. Submitted by {plan.by} at {instant(plan.submitted_ms)}.

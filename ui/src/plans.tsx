@@ -50,7 +50,7 @@ function Planned({ digest }: { digest: string }) {
       {(data) => (
         <Stack gap={2}>
           <Text>
-            {data.kind}: {count(data.partitions)} partitions, {bytes(data.moved_bytes)} in {count(data.stages)} stages,{" "}
+            {data.kind}: {count(data.partitions)} partitions, {bytes(data.moved_bytes)} in {data.stages === 1 ? "one stage" : `${count(data.stages)} stages`},{" "}
             {data.expected_s === null ? "without end" : duration(data.expected_s * 1000)} under {bytes(data.throttle_bytes_per_s)} a second.
           </Text>
           {data.why.map((line) => (
