@@ -39,6 +39,7 @@ IDS = {
     "rtolap_fleet_balance",
     "rtolap_fleet_rack_repair",
     "rtolap_fleet_drain",
+    "rtolap_fleet_cancel",
     "rtolap_fleet_repair",
     "rtolap_fleet_retire",
 }

@@ -28,7 +28,12 @@ from rtolap.airflow.operators.coordinator import (
     RequeueOperator,
     RetentionOperator,
 )
-from rtolap.airflow.operators.fleet import BrokerOperationOperator, PlanFleetOperator, SubmitPlanOperator
+from rtolap.airflow.operators.fleet import (
+    BrokerOperationOperator,
+    CancelPlanOperator,
+    PlanFleetOperator,
+    SubmitPlanOperator,
+)
 from rtolap.airflow.operators.moves import MoveBackOperator, MovePartitionsOperator, PlanMoveOperator
 from rtolap.airflow.operators.notices import TellDeadLettersOperator, TellOverdueWindowsOperator
 from rtolap.airflow.operators.process import ManagedProcessOperator
@@ -57,6 +62,7 @@ CALLS: dict[type[BaseOperator], dict[str, Any]] = {
     WindowApprovalOperator: {"application": "a", "window_end": 1},
     PlanFleetOperator: {"kind": "rack"},
     SubmitPlanOperator: {"planned": {}, "answer": APPROVED},
+    CancelPlanOperator: {"plan_id": "p"},
     BrokerOperationOperator: {"operation": "retire", "broker": 1, "answer": APPROVED},
     CreateSubscriptionOperator: {"subscription": "s"},
     DropSubscriptionOperator: {"subscription": "s"},

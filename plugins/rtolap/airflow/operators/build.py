@@ -23,7 +23,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.hooks.spark import SPARK_DEFAULT, spark_options
-from rtolap.airflow.links import ProcessLogLink, SegmentsLink
+from rtolap.airflow.links import PageLink, ProcessLogLink, SegmentsLink
 from rtolap.airflow.operators import build_batch as batch
 from rtolap.airflow.operators.build_batch import Build, BuildOutcome
 from rtolap.airflow.operators.lineage import build_lineage
@@ -61,7 +61,7 @@ class SparkBuildOperator(ManagedProcessOperator):
     """
 
     template_fields: Sequence[str] = ("cube", "process_key", "env", "incomplete_builds")
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink())
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink(), PageLink())
     ui_color = "#f4e3d7"
 
     def __init__(

@@ -21,7 +21,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.hooks.spark import SPARK_DEFAULT, spark_options
-from rtolap.airflow.links import ProcessLogLink, SegmentsLink
+from rtolap.airflow.links import PageLink, ProcessLogLink, SegmentsLink
 from rtolap.airflow.operators.process import ManagedProcessOperator, failure, find
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessStatus
@@ -47,7 +47,7 @@ class MergeSegmentsOperator(ManagedProcessOperator):
     """
 
     template_fields: Sequence[str] = ("cube", "to", "process_key", "env")
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink())
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink(), PageLink())
     ui_color = "#f4e3d7"
 
     def __init__(

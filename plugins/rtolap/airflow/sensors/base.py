@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
-from airflow.sdk import BaseSensorOperator, Context
+from airflow.sdk import BaseOperatorLink, BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 from airflow.triggers.base import BaseTrigger
 
 from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.links import PageLink
 from rtolap.airflow.triggers.base import address_of, addressed
 from rtolap.base.errors import RtolapError
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -28,6 +29,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
     Errors of the types in `passing` are retried, although another operator would fail at once.
     """
 
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
     passing: ClassVar[tuple[type[RtolapError], ...]] = ()
 
     def __init__(
