@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rtolap.base.cluster_secret import ZOOKEEPER, derived_key
+from rtolap.base.errors import Refused, RtolapError
 from rtolap.base.files import read_password
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.settings import Settings
+from rtolap.metadata import paths
 from rtolap.metadata.signed import SignedStore
 from rtolap.metadata.store import MetadataStore
 from rtolap.metadata.zookeeper import ZooKeeperStore
@@ -39,11 +41,27 @@ def open_zookeeper(settings: Settings) -> ZooKeeperStore:
     )
 
 
-def open_cluster_store(settings: Settings) -> SignedStore:
-    """Return the store of the cluster that the settings name. Raises as `open_zookeeper`."""
+def open_cluster_store(settings: Settings, *, restores: bool = False) -> SignedStore:
+    """Return the store of the cluster that the settings name. Raises as `open_zookeeper`, and Refused while a
+    restore of the metadata has not ended. `restores`: for the restore itself."""
     store = open_zookeeper(settings)
-    store.warn_of_open_nodes()
-    return SignedStore(store, settings.token())
+    try:
+        if not restores:
+            _refuse_half_restored(store)
+        store.warn_of_open_nodes()
+        return SignedStore(store, settings.token())
+    except RtolapError:
+        store.close()
+        raise
+
+
+def _refuse_half_restored(store: MetadataStore) -> None:
+    if store.get(paths.RESTORING) is not None:
+        raise Refused(
+            "the cluster's metadata is being restored, or a restore of it was cut short",
+            expected=f"no node {paths.RESTORING}",
+            action="let `rtolap restore` end, or repeat it with --overwrite",
+        )
 
 
 def show_refused(metrics: Metrics, store: MetadataStore) -> None:

@@ -34,6 +34,7 @@
 /fleet/<id>/plans/<p>/moves/<n>   pieces of what it asks for, compressed
 /fleet/<id>/requests/<id>         MoveRequest: what somebody asked for, signed, and how it was answered
 /fleet/<id>/asking/<id>           whoever asked still waits for the answer (ephemeral)
+/restoring                        id of the backup that is being restored: no service starts meanwhile
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ APPLICATIONS = "/applications"
 PUBLICATIONS = "/publications"
 REQUESTS = "/requests"
 FLEET = "/fleet"
+RESTORING = "/restoring"
 
 
 def publication(name: str) -> str:

@@ -94,6 +94,8 @@ class CubeControl(msgspec.Struct, frozen=True):
         planned_epoch: the largest epoch that was ever given to a plan, whether it came to stand or not.
         ended: a revision that accepts no event any more. It is assigned to nobody: history holds all of it.
         assigned_because: why the leader has made the assignment by itself, in words; "" where somebody asked.
+        restored: id of the restore that wrote the record last; "" where none did. What receivers hold on disk
+            belongs to one such id.
     """
 
     enabled: bool = False
@@ -114,6 +116,7 @@ class CubeControl(msgspec.Struct, frozen=True):
     moved_from: dict[str, tuple[int, ...]] = {}
     ended: bool = False
     assigned_because: str = ""
+    restored: str = ""
 
     @property
     def epoch_after(self) -> int:
