@@ -1,4 +1,4 @@
-"""All metadata is lost and restored from a backup, again and again: each answer is the recount of a prefix."""
+"""All metadata is lost and restored from a backup, again and again: answers stay recounts of a prefix."""
 
 from __future__ import annotations
 

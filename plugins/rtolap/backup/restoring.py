@@ -25,6 +25,7 @@ from rtolap.backup.versions import SegmentStep, SetStep, compare_versions
 from rtolap.base.clock import Clock
 from rtolap.base.errors import CommitConflict, CommitUnknown, Refused
 from rtolap.metadata import paths
+from rtolap.metadata.cluster_format import check_format
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.merging.commit import commit_set
 from rtolap.metadata.store import COMMIT_BYTES_MAX, SIGNATURE_BYTES, Create, Delete, MetadataStore, Operation
@@ -74,10 +75,12 @@ def take_backup(
 
 def plan_restore(backup: Backup, clock: Clock, store: ObjectStore, logs_of: LogsOf) -> RestorePlan:
     """Compare the backup with what stands. Nothing is written. Raises Corrupted, Unavailable,
-    DefinitionError."""
+    DefinitionError, SchemaTooNew."""
     restore_id = uuid.uuid4().hex
     carried = carry(backup.records, restore_id)
-    copied = ClusterMetadata(CopyStore(backup.records), clock, store)
+    copy_store = CopyStore(backup.records)
+    check_format(copy_store)
+    copied = ClusterMetadata(copy_store, clock, store)
     steps: list[SegmentStep | SetStep] = []
     findings = list(carried.findings)
     for each in compare_versions(copied, store):

@@ -10,6 +10,7 @@ from rtolap.base.files import read_password
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.settings import Settings
 from rtolap.metadata import paths
+from rtolap.metadata.cluster_format import check_format
 from rtolap.metadata.signed import SignedStore
 from rtolap.metadata.store import MetadataStore
 from rtolap.metadata.zookeeper import ZooKeeperStore
@@ -42,14 +43,16 @@ def open_zookeeper(settings: Settings) -> ZooKeeperStore:
 
 
 def open_cluster_store(settings: Settings, *, restores: bool = False) -> SignedStore:
-    """Return the store of the cluster that the settings name. Raises as `open_zookeeper`, and Refused while a
-    restore of the metadata has not ended. `restores`: for the restore itself."""
+    """Return the store of the cluster that the settings name. Raises as `open_zookeeper`, SchemaTooNew,
+    and Refused while a restore of the metadata has not ended. `restores`: for the restore itself."""
     store = open_zookeeper(settings)
     try:
         if not restores:
             _refuse_half_restored(store)
         store.warn_of_open_nodes()
-        return SignedStore(store, settings.token())
+        signed = SignedStore(store, settings.token())
+        check_format(signed)
+        return signed
     except RtolapError:
         store.close()
         raise

@@ -19,6 +19,7 @@ class ReceiverRecord(msgspec.Struct, frozen=True):
         metrics_port: of its page of metrics; 0 where it shows none.
         machine: name of the machine that it runs on; "" where it is of an older version.
         rack: what fails together with others: a rack, a room or a zone; "" where none is declared.
+        program: version of rtolap that it runs; "" where that is one that does not say so.
     """
 
     receiver_id: str
@@ -28,6 +29,7 @@ class ReceiverRecord(msgspec.Struct, frozen=True):
     metrics_port: int = 0
     machine: str = ""
     rack: str = ""
+    program: str = ""
 
 
 class ReplicaSetRecord(msgspec.Struct, frozen=True):

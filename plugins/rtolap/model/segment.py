@@ -1,7 +1,7 @@
 """Segments: windows of event time, their names, their life as one pure table, and their staged parts.
 
                     CLOSE               PARTS_JOINED                PROMOTE
-        ACTIVE ───────────▶ IMMUTABLE ───────────────▶ REMOTE_PERSISTED ────────▶ READY ⟲ MERGE
+        ACTIVE ───────────▶ IMMUTABLE ───────────────▶ REMOTE_PERSISTED ────────▶ READY ⟲ MERGE, ADOPT
           │                   │  ▲ ▲                      │ │ ▲                   │  │
           │                   │  │ └─ PARTS_LOST, WITHDRAWN ┘ │ │                   │  │
           │                   │  │ └──── BASE_RESTORED ──────┤ │                   │  │
