@@ -117,11 +117,11 @@ def test_metadata_is_lost_and_restored_and_every_answer_is_exact(
     client.reassign(world.cube, ReassignRequest(assignment={"left": (0, 1), "right": (2, 3)}, warm_up=False))
     world.produce(700)
 
-    def built(at_least: int) -> bool:
-        services.build_queue(JOBS)
-        return len(versions(world)) >= at_least
+    def build(at_least: int) -> None:
+        wait_for("windows wait for a build", lambda: len(client.queue().entries) >= at_least, 90)
+        wait_for("they are history", lambda: services.build_queue(JOBS) >= at_least, 200)
 
-    wait_for("the first windows are history", lambda: built(2), 200)
+    build(2)
     backups = tmp_path / "backups"
     backups.mkdir()
     services.sql(world.sql)
@@ -132,7 +132,7 @@ def test_metadata_is_lost_and_restored_and_every_answer_is_exact(
 
     # the cluster goes on: events, late ones too, another build, other loads
     world.produce(700)
-    wait_for("later windows are history", lambda: built(len(before) + 2), 200)
+    build(2)
     load(stored, "second", 1_000, 500)
     wait_for("all is counted", lambda: counted_once(world), 90)
     later = versions(world)
