@@ -11,6 +11,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.kafka_access import kafka_cluster
 from rtolap.cli.output import JsonOption, print_table
+from rtolap.cli.watching import repeatable
 from rtolap.kafka.dead_letters import DeadLetter, read_dead_letters
 from rtolap.model.table import Table
 
@@ -20,6 +21,7 @@ COLUMNS = ("topic", "partition", "offset", "reason", "detail", "value")
 
 
 @app.command("list")
+@repeatable
 def list_records(
     table: Annotated[str, typer.Argument(help="The table whose topic refused them.")],
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number, the oldest first.")] = 50,

@@ -20,6 +20,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
+from rtolap.cli.watching import repeatable
 from rtolap.kafka.schema_registry import SchemaRegistries
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
@@ -220,6 +221,7 @@ def settle(
 
 
 @app.command()
+@repeatable
 def status(
     job: Annotated[str | None, typer.Argument(help="Name of the loader. Default: all.")] = None,
     as_json: JsonOption = False,
@@ -256,6 +258,7 @@ def status(
 
 
 @app.command()
+@repeatable
 def lag(job: JobArgument, as_json: JsonOption = False) -> None:
     """Show how many records of the topic are not in the table yet, by partition."""
     with job_access(Settings()) as access:
