@@ -3,7 +3,7 @@ from __future__ import annotations
 from rtolap.backup.carried import RAISED_BY, carry
 from rtolap.metadata import paths
 from rtolap.metadata.codec import decode, encode
-from rtolap.metadata.records import ApplicationState, CubeControl, Owner, ReplicaSetRecord
+from rtolap.metadata.records import ApplicationState, ChangeLog, CubeControl, Owner, ReplicaSetRecord
 
 
 def test_numbers_that_have_grown_since_the_backup_are_raised() -> None:
@@ -14,6 +14,7 @@ def test_numbers_that_have_grown_since_the_backup_are_raised() -> None:
     carried = carry(
         {
             paths.cube_control("c"): encode(control),
+            paths.cube_changes("c"): encode(ChangeLog("id", 9, ((9, "s"),))),
             paths.application_state("a"): encode(state),
             paths.replica_set("left"): encode(gone),
             **other,
@@ -24,6 +25,8 @@ def test_numbers_that_have_grown_since_the_backup_are_raised() -> None:
     assert carried.findings == ()
     found = decode(carried.records[paths.cube_control("c")], CubeControl, "c")
     assert (found.restored, found.generation_base, found.assignment_epoch) == ("now", 7 + RAISED_BY, 3)
+    log = decode(carried.records[paths.cube_changes("c")], ChangeLog, "c")
+    assert log == ChangeLog("id", 9 + RAISED_BY), "whoever knows the log of before reads all again"
     application = decode(carried.records[paths.application_state("a")], ApplicationState, "a")
     assert (application.owner, application.epoch) == (None, 5 + RAISED_BY)
     replica_set = decode(carried.records[paths.replica_set("left")], ReplicaSetRecord, "left")

@@ -14,7 +14,7 @@ import msgspec
 
 from rtolap.backup.findings import Finding
 from rtolap.metadata import codec
-from rtolap.metadata.records import ApplicationState, CubeControl, ReplicaSetRecord
+from rtolap.metadata.records import ApplicationState, ChangeLog, CubeControl, ReplicaSetRecord
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -54,6 +54,15 @@ def _control(path: str, data: bytes, restored: str) -> bytes:
     return _changed(path, data, CubeControl, change)
 
 
+def _changes(path: str, data: bytes, restored: str) -> bytes:
+    """A service that has followed the log of before, and runs still, reads all records again."""
+
+    def change(log: ChangeLog) -> ChangeLog:
+        return msgspec.structs.replace(log, sequence=log.sequence + RAISED_BY, recent=())
+
+    return _changed(path, data, ChangeLog, change)
+
+
 def _application(path: str, data: bytes, restored: str) -> bytes:
     """The owner went with its session. A client that knows an epoch after the backup registers again."""
 
@@ -87,6 +96,7 @@ def _left_requests(path: str) -> Finding:
 
 _CHANGED: tuple[tuple[re.Pattern[str], Callable[[str, bytes, str], bytes]], ...] = (
     (re.compile(r"/cubes/[^/]+/control"), _control),
+    (re.compile(r"/cubes/[^/]+/changes"), _changes),
     (re.compile(r"/applications/[^/]+/state"), _application),
     (re.compile(r"/replica_sets/[^/]+"), _replica_set),
 )
