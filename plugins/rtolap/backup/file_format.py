@@ -22,7 +22,7 @@ from rtolap.base.cluster_secret import BACKUP, derived_key, proves, tag
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
 from rtolap.base.files import write_atomic
-from rtolap.base.undecodable import UNDECODABLE
+from rtolap.base.undecodable import UNDECODABLE, decode_own
 
 FORMAT = "rtolap metadata backup"
 FORMAT_VERSION = 1
@@ -112,10 +112,11 @@ def decode(data: bytes, where: str, *, cluster: str, token: str) -> Backup:
     if found != header.sha256:
         raise _damaged(where, "its records were altered, or are cut off", f"sha256 {found}", header.sha256)
     try:
-        records = dict(decode_json(zlib.decompress(body), list[tuple[str, bytes]]))
-    except (zlib.error, *UNDECODABLE) as error:
+        text = zlib.decompress(body)
+    except zlib.error as error:
         raise _damaged(where, "its records cannot be read", str(error)) from error
-    return Backup(header, records)
+    records = decode_own(text, list[tuple[str, bytes]], f"the backup {where} holds no records")
+    return Backup(header, dict(records))
 
 
 def read_backup(path: Path, *, cluster: str, token: str) -> Backup:

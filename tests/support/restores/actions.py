@@ -7,8 +7,10 @@ finds is what the drawn steps have left. Receivers keep their disks.
 from __future__ import annotations
 
 from rtolap.backup.file_format import decode, encode
-from rtolap.backup.restoring import plan_restore, restore, take_backup
-from rtolap.base.errors import CommitConflict, CommitUnknown, Refused
+from rtolap.backup.restoring import RestorePlan, plan_restore, restore, take_backup
+from rtolap.backup.versions import SegmentStep
+from rtolap.base.errors import CommitConflict, CommitUnknown
+from rtolap.model.segment import SegmentState
 
 from tests.support.cubes.harness_actions import Actions
 from tests.support.twins.metadata import MemoryStore
@@ -58,6 +60,7 @@ class Restores:
         else:
             raise AssertionError("the restore never ended")
         session.close()
+        self._check_adopted(plan)
         cluster.fail_over()
         restored = cluster.metadata.control(cluster.cube).restored
         for receiver in cluster.receivers:
@@ -68,14 +71,11 @@ class Restores:
         counts["restores"] += 1
         return True
 
-
-def refused_while_running(actions: Actions, backup: bytes) -> bool:
-    """Return True if the restore is refused while receivers live."""
-    cluster = actions.cluster
-    decoded = decode(backup, "a backup", cluster=CLUSTER, token=TOKEN)
-    plan = plan_restore(decoded, cluster.clock, cluster.store, lambda _: cluster.admin)
-    try:
-        restore(plan, cluster.session, cluster.clock, cluster.store, overwrite=True)
-    except Refused:
-        return True
-    return False
+    def _check_adopted(self, plan: RestorePlan) -> None:
+        """What the plan takes is history now, for those too who read the records anew."""
+        records = self._cluster.metadata.segments(self._cluster.cube)
+        for step in plan.steps:
+            if isinstance(step, SegmentStep) and step.finding.outcome == "taken":
+                record = records[step.window.name]
+                assert record.state is SegmentState.READY, step.finding
+                assert f"version {record.version} is adopted from {record.location}" in step.finding.message
