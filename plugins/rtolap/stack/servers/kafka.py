@@ -33,9 +33,11 @@ def kafka_spec(
     jvm_options: Sequence[str] = (),
     log_level: str = "warn",
 ) -> ProcessSpec:
-    """Return how a broker is started. `overrides`: settings of the server; None drops one. `cluster_id`: of a
-    cluster of several nodes, whose overrides name its voters; None makes a cluster of this node.
-    `joins`: the folder of a node that has been started before, whose cluster this one joins. `jvm_options`: further ones, such as an agent."""
+    """Return how a broker is started.
+
+    `overrides`: settings of the server; None drops one. `cluster_id`: of a cluster of several nodes, whose
+    overrides name its voters; None makes a cluster of this node. `joins`: the folder of a node that has been
+    started before, whose cluster this one joins. `jvm_options`: further ones, such as an agent."""
     folder = folder.absolute()
     config = folder / "server.properties"
     data = str((overrides or {}).get("log.dirs", folder / "data")).split(",")
