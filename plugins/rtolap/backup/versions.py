@@ -16,7 +16,7 @@ import msgspec
 from rtolap.backup.findings import Finding
 from rtolap.base.errors import Corrupted, NotFound
 from rtolap.base.undecodable import decode_own
-from rtolap.cubes.format.folders import creation_folder, merge_folders, version_folders
+from rtolap.cubes.format.folders import ROOTS, creation_folder, merge_folders, version_folders
 from rtolap.cubes.format.history import manifest_path, read_manifest
 from rtolap.cubes.format.manifest import (
     BATCH_NAME,
@@ -90,10 +90,9 @@ class _CubeFiles:
         self._cube_id = backup.cube_id(cube)
         self._horizon_ms = backup.control(cube).horizon_ms
         self._records = backup.nodes.segments(cube)
-        roots = ("history", "staged", "merged", "batches")
         self._files: dict[str, int] = {
             file.path: file.bytes
-            for root in roots
+            for root in ROOTS
             for parent in dict.fromkeys((creation_folder(root, cube, self._cube_id), f"{root}/{cube}"))
             for file in store.list(parent)
         }

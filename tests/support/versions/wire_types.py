@@ -51,12 +51,11 @@ def find_type(name: str) -> WireType:
     known = wire_types()
     if name in known:
         return known[name]
-    [moved] = [
-        kind for other, kind in known.items() if other.rpartition(".")[2] == name.rpartition(".")[2]
-    ] or [None]
-    if moved is None:
+    last = name.rpartition(".")[2]
+    moved = [kind for other, kind in known.items() if other.rpartition(".")[2] == last]
+    if len(moved) != 1:
         raise KeyError(name)
-    return moved
+    return moved[0]
 
 
 def is_strict(kind: WireType) -> bool:
