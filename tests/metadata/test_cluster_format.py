@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from rtolap.base.errors import SchemaTooNew
 from rtolap.metadata import paths
-from rtolap.metadata.cluster_format import MAJOR, ClusterFormat, check_format, note_format
+from rtolap.metadata.cluster_store import MAJOR, ClusterFormat, check_format, note_format
 from rtolap.metadata.codec import encode
 from rtolap.metadata.store import Create
 

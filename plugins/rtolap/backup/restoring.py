@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from rtolap.backup.carried import Carried, carry
@@ -21,13 +21,14 @@ from rtolap.backup.copy_store import CopyStore
 from rtolap.backup.file_format import Backup, Header, cluster_key
 from rtolap.backup.findings import Finding
 from rtolap.backup.positions import LogsOf, compare_positions
-from rtolap.backup.versions import SegmentStep, SetStep, compare_versions
+from rtolap.backup.versions import SegmentChange, SegmentStep, SetStep, compare_versions
 from rtolap.base.clock import Clock
 from rtolap.base.errors import CommitConflict, CommitUnknown, Refused
 from rtolap.metadata import paths
-from rtolap.metadata.cluster_format import check_format
+from rtolap.metadata.cluster_store import check_format
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.merging.commit import commit_set
+from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.store import COMMIT_BYTES_MAX, SIGNATURE_BYTES, Create, Delete, MetadataStore, Operation
 from rtolap.metadata.updates import retrying
 from rtolap.object_store.store import ObjectStore
@@ -191,18 +192,17 @@ def _take_steps(steps: Iterable[SegmentStep | SetStep], metadata: ClusterMetadat
         if isinstance(step, SetStep):
             sets.append(step)
             continue
-        change = step.change
-        metadata.update_segment(
-            step.cube,
-            step.window,
-            lambda record, change=change: change(record, metadata.clock.now_ms()),
-            with_vectors=step.with_vectors,
-        )
+        change = _at(step.change, metadata.clock.now_ms())
+        metadata.update_segment(step.cube, step.window, change, with_vectors=step.with_vectors)
     for each in sets:  # behind the versions of their members
         try:
             commit_set(metadata, each.cube, each.members, each.merged)
         except Refused:
             continue  # a member is of another version: the set has no use any more
+
+
+def _at(change: SegmentChange, now_ms: int) -> Callable[[SegmentRecord], SegmentRecord]:
+    return lambda record: change(record, now_ms)
 
 
 def _shown(names: list[str]) -> str:

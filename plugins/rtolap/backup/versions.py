@@ -37,6 +37,8 @@ from rtolap.object_store.store import ObjectStore
 
 BY = "restore"
 
+SegmentChange = Callable[[SegmentRecord, int], SegmentRecord]  # (record, present time) → record
+
 
 class SegmentStep(NamedTuple):
     """A change of a segment's record, after the records of the backup are written.
@@ -48,7 +50,7 @@ class SegmentStep(NamedTuple):
 
     cube: str
     window: SegmentRange
-    change: Callable[[SegmentRecord, int], SegmentRecord]
+    change: SegmentChange
     with_vectors: bool
     finding: Finding
 

@@ -24,8 +24,7 @@ from rtolap.coordinator.applications.owned import CONFIRMED_S
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.routes import add_routes
-from rtolap.metadata.cluster_format import note_format
-from rtolap.metadata.cluster_store import open_cluster_store, show_refused
+from rtolap.metadata.cluster_store import note_format, open_cluster_store, show_refused
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.protocols.coordinator import messages as wire
 from rtolap.protocols.coordinator.client import CoordinatorClient
