@@ -1,8 +1,8 @@
 """Open the metadata of a cluster in ZooKeeper: its nodes are closed to others, its records are signed.
 
 The cluster has a major version: of messages, and of records. Within it each service reads what the others
-write (docs/operations/upgrades.md). The first coordinator notes it; an older program is refused by name, before
-it reads anything.
+write (docs/operations/upgrades.md). The first coordinator notes it; an older program is refused by name,
+before it reads anything.
 """
 
 from __future__ import annotations
