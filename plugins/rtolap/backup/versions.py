@@ -184,8 +184,9 @@ class _CubeFiles:
         batch = batches[max(later)] if later else ("" if record is None else record.batch)
 
         def adopt(before: SegmentRecord, now_ms: int) -> SegmentRecord:
-            if before.location == whole.location and before.state is SegmentState.READY and before.vectors:
-                return before
+            newest = before.state_history[-1:]
+            if any((line.event, line.at_ms) == (SegmentEvent.ADOPT.value, now_ms) for line in newest):
+                return before  # by an attempt whose answer was lost
             note = f"{BY}: version {manifest.version}, {whole.location}"
             return msgspec.structs.replace(
                 take_event(before, SegmentEvent.ADOPT, now_ms, note),
