@@ -49,19 +49,19 @@ def passed(cluster: Cluster, hour: int) -> None:
     cluster.metadata.publish_watermark(NAME, WatermarkRecord(hour * HOUR_MS))
 
 
-def ready(cluster: Cluster, hour: int) -> str:
-    record = cluster.closed(hour)
+def ready(cluster: Cluster, hour: int, cube: str = NAME) -> str:
+    record = cluster.closed(hour, cube=cube)
     version = record.version + 1
     spec_location = f"v{version}"
     entries = cuboids(f"{hour} {spec_location}")
-    build_id = cluster.build(record.name, cuboids=entries)
-    build = cluster.client.segment(NAME, record.name).build
+    build_id = cluster.build(record.name, of=cube, cuboids=entries)
+    build = cluster.client.segment(cube, record.name).build
     assert build is not None
-    location = f"history/{NAME}/{cluster.metadata.cube_id(NAME)}/{record.name}/v{version}-{build_id}"
+    location = f"history/{cube}/{cluster.metadata.cube_id(cube)}/{record.name}/v{version}-{build_id}"
     for entry in entries:
         for file in entry.files:
             cluster.files.write(f"{location}/{file.name}", content(f"{hour} {spec_location}", entry.name))
-    cluster.client.promote(NAME, record.name, build_id)
+    cluster.client.promote(cube, record.name, build_id)
     return record.name
 
 
@@ -102,8 +102,8 @@ def merged(cluster: Cluster, *levels: str) -> list[MergeSpec]:
     return specs
 
 
-def records(cluster: Cluster) -> dict[str, SegmentRecord]:
-    return cluster.metadata.nodes.segments(NAME)
+def records(cluster: Cluster, cube: str = NAME) -> dict[str, SegmentRecord]:
+    return cluster.metadata.nodes.segments(cube)
 
 
 def whole(cluster: Cluster) -> set[str]:
