@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.cli import definitions, receivers
-from rtolap.cli import segments as segments_commands
+from rtolap.cli.cubes import segments as segments_commands
 from rtolap.cli.cubes import alter, build
 from typer.testing import CliRunner, Result
 

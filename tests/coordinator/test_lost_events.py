@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 from rtolap.base.errors import Corrupted, NotFound, Refused
-from rtolap.cli import segments as segments_commands
+from rtolap.cli.cubes import segments as segments_commands
 from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.segments import close

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rtolap.base.errors import Corrupted
-from rtolap.cli import segments as segments_commands
+from rtolap.cli.cubes import segments as segments_commands
 from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry
 from rtolap.metadata import segments
 from rtolap.metadata.records import SegmentRecord

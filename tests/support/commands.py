@@ -70,23 +70,33 @@ def install_apart(folder: Path, packages: Sequence[str], *, timeout_s: float) ->
 
 def kill_when(
     is_time: Callable[[str], bool], command: Sequence[str], environment: Mapping[str, str], folder: Path
-) -> bool:
-    """Run it, and SIGKILL it with its children at the line for which `is_time`; return if there was one."""
-    with subprocess.Popen(
-        command,
-        env=environment,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    ) as process:
+) -> None:
+    """Run it, and SIGKILL it with its children at the line for which `is_time`.
+
+    AssertionError, with the exit code and the end of both outputs, when it ended before."""
+    complaints = folder / "killed.stderr"
+    lines: list[str] = []
+    with (
+        complaints.open("wb") as stderr,
+        subprocess.Popen(
+            command,
+            env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
         assert process.stdout is not None
-        killed = any(is_time(line) for line in process.stdout)
-        if killed:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.stdout.read()
-    return killed
+        for line in process.stdout:
+            lines.append(line)
+            if is_time(line):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.stdout.read()
+                return
+    ends = "".join(lines)[-2000:], complaints.read_text(errors="replace")[-4000:]
+    raise AssertionError(f"it ended before it could be killed, with {process.returncode}: {ends}")
 
 
 def _run(command: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None) -> str:

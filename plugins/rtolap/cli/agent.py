@@ -16,6 +16,7 @@ from rtolap.agent.spark_allowed import read_spark_allowed
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, print_table, success
 from rtolap.cli.serving import service_settings
+from rtolap.cli.watching import repeatable
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.servers.limits import HttpLimits
 
@@ -64,6 +65,7 @@ def serve(
 
 
 @app.command("list")
+@repeatable
 def list_processes(as_json: JsonOption = False) -> None:
     """Show the processes of this host."""
     with _client(Settings()) as client:

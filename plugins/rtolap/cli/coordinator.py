@@ -13,6 +13,7 @@ from rtolap.cli.coordinator_access import coordinator_client, warn_of_replica_se
 from rtolap.cli.kafka_access import kafka_connections
 from rtolap.cli.output import JsonOption, print_json, print_table
 from rtolap.cli.serving import service_settings
+from rtolap.cli.watching import repeatable
 from rtolap.coordinator.server import run
 from rtolap.metadata.cluster_store import open_zookeeper
 from rtolap.metadata.protection import protect_cluster
@@ -64,6 +65,7 @@ def _print_result(nodes: int, applied: bool) -> None:
 
 
 @app.command()
+@repeatable
 def status(as_json: JsonOption = False) -> None:
     """Show the coordinators, who leads, the content of the cluster, and the owner of every application."""
     with coordinator_client() as client:

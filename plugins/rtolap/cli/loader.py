@@ -17,9 +17,12 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.base.settings import Settings
-from rtolap.cli.kafka_access import kafka_connections, open_consumer
+from rtolap.cli.dead_letters import LimitOption, ReasonOption, print_letters
+from rtolap.cli.kafka_access import kafka_cluster, kafka_connections, open_consumer
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
+from rtolap.cli.watching import repeatable
+from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.kafka.schema_registry import SchemaRegistries
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
@@ -28,9 +31,16 @@ from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
 from rtolap.protocols.loader.messages import EXIT_FAILED, LoaderList, LoaderStatus, process_key
 from rtolap.servers.limits import HttpLimits
-from rtolap.stored.loader.assembly import check_loader_rights, partition_endpoint, reject_box, sink_of
+from rtolap.stored.loader.assembly import (
+    check_loader_rights,
+    partition_endpoint,
+    reject_box,
+    reject_file,
+    sink_of,
+)
 from rtolap.stored.loader.job import JobResources, SharedResources, read_config
 from rtolap.stored.loader.operations import JobAccess, job_access
+from rtolap.stored.loader.records.rejects import reject_topic
 from rtolap.stored.loader.runner import run as run_job
 from rtolap.stored.loader.states import RECREATED_ACTION, StopCause
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
@@ -220,6 +230,7 @@ def settle(
 
 
 @app.command()
+@repeatable
 def status(
     job: Annotated[str | None, typer.Argument(help="Name of the loader. Default: all.")] = None,
     as_json: JsonOption = False,
@@ -256,6 +267,7 @@ def status(
 
 
 @app.command()
+@repeatable
 def lag(job: JobArgument, as_json: JsonOption = False) -> None:
     """Show how many records of the topic are not in the table yet, by partition."""
     with job_access(Settings()) as access:
@@ -347,3 +359,24 @@ def _offsets(text: str) -> Offsets:
             raise DefinitionError("not offsets", expected="PARTITION=OFFSET, comma-separated", found=part)
         offsets[int(partition)] = int(at)
     return offsets
+
+
+@app.command("dead-letters")
+@repeatable
+def dead_letters(
+    job: JobArgument, limit: LimitOption = 50, reason: ReasonOption = None, as_json: JsonOption = False
+) -> None:
+    """List the records that the loader has refused, with where they came from and why, each once."""
+    settings = Settings()
+    with job_access(settings) as access:
+        loader = read_config(access.jobs.get(job)).loader
+    if loader.rejects.to == "file":
+        raise DefinitionError(
+            f"loader {job} keeps what it refuses in a file",
+            expected="rejects: {to: topic}",
+            found="rejects: {to: file}",
+            action=f"read {reject_file(loader, settings)} on the loader's host",
+        )
+    topic = reject_topic(loader.topic, loader.name)
+    letters = read_dead_letters(kafka_cluster(settings, loader.kafka_cluster), topic)
+    print_letters(letters, limit, reason, as_json=as_json)

@@ -53,7 +53,10 @@ MOUNTS: dict[str, Mount] = {
     ),
     "stack": Mount("rtolap.cli.local.stack", "Start, stop and show the local stack.", adopt=False),
     "doctor": Mount(
-        "rtolap.cli.doctor", "Look at every server, and say what mends what is wrong.", "doctor", asks=False
+        "rtolap.cli.local.doctor",
+        "Look at every server, and say what mends what is wrong.",
+        "doctor",
+        asks=False,
     ),
     "support-bundle": Mount(
         "rtolap.cli.local.support_bundle",
@@ -81,7 +84,8 @@ MOUNTS: dict[str, Mount] = {
         "rtolap.cli.format", "Check every byte of a fragment or manifest.", "verify", adopt=False
     ),
     "segments": Mount(
-        "rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, verify, accept-loss, purge."
+        "rtolap.cli.cubes.segments",
+        "Segments of a cube: list, show, close, requeue, verify, accept-loss, purge.",
     ),
     "build": Mount("rtolap.cli.cubes.build", "Builds of closed segments."),
     "cube": Mount("rtolap.cli.cubes.sizing", "Sizes of cubes, and groups that would pay."),

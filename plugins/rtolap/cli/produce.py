@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_cluster
-from rtolap.cli.output import JsonOption, error_console, print_json, success
+from rtolap.cli.output import JsonOption, print_json, success
+from rtolap.cli.progress import progress_of
 from rtolap.demo.flights import DAYS_MAX, Replay, ReplayPlan
 from rtolap.demo.produce import Sender, file_batches
 from rtolap.kafka.interfaces import TopicAdmin
@@ -59,10 +59,8 @@ def produce(
     else:
         total = limit
         batches = file_batches(path, sorted(sender.first), limit)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=error_console, transient=True) as progress:
-        task = progress.add_task(f"producing to {sender.topic}", total=total)
-        sent = sender.send(batches, rate=rate, progress=lambda done: progress.update(task, completed=done))
+    with progress_of(f"producing to {sender.topic}", total) as done:
+        sent = sender.send(batches, rate=rate, progress=done)
         ends = sender.finish()
     producer.close()
     admin.close()

@@ -22,7 +22,9 @@ from rtolap.base.optional import import_optional
 from rtolap.base.settings import Settings
 from rtolap.base.stopping import stop_event
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.cli.progress import progress_of
 from rtolap.cli.serving import service_settings
+from rtolap.cli.watching import repeatable
 from rtolap.metadata.cluster_store import open_cluster_store, show_refused
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import Publications
@@ -66,6 +68,7 @@ def create(
 
 
 @app.command("list")
+@repeatable
 def list_(as_json: JsonOption = False) -> None:
     """List all publications, with the number of segments that each lags behind."""
     with _metadata() as metadata:
@@ -75,6 +78,7 @@ def list_(as_json: JsonOption = False) -> None:
 
 
 @app.command()
+@repeatable
 def status(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show how far a publication is, and why its last look failed."""
     with _metadata() as metadata:
@@ -144,7 +148,8 @@ def verify(name: NameArgument, as_json: JsonOption = False) -> None:
     with _metadata() as metadata:
         publication = Publications(metadata.store).declaration(name).publication
         store = open_store(Settings().object_store)
-        found = _library("verify").verify_publication(metadata, store, publication)
+        with progress_of("comparing files"):
+            found = _library("verify").verify_publication(metadata, store, publication)
     if as_json:
         print_json(found._asdict())
     else:

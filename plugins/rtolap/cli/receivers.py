@@ -11,6 +11,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.cli import retirement
 from rtolap.cli.coordinator_access import coordinator_client, warn_of_replica_sets
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
+from rtolap.cli.watching import repeatable
 from rtolap.protocols.coordinator.messages import CubeReport, LevelledBy, Reassignment
 from rtolap.protocols.coordinator.operations import (
     apply_move,
@@ -29,6 +30,7 @@ app.command("remove")(retirement.remove)
 
 
 @app.command("list")
+@repeatable
 def list_receivers(as_json: JsonOption = False) -> None:
     """List receivers with their health: HEALTHY, WARN, UNREACHABLE or DOWN."""
     with coordinator_client() as client:
@@ -70,6 +72,7 @@ def _standing(report: CubeReport) -> str:
 
 
 @app.command("replica-sets")
+@repeatable
 def list_replica_sets(as_json: JsonOption = False) -> None:
     """List replica sets, their receivers and leaders."""
     with coordinator_client() as client:

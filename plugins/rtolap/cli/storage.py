@@ -16,6 +16,7 @@ from rtolap.base.users import Users
 from rtolap.cli.output import JsonOption, console, end_now, print_json, print_table, success
 from rtolap.cli.serving import service_settings, switch_often
 from rtolap.cli.tables import tables_client
+from rtolap.cli.watching import repeatable
 from rtolap.protocols.storage.messages import MoveInfo, MovesInfo
 from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.servers.limits import FlightLimits, HttpLimits
@@ -102,6 +103,7 @@ WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until a
 
 
 @app.command()
+@repeatable
 def moves(as_json: JsonOption = False) -> None:
     """Show the nodes with what they have, and the replicas that move."""
     with tables_client() as client:

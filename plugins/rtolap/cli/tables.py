@@ -10,6 +10,7 @@ import typer
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success
+from rtolap.cli.watching import repeatable
 from rtolap.model.quantities import instant_text
 from rtolap.model.stored.create_table_text import create_table_text
 from rtolap.protocols.stored_tables.client import StoredTablesClient
@@ -28,6 +29,7 @@ def tables_client() -> StoredTablesClient:
 
 
 @app.command("list")
+@repeatable
 def list_tables(as_json: JsonOption = False) -> None:
     """List stored tables with their model, columns and partitions."""
     with tables_client() as client:
@@ -61,6 +63,7 @@ def show(name: NameArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+@repeatable
 def partitions(name: NameArgument, as_json: JsonOption = False) -> None:
     """List a table's partitions in the order of time, with their versions."""
     with tables_client() as client:

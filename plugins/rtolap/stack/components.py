@@ -1,6 +1,7 @@
 """The parts of a stack: what each needs first, the ports it owns, and its spec.
 
 zookeeper, kafka ──▶ coordinator ──▶ query
+kafka ──▶ (kafka-2), (kafka-3)
 (mariadb) ──▶ (stream-load) ──▶ (storage); in parentheses: only when they are asked for
 agent, (spark): nothing; (hbase): nothing, it has a ZooKeeper of its own
 airflow-api, -execution-api, -scheduler, -dag-processor, -triggerer: only their database, which the first
@@ -28,7 +29,7 @@ from rtolap.stack.probes import http2_missing, http_missing, mysql_missing, stor
 from rtolap.stack.secrets import read_secret
 from rtolap.stack.servers import airflow
 from rtolap.stack.servers.hbase import hbase_spec
-from rtolap.stack.servers.kafka import kafka_spec
+from rtolap.stack.servers.kafka import broker_only, kafka_spec
 from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
 from rtolap.stack.spec import ProcessSpec
@@ -69,6 +70,20 @@ def _zookeeper(around: Surroundings) -> ProcessSpec:
 def _kafka(around: Surroundings) -> ProcessSpec:
     folder, ports = around.layout.run("kafka"), around.ports
     return _marked(kafka_spec(java_artifacts(), folder, ports["kafka"], ports["kafka-controller"]), around)
+
+
+def _more_kafka(node: int, around: Surroundings) -> ProcessSpec:
+    name, ports = f"kafka-{node}", around.ports
+    spec = kafka_spec(
+        java_artifacts(),
+        around.layout.run(name),
+        ports[name],
+        ports["kafka-controller"],
+        overrides=broker_only(ports[name], ports["kafka-controller"], node),
+        name=name,
+        joins=around.layout.run("kafka"),
+    )
+    return _marked(spec, around)
 
 
 def _mariadb(around: Surroundings) -> ProcessSpec:
@@ -156,6 +171,8 @@ COMPONENTS: dict[str, Component] = {
     for component in (
         Component("zookeeper", (), _zookeeper),
         Component("kafka", (), _kafka),
+        Component("kafka-2", ("kafka",), partial(_more_kafka, 2), on_request=True),
+        Component("kafka-3", ("kafka",), partial(_more_kafka, 3), on_request=True),
         Component("mariadb", (), _mariadb, on_request=True),
         Component("hbase", (), _hbase, on_request=True),
         Component(

@@ -26,13 +26,10 @@ from rtolap.stack.together import Progress, marked_processes, start_all, stop_al
 
 _LOCK_TIMEOUT_S = 5.0
 _AIRFLOW = frozenset(name for name in COMPONENTS if name.startswith("airflow-"))
-_SERVICES = frozenset(("agent", "query", "spark", "storage", "stream-load"))
+_SERVICES = ("agent", "query", "spark", "storage", "stream-load")
+_SERVERS = ("coordinator", "kafka-3", "kafka-2", "kafka", "zookeeper", "mariadb", "hbase")
 # Those that need others go first; servers at last, one by one.
-_STOPPED_IN_TURN = (
-    _AIRFLOW,
-    _SERVICES,
-    *({name} for name in ("coordinator", "kafka", "zookeeper", "mariadb", "hbase")),
-)
+_STOPPED_IN_TURN = (_AIRFLOW, frozenset(_SERVICES), *({name} for name in _SERVERS))
 
 
 class Stack:
@@ -123,11 +120,10 @@ class Stack:
             airflow = [name for name in processes if name.startswith("airflow-")]
             stop_all(processes, airflow, progress)
             self._stop_agent_children(processes, state)
-            stop_all(processes, ["agent", "query", "spark", "storage", "stream-load"], progress)
-            rest = ["coordinator", "kafka", "zookeeper", "mariadb", "hbase"]
-            spare = {pid for name in rest if name in processes and (pid := processes[name].pid())}
+            stop_all(processes, _SERVICES, progress)
+            spare = {pid for name in _SERVERS if name in processes and (pid := processes[name].pid())}
             left = sweep(self.layout, spare)
-            for name in rest:
+            for name in _SERVERS:
                 stop_all(processes, [name], progress)
             return left + sweep(self.layout, ())
 

@@ -13,6 +13,8 @@ from rtolap.stack.layout import StackLayout
 COMPONENT_NAMES = (
     "zookeeper",
     "kafka",
+    "kafka-2",
+    "kafka-3",
     "mariadb",
     "hbase",
     "coordinator",
@@ -47,6 +49,8 @@ DEFAULT_PORTS: dict[str, int] = {
     "zookeeper": 2181,
     "kafka": 9092,
     "kafka-controller": 9093,
+    "kafka-2": 9094,
+    "kafka-3": 9095,
     "coordinator": 7070,
     "receiver": 7080,
     "query-http": 7090,

@@ -12,6 +12,7 @@ import yaml
 from rtolap.base.errors import DefinitionError
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, report
+from rtolap.cli.watching import repeatable
 from rtolap.model.instants import instant_ms
 from rtolap.protocols.coordinator.messages import BatchProgress
 from rtolap.protocols.coordinator.operations import applied_batch
@@ -60,6 +61,7 @@ def apply(cube: Cube, batch: Batch, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+@repeatable
 def show(cube: Cube, batch: Batch, as_json: JsonOption = False) -> None:
     """Show how far a staged batch is."""
     with coordinator_client() as client:

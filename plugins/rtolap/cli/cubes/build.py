@@ -8,6 +8,7 @@ import typer
 
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table
+from rtolap.cli.watching import repeatable
 from rtolap.model.quantities import instant_text
 
 app = typer.Typer(no_args_is_help=True, help="Builds of closed segments.")
@@ -31,6 +32,7 @@ def queue(as_json: JsonOption = False) -> None:
 
 
 @app.command()
+@repeatable
 def status(
     cube: Annotated[str, typer.Argument(help="Name of the cube.")], as_json: JsonOption = False
 ) -> None:

@@ -20,6 +20,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.progress import progress_of
 from rtolap.cubes.sizing.advice import Advice, Needed, advise, candidates, rows_read
 from rtolap.cubes.sizing.estimate import CuboidSize, SegmentSample, per_day, segment_sample
 from rtolap.cubes.sizing.sample import Sample, of_file, of_topic
@@ -64,7 +65,8 @@ def size(
 ) -> None:
     """Predict rows and bytes of each cuboid in a segment and in a day."""
     schema = _defined(path, cube)
-    taken = _sampled(schema, sample, last)
+    with progress_of("reading a sample"):
+        taken = _sampled(schema, sample, last)
     segment = segment_sample(schema, taken.events, events_per_segment)
     sizes = [segment.size(cuboid.dimensions) for cuboid in cuboids(schema.cube)]
     if as_json:
@@ -108,7 +110,8 @@ def advise_groups(
             expected=f"at least one in the last {days} days",
             action="ask the cube first, or look further back with --days",
         )
-    taken = _sampled(schema, sample, last)
+    with progress_of("reading a sample"):
+        taken = _sampled(schema, sample, last)
     segment = segment_sample(schema, taken.events, events_per_segment)
     stored = [segment.size(cuboid.dimensions) for cuboid in cuboids(schema.cube)]
     wanted = candidates(workload, [frozenset(each.dimensions) for each in stored])

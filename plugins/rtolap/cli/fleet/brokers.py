@@ -26,6 +26,7 @@ from rtolap.cli.fleet.access import (
 )
 from rtolap.cli.fleet.plan_text import print_plan
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.cli.watching import repeatable
 from rtolap.fleet.isolation.registry import HostRegistry, RegisteredOf
 from rtolap.fleet.lifecycle.observations import adopted_state, host_of, observed, replicas_of
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord
@@ -72,6 +73,7 @@ def open_brokers(
         yield fleet.look() if approved is None else fleet.approved_drain(approved)
 
 
+@repeatable
 def brokers(
     broker: Annotated[
         int | None,

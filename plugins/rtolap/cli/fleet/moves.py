@@ -26,6 +26,7 @@ from rtolap.cli.fleet.access import (
 )
 from rtolap.cli.fleet.moves_text import print_audit, print_status, status_document
 from rtolap.cli.output import JsonOption, print_json, success
+from rtolap.cli.watching import repeatable
 from rtolap.fleet.moves.records import Hours
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.settings import MoverSettings
@@ -101,6 +102,7 @@ def submit(
         success(f"plan {plan_id}: {len(loaded)} partitions; `rtolap fleet moves` shows how far it is")
 
 
+@repeatable
 def moves(
     plan_id: Annotated[str, typer.Argument(help="Id of a plan. Default: the current one, or the last.")] = "",
     audit: Annotated[bool, typer.Option("--audit", help="Show the audit of requests instead.")] = False,

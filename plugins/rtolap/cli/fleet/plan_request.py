@@ -28,6 +28,7 @@ from rtolap.cli.fleet.access import (
 from rtolap.cli.fleet.looking import SourcesOption
 from rtolap.cli.fleet.plan_text import print_plan, summary
 from rtolap.cli.output import JsonOption, print_json, success, warn, write_file
+from rtolap.cli.progress import progress_of
 from rtolap.draw.figure import picture_format
 from rtolap.draw.fleet_utilisation import DiskUse, draw_fleet_utilisation
 from rtolap.fleet.isolation.registry import RegisteredCluster
@@ -113,7 +114,7 @@ class PlanOutput:
         if self.snapshot is not None:
             return load(self.snapshot)
         rates = rate_reader(self.sources or Settings().fleet_sources)
-        with open_administration(cluster) as administration:
+        with open_administration(cluster) as administration, progress_of("asking the brokers"):
             return collect_snapshot(administration, SystemClock(), rates)
 
     def show(self, plan: Plan, moves: int) -> None:
@@ -154,7 +155,10 @@ class LeadersOptions(PlanOutput):
 
     def run(self, planner: Planner) -> None:
         self.refuse_other_pictures()
-        self.show(make_plan(planner, self.read_snapshot(self.cluster), None), 0)
+        snapshot = self.read_snapshot(self.cluster)
+        with progress_of("planning"):
+            plan = make_plan(planner, snapshot, None)
+        self.show(plan, 0)
 
 
 @dataclass(frozen=True)
@@ -172,11 +176,12 @@ class PlacementOptions(PlanOutput):
         self.plan(planner, self.read_snapshot(registered.kafka_cluster), registered)
 
     def plan(self, planner: Planner, snapshot: FleetSnapshot, registered: RegisteredCluster | None) -> None:
-        plan = make_plan(
-            *(planner, snapshot, registered),
-            disk_limit=self.disk_limit,
-            throttle_bytes_per_s=self.throttle,
-        )
+        with progress_of("planning"):
+            plan = make_plan(
+                *(planner, snapshot, registered),
+                disk_limit=self.disk_limit,
+                throttle_bytes_per_s=self.throttle,
+            )
         self.show(plan, self.moves)
 
 

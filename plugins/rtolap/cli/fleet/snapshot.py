@@ -13,6 +13,8 @@ from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import ClusterOption, open_administration
 from rtolap.cli.fleet.looking import SourcesOption
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.cli.progress import progress_of
+from rtolap.cli.watching import repeatable
 from rtolap.fleet.operations.rates import rate_reader
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import digest_of, save
@@ -35,6 +37,7 @@ COLUMNS = (
 )
 
 
+@repeatable
 def snapshot(
     file: Annotated[
         Path | None, typer.Option("--save", help="Write the snapshot to this file, for plans.")
@@ -45,7 +48,7 @@ def snapshot(
 ) -> None:
     """Take a snapshot: replicas, disks, running moves, rates, and the facts that could not be read."""
     rates = rate_reader(sources or Settings().fleet_sources)
-    with open_administration(cluster) as administration:
+    with open_administration(cluster) as administration, progress_of("asking the brokers"):
         taken = collect_snapshot(administration, SystemClock(), rates)
     if file is not None:
         save(taken, file)

@@ -12,6 +12,7 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_cluster
 from rtolap.cli.output import JsonOption, print_json, success
+from rtolap.cli.progress import progress_of
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.project.files import write_project
@@ -49,7 +50,10 @@ def init(
         settings = settings.model_copy(update={"kafka": bootstrap, "kafka_clusters": None})
     clock = SystemClock()
     cluster = kafka_cluster(settings, DEFAULT_KAFKA_CLUSTER)
-    with closing(KafkaConsumer(cluster, topic, client_id="rtolap-init", with_create_ms=True)) as consumer:
+    with (
+        closing(KafkaConsumer(cluster, topic, client_id="rtolap-init", with_create_ms=True)) as consumer,
+        progress_of(f"reading the first records of {topic}"),
+    ):
         read = first_records(consumer, records, clock)
     guessed = guess(topic, read, now_ms=clock.now_ms(), time_path=time_column, time_format=time_format)
     table, cube = write_project(guessed, into)

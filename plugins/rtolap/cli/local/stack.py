@@ -15,6 +15,7 @@ from rich.table import Table
 
 from rtolap.base.errors import DefinitionError
 from rtolap.cli.output import JsonOption, console, error_console, print_json, print_table, success, warn
+from rtolap.cli.watching import repeatable
 from rtolap.stack.environment import airflow_line, load_line, mysql_line
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.lifecycle import Stack
@@ -116,7 +117,10 @@ def up(
         bool, typer.Option("--mariadb", help="Also start MariaDB, which stores the ledger of loads.")
     ] = False,
     also_named: Annotated[
-        str, typer.Option("--with", help="Also start these components, separated by commas: hbase, spark.")
+        str,
+        typer.Option(
+            "--with", help="Also start these components, separated by commas: hbase, spark, kafka-2, kafka-3."
+        ),
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -169,6 +173,7 @@ def down(dir: DirOption = _DIR, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+@repeatable
 def status(dir: DirOption = _DIR, as_json: JsonOption = False) -> None:
     """Show each component. Exits with 3 when one is down."""
     parts = Stack(StackLayout(dir)).status()

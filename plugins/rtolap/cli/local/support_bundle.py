@@ -11,6 +11,7 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, success, warn
+from rtolap.cli.progress import progress_of
 from rtolap.doctor.bundle.sources import LOG_BYTES_MAX, Part, collect
 from rtolap.doctor.examination import LOOK_S_MAX
 from rtolap.model.quantities import instant_text
@@ -36,14 +37,15 @@ def support_bundle(
     secrets hidden. What could not be had is named in its manifest, and is no failure."""
     settings = Settings()
     path = output or _file_name(SystemClock().now_ms())
-    archive = collect(
-        settings,
-        more=[Part("cluster/loaders.json", lambda: _loaders(settings))],
-        log_folders=_stack_log_folders(),
-        log_bytes_max=log_bytes_max,
-        each_s=each_s,
-    )
-    archive.write(path)
+    with progress_of("collecting"):
+        archive = collect(
+            settings,
+            more=[Part("cluster/loaders.json", lambda: _loaders(settings))],
+            log_folders=_stack_log_folders(),
+            log_bytes_max=log_bytes_max,
+            each_s=each_s,
+        )
+        archive.write(path)
     if as_json:
         print_json({"file": path, "size_bytes": path.stat().st_size, "entries": archive.entries})
         return

@@ -22,6 +22,7 @@ from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.cli.sep.serve import serve
 from rtolap.cli.sep.status import plot, status, wait
 from rtolap.cli.sep.verify import verify
+from rtolap.cli.watching import repeatable
 from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.model.quantities import instant_text
 from rtolap.model.yaml_files import read_definitions
@@ -114,6 +115,7 @@ def create(
 
 
 @app.command("list")
+@repeatable
 def list_(cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
     """List the subscriptions of a cluster."""
     with open_source(source_of(cluster)) as source:
@@ -132,6 +134,7 @@ def list_(cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
 
 
 @app.command()
+@repeatable
 def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
     """Show a subscription: its definition, its state, and the tables that HBase does not ship."""
     with open_source(source_of(cluster)) as source:

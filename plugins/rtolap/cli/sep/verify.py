@@ -13,7 +13,8 @@ import typer
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, TooSlow
 from rtolap.base.settings import Settings
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.cli.progress import progress_of
 from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.durations import parse_duration_ms
@@ -67,9 +68,16 @@ def verify(
             QueryClient(settings.query_url(), token=settings.token(), ca_file=settings.query_ca)
         )
         verifier = _verifier(opened, source, subscription, client)
-        progress = _VerifyProgress(as_json)
+        compared = 0
+        done = opened.enter_context(progress_of("comparing rows", counts=True))
+
+        def add(rows: int) -> None:
+            nonlocal compared
+            compared += rows
+            done(compared)
+
         found: list[RowDifference] = []
-        for difference in verifier.differences(_row(from_row), _row(to_row), on_rows=progress.add):
+        for difference in verifier.differences(_row(from_row), _row(to_row), on_rows=add):
             found.append(difference)
             if len(found) >= _ROWS_MAX:
                 warn(f"{_ROWS_MAX} rows differ, and no more are looked for; run it again after a repair")
@@ -84,26 +92,15 @@ def verify(
     if as_json:
         rows = [{"table": each.table, "row": _text(each.row), "kind": each.kind} for each in left[:limit]]
         print_json(
-            {"rows": progress.rows, "differ": len(left), "repaired": repaired, "kinds": counts, "first": rows}
+            {"rows": compared, "differ": len(left), "repaired": repaired, "kinds": counts, "first": rows}
         )
     elif left:
         print_table(("table", "row", "kind"), [(e.table, _text(e.row), e.kind) for e in left[:limit]])
-        warn(f"{len(left)} of {progress.rows} rows differ: {dict(counts)}; {repaired} are repaired")
+        warn(f"{len(left)} of {compared} rows differ: {dict(counts)}; {repaired} are repaired")
     else:
-        success(f"{progress.rows} rows are as in HBase; {repaired} of them are repaired")
+        success(f"{compared} rows are as in HBase; {repaired} of them are repaired")
     if left:
         raise typer.Exit(EXIT_DIFFERENT)
-
-
-class _VerifyProgress:
-    def __init__(self, quiet: bool) -> None:
-        self.rows = 0
-        self._shows = not quiet and console.is_terminal
-
-    def add(self, rows: int) -> None:
-        self.rows += rows
-        if self._shows:
-            console.print(f"{self.rows} rows are compared", highlight=False, end="\r")
 
 
 def _verifier(

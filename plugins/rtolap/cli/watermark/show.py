@@ -1,29 +1,26 @@
-"""`rtolap watermark show`: the levels of one application or all, and their units, once or as they change."""
+"""`rtolap watermark show`: the levels of one application or all, and their units."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.markup import escape
 
 from rtolap.base.decoding import convert
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, TextTable, console, print_json, success, text_table, warn
+from rtolap.cli.watching import repeatable
 from rtolap.cli.watermark.words import at, complete_application, span
 from rtolap.model.application import Application
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.watermark.messages import ApplicationInfo, ApplicationWatermarks, UnitInfo, UnitsInfo
 
-WATCH_S = 1.0
 _NOTHING = "no application is declared"
 UNITS_MAX = 20_000  # as many as there can be
 
 
+@repeatable
 def show(
     application: Annotated[
         str | None,
@@ -32,16 +29,10 @@ def show(
     units: Annotated[
         bool, typer.Option("--units", help="Also show every unit: processor/key group.")
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat every second until Ctrl-C.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the input and output watermark of every level, and the global one."""
-    if watch and as_json:
-        raise typer.BadParameter("--watch shows text; ask again and again for --json")
     with coordinator_client() as client:
-        if watch:
-            _watch(client, application, units)
-            return
         standings = [standing(client, name, units=units) for name in _names(client, application)]
     if as_json:
         print_json([application_standing.as_json() for application_standing in standings])
@@ -58,24 +49,6 @@ def show(
 
 def _names(client: CoordinatorClient, application: str | None) -> list[str]:
     return client.applications() if application is None else [application]
-
-
-def _watch(client: CoordinatorClient, application: str | None, units: bool) -> None:
-    """Show the watermarks until Ctrl-C, the intended way to end it."""
-    try:
-        with Live(console=console, auto_refresh=False) as live:
-            while True:
-                standings = [standing(client, name, units=units) for name in _names(client, application)]
-                shown: list[RenderableType] = []
-                for application_standing in standings:
-                    shown += [
-                        application_standing.table(),
-                        *map(escape, (*application_standing.notes(), *application_standing.info.problems)),
-                    ]
-                live.update(Group(*shown) if shown else _NOTHING, refresh=True)
-                time.sleep(WATCH_S)
-    except KeyboardInterrupt:
-        return
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from rtolap.stack.spec import ProcessSpec
 
 REGION_SERVERS = 2
 
+CLASS_PATH_FILE = "class_path"  # in the server's folder: for programs that use HBase's own client
+
 _HOST = "127.0.0.1"
 # HBase's jars have a binding for the first log4j only
 _LOG4J = """log4j.rootLogger={level},console
@@ -52,6 +54,7 @@ def hbase_spec(
             (config / "hbase-webapps" / name).mkdir(parents=True, exist_ok=True)
         (config / "log4j.properties").write_text(_LOG4J.format(level="WARN"))
         (config / "hbase-site.xml").write_text(site_xml(settings))
+        (folder / CLASS_PATH_FILE).write_text(class_path([config, *jars]))
 
     return ProcessSpec(
         name="hbase",

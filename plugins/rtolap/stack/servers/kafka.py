@@ -28,13 +28,16 @@ def kafka_spec(
     overrides: Mapping[str, object] | None = None,
     name: str = "kafka",
     cluster_id: str | None = None,
+    joins: Path | None = None,
     heap: str = "256m",
     jvm_options: Sequence[str] = (),
     log_level: str = "warn",
 ) -> ProcessSpec:
-    """Return how a broker is started. `overrides`: settings of the server; None drops one. `cluster_id`: of a
-    cluster of several nodes, whose overrides name its voters; None makes a cluster of this node.
-    `jvm_options`: further ones, such as an agent."""
+    """Return how a broker is started.
+
+    `overrides`: settings of the server; None drops one. `cluster_id`: of a cluster of several nodes, whose
+    overrides name its voters; None makes a cluster of this node. `joins`: the folder of a node that has been
+    started before, whose cluster this one joins. `jvm_options`: further ones, such as an agent."""
     folder = folder.absolute()
     config = folder / "server.properties"
     data = str((overrides or {}).get("log.dirs", folder / "data")).split(",")
@@ -52,7 +55,8 @@ def kafka_spec(
         write_log4j(folder, log_level)
         config.write_text(kafka_config(folder / "data", host, port, controller_port, overrides or {}))
         if not (Path(data[0]) / "meta.properties").exists():
-            _format((java[0], "-Xmx128m", *java[1:]), config, cluster_id)
+            its_id = cluster_id if joins is None else _cluster_id(joins)
+            _format((java[0], "-Xmx128m", *java[1:]), config, its_id)
 
     return ProcessSpec(
         name=name,
@@ -104,6 +108,24 @@ def kafka_config(
 
 def new_cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def _cluster_id(folder: Path) -> str:
+    """Return the id of the cluster that the node of this folder belongs to."""
+    lines = (folder / "data" / "meta.properties").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)["cluster.id"]
+
+
+def broker_only(port: int, controller_port: int, node: int, *, host: str = "127.0.0.1") -> dict[str, object]:
+    """Return the settings of a broker beside a node of its cluster whose controller listens at that port."""
+    listener = f"PLAINTEXT://{host}:{port}"
+    return {
+        "node.id": node,
+        "process.roles": "broker",
+        "controller.quorum.bootstrap.servers": f"{host}:{controller_port}",
+        "listeners": listener,
+        "advertised.listeners": listener,
+    }
 
 
 def _format(java: tuple[str, ...], config: Path, cluster_id: str | None) -> None:

@@ -59,9 +59,14 @@ def check_loader_rights(loader: Loader, connections: KafkaConnections) -> None:
     connections.check_rights(loader.kafka_cluster, needs)
 
 
+def reject_file(loader: Loader, settings: Settings) -> Path:
+    """Return the file on its host in which a loader keeps what it refuses, where it keeps it in one."""
+    return settings.data_dir / "loaders" / f"{loader.name}.rejects.jsonl"
+
+
 def reject_box(loader: Loader, settings: Settings, connections: KafkaConnections) -> RejectBox:
     if loader.rejects.to == "file":
-        return FileBox(settings.data_dir / "loaders" / f"{loader.name}.rejects.jsonl")
+        return FileBox(reject_file(loader, settings))
     topic = reject_topic(loader.topic, loader.name)
 
     def create() -> None:

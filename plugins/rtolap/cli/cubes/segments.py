@@ -11,6 +11,8 @@ from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.cubes.merging import merge
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
+from rtolap.cli.progress import tracked
+from rtolap.cli.watching import repeatable
 from rtolap.cubes.format.batch_compare import compare, read_batch
 from rtolap.model.completeness import offsets_text
 from rtolap.model.instants import instant_ms
@@ -28,6 +30,7 @@ Segment = Annotated[str, typer.Argument(help="Name of the segment: YYYYMMDDhhmms
 
 
 @app.command("list")
+@repeatable
 def list_segments(
     cube: Cube,
     state: Annotated[str | None, typer.Option(help="Only segments in this state.")] = None,
@@ -63,6 +66,7 @@ def list_segments(
 
 
 @app.command()
+@repeatable
 def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     """Show a segment, with the history of its states."""
     with coordinator_client() as client:
@@ -132,7 +136,7 @@ def verify(
     store = open_store(Settings().object_store)
     spec, parts = read_batch(store, folder)
     lines = []
-    for part in parts:
+    for part in tracked(parts, "comparing segments"):
         record = records.get(part.segment)
         location = record.location if record is not None and record.version else None
         lines.append((part.segment, compare(store, spec, location, part.part.path)))

@@ -8,6 +8,7 @@ import typer
 
 from rtolap.base.settings import Settings
 from rtolap.cli.output import EXIT_ERROR, JsonOption, console, print_table
+from rtolap.cli.progress import progress_of
 from rtolap.doctor.examination import LOOK_S_MAX, examine
 
 app = typer.Typer()
@@ -27,7 +28,8 @@ def doctor(
 ) -> None:
     """Look at this host, ZooKeeper, Kafka, the object store and the services, and say what mends what is
     wrong. Ends with 1 if something failed."""
-    found = list(examine(Settings(), each_s=each_s))
+    with progress_of("looking"):
+        found = list(examine(Settings(), each_s=each_s))
     shown = [each for each in found if not problems or each.outcome != "ok"]
     if as_json:
         rows = [(each.subject, each.outcome, each.found, each.action) for each in shown]
