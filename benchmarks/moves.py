@@ -35,7 +35,7 @@ from tests.support.cubes.services import Services, wait_for
 from tests.support.moves.asked_stream import Asking, Stream
 
 NAME = "moved"
-SETS = {"old": ("o0",), "new": ("n0",)}
+SETS: dict[str, tuple[str, ...]] = {"old": ("o0",), "new": ("n0",)}
 READ_S_MAX = 1_800.0
 BEFORE_S, AFTER_S = 10.0, 3.0
 _BYTES_PER_MB = 1e6

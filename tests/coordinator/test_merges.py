@@ -13,7 +13,7 @@ from rtolap.coordinator.merging.merges import COMMITTED_MS, KEPT_MS
 from rtolap.coordinator.merging.states import CLEANUPS, MergeState, merge_state
 from rtolap.coordinator.purge import GRACE_MS
 from rtolap.cubes.format.history import check_base
-from rtolap.cubes.format.manifest import CuboidEntry, FileEntry
+from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry
 from rtolap.cubes.format.merge_inputs import declared_members, finish_set
 from rtolap.metadata.change_log import change_log
 from rtolap.metadata.merging.units import history_units, whole_sets
@@ -242,9 +242,12 @@ def test_a_member_that_has_changed_since_the_plan_is_refused_and_nothing_changes
 def test_a_set_of_other_events_or_members_is_not_committed(merging: Cluster) -> None:
     spec = write(merging, plan(merging, "day")[0])
     fewer = msgspec.structs.replace(spec, members=spec.members[:2])
+    manifest = f"{spec.location}/{MANIFEST_NAME}"
+    merging.files.delete(manifest)
     finish_set(merging.files, fewer, cuboids(spec.merge))
     with pytest.raises(Corrupted, match="is not of its plan; expected 3 members with 15 events; found 2"):
         merging.client.commit_merge(NAME, spec.merge)
+    merging.files.delete(manifest)
     finish_set(merging.files, spec, cuboids(spec.merge)[1:])
     with pytest.raises(Corrupted, match="has no base cuboid"):
         merging.client.commit_merge(NAME, spec.merge)

@@ -19,7 +19,7 @@ from rtolap.cubes.format import build_batch, history
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
 from rtolap.cubes.format.build_inputs import verify_inputs
 from rtolap.cubes.format.file_states import look_here
-from rtolap.cubes.format.manifest import HistoryManifest, MergedManifest, decode
+from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest, MergedManifest, decode
 from rtolap.cubes.format.tries import scratch_of
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cube import Cuboid, cuboids
@@ -49,8 +49,8 @@ class Drivers:
     Whatever a manifest has named is looked for after each step: statements may read it from then on.
     """
 
-    def __init__(self, staging: Staging, location: str, kind: type[HistoryManifest | MergedManifest]) -> None:
-        self.staging, self.location, self._kind = staging, location, kind
+    def __init__(self, staging: Staging, location: str, *, is_set: bool) -> None:
+        self.staging, self.location, self._is_set = staging, location, is_set
         self.named: set[str] = set()
         self.manifests = 0
         self._steps = 0
@@ -92,12 +92,17 @@ class Drivers:
         if is_second:
             self._other()
 
+    def _cuboids(self, data: bytes, path: str) -> tuple[CuboidEntry, ...]:
+        if self._is_set:
+            return decode(data, MergedManifest, path).cuboids
+        return decode(data, HistoryManifest, path).cuboids
+
     def after(self, path: str, look: Callable[[str], bytes], is_there: Callable[[str], bool]) -> None:
         manifest = history.manifest_path(self.location)
         if path == manifest and is_there(manifest):
             self.manifests += 1
-            found = decode(look(manifest), self._kind, manifest)
-            self.named |= {file.name for entry in found.cuboids for file in entry.files}
+            cuboids_there = self._cuboids(look(manifest), manifest)
+            self.named |= {file.name for entry in cuboids_there for file in entry.files}
         for name in self.named:
             assert is_there(f"{self.location}/{name}"), f"{name} is deleted, which a manifest names"
 
@@ -235,12 +240,11 @@ def interleaved(staging: Staging, raws: dict[int, pa.Table], what: str) -> int:
     """Run two drivers in each way, and return how many steps one takes."""
     for number, (at, killed_after) in enumerate(interleavings()):
         spec: BuildSpec | MergeSpec
-        kind: type[HistoryManifest | MergedManifest]
         if what == "build":
-            spec, kind = build_spec(staging, raws, f"b{number}"), HistoryManifest
+            spec = build_spec(staging, raws, f"b{number}")
         else:
-            spec, kind = merge_spec(staging, raws, number), MergedManifest
-        drivers = Drivers(staging, spec.location, kind)
+            spec = merge_spec(staging, raws, number)
+        drivers = Drivers(staging, spec.location, is_set=what == "merge")
 
         def driver(spec: BuildSpec | MergeSpec = spec) -> None:
             if isinstance(spec, BuildSpec):
