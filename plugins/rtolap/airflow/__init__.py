@@ -11,6 +11,8 @@
       process      long-running processes         ManagedProcessOperator
       services     those without end              Receiver-, Loader-, Subscription-, PublicationOperator
       build, build_batch   Spark builds           SparkBuildOperator
+      merging      small segments to large sets   MergeSegmentsOperator
+      spark_rounds what those two share
       coordinator  short calls                    Promote, Purge, Retention, Cleanup, Requeue
       topics       are they there                 CheckTopicsOperator
       subscriptions   those of HBase              CreateSubscriptionOperator, DropSubscriptionOperator
