@@ -1,4 +1,4 @@
-"""Work that takes longer than two seconds says how far it is, on a terminal alone, and leaves nothing there."""
+"""Work of more than two seconds says how far it is, on a terminal alone, and leaves nothing there."""
 
 from __future__ import annotations
 
@@ -63,7 +63,12 @@ def test_short_work_and_a_pipe_get_nothing(
 
 def test_an_error_in_the_work_takes_it_away_and_goes_on(screen: Callable[..., io.StringIO]) -> None:
     written = screen(is_terminal=True, after_s=0.0)
-    with pytest.raises(ValueError, match="no segment"), progress.progress_of("comparing segments", 2):
-        until(lambda: "0/2" in shown(written), 10)
-        raise ValueError("no segment")
+
+    def fail() -> None:
+        with progress.progress_of("comparing segments", 2):
+            until(lambda: "0/2" in shown(written), 10)
+            raise ValueError("no segment")
+
+    with pytest.raises(ValueError, match="no segment"):
+        fail()
     assert written.getvalue().endswith("\x1b[2K")

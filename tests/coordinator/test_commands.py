@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.cli import definitions, receivers
-from rtolap.cli.cubes import segments as segments_commands
 from rtolap.cli.cubes import alter, build
+from rtolap.cli.cubes import segments as segments_commands
 from typer.testing import CliRunner, Result
 
 from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster

@@ -1,0 +1,1 @@
+"""Tutorials of the documentation, run as they stand."""
