@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import airflow
 import jsonschema  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from airflow.sdk.definitions.connection import Connection
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from rtolap.airflow.declared import RECEIVERS
-from rtolap.airflow.hooks.connection import from_connection, from_settings
+from rtolap.airflow.hooks.connection import Endpoints, from_connection, from_settings
 from rtolap.airflow.provider import get_provider_info
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
@@ -47,6 +51,81 @@ def test_host_and_port_name_one_coordinator(settings: Settings) -> None:
     assert (found.agent_url, found.token) == ("http://10.0.0.5:7161", "file-token")
 
 
+def test_front_ends_and_the_query_service_are_those_of_the_connection(settings: Settings) -> None:
+    extra = {"stream_load_urls": "http://f:1, http://g:2", "query_url": "http://q:3"}
+    found = from_connection(connection(host="a", password="secret", extra=json.dumps(extra)), settings)
+    assert (found.front_ends(), found.query_service()) == (("http://f:1", "http://g:2"), "http://q:3")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"password": "another"},  # it names no coordinator: the settings' own
+        {"host": "127.0.0.1", "port": 7171, "password": "another"},
+        {"extra": json.dumps({"coordinator_urls": "http://127.0.0.1:7171/"}), "password": "another"},
+        {"host": "elsewhere", "password": "file-token"},
+        {"host": "elsewhere"},  # with the settings' token
+    ],
+)
+def test_a_connection_to_the_settings_own_cluster_is_completed_by_them(
+    fields: dict[str, Any], settings: Settings
+) -> None:
+    found = from_connection(connection(**fields), settings)
+    assert found.front_ends() == settings.stream_load_urls()
+    assert found.query_service() == settings.query_url()
+
+
+OWN = "own"  # the host of everything that the settings name
+_URL = st.builds("http://{}:{}".format, st.sampled_from(["x", "y", OWN]), st.sampled_from([1, 2]))
+_URLS = st.lists(_URL, max_size=2).map(", ".join)
+CALLS: tuple[Callable[[Endpoints], str | tuple[str, ...]], ...] = (
+    Endpoints.agent,
+    Endpoints.front_ends,
+    Endpoints.query_service,
+    lambda found: found.loader_url(9),
+)
+
+
+@hypothesis_settings(max_examples=400)
+@given(
+    host=st.sampled_from([None, None, "x", OWN]),
+    port=st.sampled_from([None, 1]),
+    password=st.sampled_from(["another", None, "own-token", "another"]),
+    extra=st.fixed_dictionaries(
+        {},
+        optional=dict.fromkeys(("coordinator_urls", "stream_load_urls"), _URLS)
+        | dict.fromkeys(("agent_url", "query_url"), _URL),
+    ),
+)
+def test_a_token_of_another_cluster_goes_to_no_address_that_only_the_settings_name(
+    host: str | None,
+    port: int | None,
+    password: str | None,
+    extra: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    token_file = tmp_path_factory.getbasetemp() / "own-token"
+    token_file.write_text("own-token")
+    ports = {"coordinator_port": 1, "agent_port": 2, "query_http_port": 3, "stream_load_port": 4}
+    settings = Settings(token_file=token_file, host=OWN, **ports)  # type: ignore[arg-type]
+    found = from_connection(
+        connection(host=host, port=port, password=password, extra=json.dumps(extra)), settings
+    )
+    leads_away = set(found.coordinator_urls) - set(settings.coordinator_urls())
+    for call in CALLS:
+        try:
+            asked = call(found)
+        except DefinitionError:
+            assert leads_away
+            assert found.token == "another"
+            continue
+        for url in (asked,) if isinstance(asked, str) else asked:
+            is_named = url in ", ".join(extra.values()) or f"//{host}:" in url
+            is_loader = url.endswith(":9")  # on the host of the agent, which another call is about
+            assert is_named or is_loader or not leads_away or found.token == "own-token"
+
+
 def test_an_address_that_is_none_is_refused(settings: Settings) -> None:
     with pytest.raises(DefinitionError, match="http://host:port"):
         from_connection(connection(extra=json.dumps({"agent_url": "file:///etc/passwd"})), settings)
@@ -57,7 +136,7 @@ def test_the_provider_describes_itself_as_airflow_wants() -> None:
     info = get_provider_info()
     jsonschema.validate(info, schema)
     fields = info["connection-types"][0]["conn-fields"]
-    assert set(fields) == {"coordinator_urls", "agent_url"}
+    assert set(fields) == {"coordinator_urls", "agent_url", "stream_load_urls", "query_url"}
 
 
 def test_receivers_come_from_the_variable_the_file_or_the_default(tmp_path: Path) -> None:

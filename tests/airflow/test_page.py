@@ -23,7 +23,7 @@ from rtolap.airflow.page.receivers import receivers_of
 from rtolap.airflow.page.rights import reader
 from rtolap.airflow.page.script import react_apps
 from rtolap.airflow.plugin import app
-from rtolap.base.errors import Unavailable
+from rtolap.base.errors import Unauthorized, Unavailable
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.messages import (
     BuildInfo,
@@ -338,12 +338,28 @@ def test_a_coordinator_that_does_not_answer_is_said_in_words(
     assert "does not answer" in answer.json()["message"]
 
 
+def test_a_token_that_a_service_does_not_take_is_not_the_end_of_a_persons_session(
+    signed_in: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_hook: RtolapHook, **_: float) -> Any:
+        raise Unauthorized("the bearer token is wrong")
+
+    monkeypatch.setattr(RtolapHook, "coordinator", refused)
+    answer = signed_in.get("/page/cubes")
+    assert answer.status_code == 502, "the page takes 401 for the session's end"
+    assert "the bearer token is wrong" in answer.json()["message"]
+
+
 @pytest.mark.parametrize(
-    "path", [route.path for route in routes.router.routes if isinstance(route, APIRoute)]
+    ("path", "method"),
+    [(route.path, *(route.methods or ())) for route in routes.router.routes if isinstance(route, APIRoute)],
 )
-def test_nobody_sees_a_route_of_the_page_who_may_not_read(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_sees_a_route_of_the_page_who_may_not_read(
+    path: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse() -> None:
         raise HTTPException(403)
 
     monkeypatch.setitem(app.dependency_overrides, reader, refuse)
-    assert TestClient(app).get(path.replace("{cube}", "x").replace("{version}", "x")).status_code == 403
+    named = path.replace("{cube}", "x").replace("{version}", "x")
+    assert TestClient(app).request(method, named).status_code == 403

@@ -203,7 +203,7 @@ def test_each_loader_is_shown_as_its_process_states_it_or_why_it_is_not_known() 
     processes = [
         process("well", "FAILED", key="loader.well.1"),
         process("well"),
-        process("ended", "FAILED"),
+        msgspec.structs.replace(process("ended", "FAILED"), log_tail=("begun", f"no table {MARKUP}")),
         *(process(name) for name in ("moved", "away", "hangs")),
         other,
     ]
@@ -215,7 +215,7 @@ def test_each_loader_is_shown_as_its_process_states_it_or_why_it_is_not_known() 
     assert (found["well"].state, found["well"].rows_rejected, found["well"].error) == ("PAUSED", 3, "")
     assert {name: row.error for name, row in found.items() if row.error} == {
         "away": "nobody answers",
-        "ended": "its process does not run",
+        "ended": f"its process does not run | begun | no table {MARKUP}",
         "hangs": "it has not answered in time",
         "moved": "loader another answers at its port",
     }

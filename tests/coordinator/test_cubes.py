@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
 
 from tests.support.cubes.coordinator_harness import (
@@ -39,6 +40,19 @@ def test_definitions_are_created_read_listed_and_dropped(cluster: Cluster) -> No
         cluster.client.cube(NAME)
     with pytest.raises(NotFound):
         cluster.client.table("clicks")
+
+
+def test_cubes_are_listed_by_name_without_one_that_is_dropped_meanwhile(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{NAME}_{letter}" for letter in "dcba"]
+    for name in names:
+        cluster.define(name=name)
+    listed = (*sorted(names), f"{NAME}_gone")
+    monkeypatch.setattr(ClusterMetadata, "cubes", lambda _metadata: listed)
+    found = cluster.client.cubes()
+    assert [status.name for status in found] == sorted(names)
+    assert found == [cluster.client.cube(name) for name in sorted(names)]
 
 
 def test_creating_the_same_again_changes_nothing_and_another_is_refused(cluster: Cluster) -> None:

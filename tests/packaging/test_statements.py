@@ -30,9 +30,10 @@ ROLES = {
     "a loader": (LOADING_USER, PASSWORD),
     "a definer": (DEFINING_USER, PASSWORD),
     "the token": (USER, TOKEN),  # it is no password
+    "a person of a service": (USER, TOKEN),  # that has the token, and says for whom it asks
 }
 KNOWN, DEFINING, NOBODY = ("a user", "a loader", "a definer"), ("a definer",), ()
-OVER_HTTP = (*KNOWN, "the token")
+OVER_HTTP = (*KNOWN, "the token", "a person of a service")
 LOGIN_REFUSED, FORBIDDEN = 1045, 1142
 
 
@@ -147,7 +148,11 @@ def http_error_of(endpoints: Endpoints, role: str, statement: str) -> int | None
     """Do as `error_of`, over HTTP: its numbers are those of the errors' types."""
     user, password = ROLES[role]
     owner = user if role in KNOWN else USER  # who has the token has no connections
-    credentials = {"token": TOKEN} if role == "the token" else {"user": user, "password": password}
+    credentials = {"user": user, "password": password}
+    if role == "the token":
+        credentials = {"token": TOKEN}
+    elif role == "a person of a service":
+        credentials = {"token": TOKEN, "on_behalf_of": f"airflow:{DEFINING_USER}"}
     with (
         endpoints.connect(user=OTHER_USER) as other,
         endpoints.connect(user=owner) as own,
@@ -191,7 +196,8 @@ def test_each_role_may_do_what_the_table_says(endpoints: Endpoints, server: str,
 
 
 @pytest.mark.parametrize(
-    ("server", "role"), [("MySQL", "nobody"), ("MySQL", "the token"), ("HTTP", "nobody")]
+    ("server", "role"),
+    [("MySQL", "nobody"), ("MySQL", "the token"), ("MySQL", "a person of a service"), ("HTTP", "nobody")],
 )
 def test_who_has_no_password_is_refused_at_the_login(endpoints: Endpoints, server: str, role: str) -> None:
     ask, roles_of = SERVERS[server]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from rtolap.query.http.answers import ARROW_STREAM
+from rtolap.protocols.query.messages import ARROW_STREAM
 from rtolap.query.statement_service import QueryLimits
 from rtolap.servers.limits import HttpLimits
 

@@ -18,8 +18,13 @@ export function address(path: string): string {
 export class Refused extends Error {}
 
 // Send a request as the signed-in user. Throws Refused with words for the user.
-export async function request<T>(path: string, body?: unknown): Promise<T> {
-  const sent: RequestInit = { credentials: "same-origin", signal: AbortSignal.timeout(REQUEST_MS_MAX) };
+export async function request<T>(path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  return (await (await send(path, body, signal)).json()) as T;
+}
+
+// `signal`: that ends it, in the place of the time that a request may take.
+export async function send(path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const sent: RequestInit = { credentials: "same-origin", signal: signal ?? AbortSignal.timeout(REQUEST_MS_MAX) };
   if (body !== undefined) {
     sent.method = "POST";
     sent.headers = { "content-type": "application/json" };
@@ -31,7 +36,7 @@ export async function request<T>(path: string, body?: unknown): Promise<T> {
   } catch {
     throw new Refused("Airflow does not answer. It is asked again.");
   }
-  if (answer.ok) return (await answer.json()) as T;
+  if (answer.ok) return answer;
   throw new Refused(await reason(answer));
 }
 

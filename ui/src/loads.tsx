@@ -27,7 +27,7 @@ function AllTables({ choose }: { choose: (db: string, name: string) => void }) {
               cells={(row) => {
                 const each = data.tables[row]!;
                 return [
-                  <Button key="name" onClick={() => choose(each.db, each.name)} size="xs" variant="plain">
+                  <Button height="auto" key="name" minH="0" onClick={() => choose(each.db, each.name)} px={0} size="xs" variant="plain">
                     {`${each.db}.${each.name}`}
                   </Button>,
                   each.model,

@@ -34,6 +34,29 @@ const STATES: Record<string, string> = {
   IMMUTABLE: "purple",
   ACTIVE: "cyan",
   off: "gray",
+  ok: "green",
+  abandoned: "gray",
+  query_interrupted: "orange",
+  running: "green",
+  delivers: "green",
+  waiting: "orange",
+  creating: "blue",
+  dropping: "blue",
+  "stands by": "gray",
+  "not made": "gray",
+  unknown: "gray",
+  SERVING: "green",
+  ONLINE: "green",
+  NORMAL: "green",
+  SUSPECTED: "orange",
+  RECOVERING: "orange",
+  queued: "cyan",
+  releasing: "blue",
+  ended: "gray",
+  pending: "gray",
+  submitting: "cyan",
+  copying: "blue",
+  cancelling: "orange",
 };
 
 export function State({ of }: { of: string }) {
@@ -154,8 +177,8 @@ export function LongTable({
       <Table.Root aria-label={label} aria-rowcount={rows + 1} size="sm" stickyHeader>
         <Table.Header>
           <Table.Row aria-rowindex={1}>
-            {columns.map((name) => (
-              <Table.ColumnHeader key={name} scope="col">
+            {columns.map((name, column) => (
+              <Table.ColumnHeader key={column} scope="col">
                 {name}
               </Table.ColumnHeader>
             ))}
@@ -166,7 +189,7 @@ export function LongTable({
           {Array.from({ length: end - start }, (_, offset) => start + offset).map((row) => (
             <Table.Row aria-rowindex={row + 2} height={`${ROW_PX}px`} key={row}>
               {cells(row).map((cell, column) => (
-                <Table.Cell key={columns[column]} whiteSpace="nowrap">
+                <Table.Cell key={column} whiteSpace="nowrap">
                   {cell}
                 </Table.Cell>
               ))}

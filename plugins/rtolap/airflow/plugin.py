@@ -26,6 +26,7 @@ from rtolap.airflow.links import (
     URL_PREFIX,
     ConsumersLink,
     LoaderProcessesLink,
+    PageLink,
     ProcessLogLink,
     SegmentsLink,
     WindowLink,
@@ -34,7 +35,7 @@ from rtolap.airflow.page.routes import router as page_router
 from rtolap.airflow.page.script import react_apps
 from rtolap.airflow.shared_processes import SharedWork, processes_of_loader, processes_of_subscription
 from rtolap.airflow.windows import explain, named_window
-from rtolap.base.errors import NotFound, RtolapError, Unavailable
+from rtolap.base.errors import NotFound, RtolapError, Unauthorized, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import LOG_BYTES_MAX, LastGeneration, WaitingTask, check_key
@@ -42,6 +43,7 @@ from rtolap.protocols.loader.messages import process_key
 
 app = FastAPI(title="rtolap", docs_url=None, redoc_url=None, openapi_url=None)
 
+_BAD_GATEWAY = 502
 _ANY_DAG = "~"  # Airflow's routes take it for all DAGs that the caller may see
 
 
@@ -57,8 +59,10 @@ _READER = [Depends(one_dag), Depends(requires_access_dag("GET", DagAccessEntity.
 
 @app.exception_handler(RtolapError)
 async def failed(_request: Request, error: Exception) -> JSONResponse:
+    """Answer an error of a service. One that does not take the token is not the browser's session: no 401."""
     assert isinstance(error, RtolapError)
-    return JSONResponse(error.to_dict(), status_code=error.http_status)
+    status = _BAD_GATEWAY if isinstance(error, Unauthorized) else error.http_status
+    return JSONResponse(error.to_dict(), status_code=status)
 
 
 @app.get("/dags/{dag_id}/processes/{key}/log", dependencies=_READER)
@@ -170,6 +174,7 @@ def host_checks(hosts: str) -> list[dict[str, Any]]:
 class RtolapPlugin(AirflowPlugin):
     name = "rtolap"
     operator_extra_links: list[Any] = [  # noqa: RUF012 - as Airflow's class declares it
+        PageLink(),
         ProcessLogLink(),
         LoaderProcessesLink(),
         ConsumersLink(),

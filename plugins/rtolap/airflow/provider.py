@@ -41,6 +41,16 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "Base URL of the agent that starts receivers and builds.",
                         "schema": text,
                     },
+                    "stream_load_urls": {
+                        "label": "Front ends of stored tables",
+                        "description": "Base URLs separated by commas.",
+                        "schema": text,
+                    },
+                    "query_url": {
+                        "label": "Query service",
+                        "description": "Base URL of its HTTP endpoint.",
+                        "schema": text,
+                    },
                 },
             },
             {

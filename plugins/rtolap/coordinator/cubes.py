@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import msgspec
@@ -73,6 +74,9 @@ def _check_application(metadata: ClusterMetadata, schema: Schema) -> int:
     state = records.state(mark.application)
     known = state.generations.get(mark.source, {}) if state is not None else {}
     return max((generation >> _GENERATION_BITS for generation in known.values()), default=0)
+
+
+LOOKS_AT_ONCE = 16  # cubes whose status is read beside each other
 
 
 class Cubes:
@@ -246,8 +250,13 @@ class Cubes:
 
     def status(self, name: str) -> wire.CubeStatus:
         name = self._metadata.standing_revision(name)  # of a cube whose first ones have aged out
-        definition = self._metadata.cube(name)
-        control, records = self._views.fresh(name)
+        self._metadata.store.sync()
+        return self._status(self._metadata.cube(name))
+
+    def _status(self, definition: Cube) -> wire.CubeStatus:
+        """Return the status that is not older than the last `sync` of the store. Raises NotFound."""
+        name = definition.name
+        control, records = self._views.fresh(name, is_synced=True)
         counts = Counter(record.state.value for record in records.values())
         unrecorded = self._heartbeats.active_segments(name) - set(records)
         if unrecorded:
@@ -278,18 +287,34 @@ class Cubes:
             move_reason=control.next.reason if control.next else "",
             assigned_because=control.assigned_because,
             catching_up=self._heartbeats.catching_up(name, control),
-            replay_from=self._metadata.replay_from(name),
+            replay_from=self._metadata.replay_from(name, control),
             low_watermark_ms=self._watermarks.published_ms(name),
             segments={state.value: counts[state.value] for state in SegmentState},
             problem="; ".join(problems) or None,
             refused=refused,
             refused_example=example,
             ended=control.ended,
-            revisions=tuple(each.name for each in self._metadata.revisions(name)[1:]),
+            revisions=()
+            if definition.revision is None
+            else tuple(each.name for each in self._metadata.revisions(name)[1:]),
         )
 
     def statuses(self) -> list[wire.CubeStatus]:
-        return [self.status(name) for name in self._metadata.cubes()]
+        """Return the status of each cube that is there, by name.
+
+        Each takes several answers of ZooKeeper, so several are waited for at the same time.
+        """
+        self._metadata.store.sync()
+        names = self._metadata.cubes()
+        with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="statuses") as looks:
+            return [status for status in looks.map(self._listed_status, names) if status is not None]
+
+    def _listed_status(self, name: str) -> wire.CubeStatus | None:
+        """Return the status of a cube of the list; None where it was dropped meanwhile."""
+        try:
+            return self._status(self._metadata.cube(name))
+        except NotFound:
+            return None
 
     def segment(self, cube: str, segment: str) -> wire.SegmentInfo:
         """Return the record, or an ACTIVE one without history while there is none."""

@@ -16,18 +16,24 @@ class Views:
         self._lock = threading.Lock()
         self._views: dict[str, SegmentView] = {}
 
-    def fresh(self, cube: str) -> tuple[CubeControl, dict[str, SegmentRecord]]:
+    def fresh(self, cube: str, *, is_synced: bool = False) -> tuple[CubeControl, dict[str, SegmentRecord]]:
         """Return the control and the records, not older than the call. Raises NotFound if there is no such
-        cube."""
-        return self.fresh_creation(cube)[1:]
+        cube. `is_synced`: not older than the last `sync` of the store, which a look at many cubes begins
+        with."""
+        return self.fresh_creation(cube, is_synced=is_synced)[1:]
 
-    def fresh_creation(self, cube: str) -> tuple[str, CubeControl, dict[str, SegmentRecord]]:
+    def fresh_creation(
+        self, cube: str, *, is_synced: bool = False
+    ) -> tuple[str, CubeControl, dict[str, SegmentRecord]]:
         """Do as `fresh`, behind the id of the cube that it is of."""
         with self._lock:
             view = self._views.get(cube)
             if view is None:
                 view = self._views[cube] = SegmentView(self._metadata, cube)
-        view.refresh()
+        if is_synced:
+            view.reload()
+        else:
+            view.refresh()
         try:
             self._metadata.cube(cube)
         except NotFound:

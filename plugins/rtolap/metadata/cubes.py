@@ -137,13 +137,14 @@ class ClusterMetadata(Definitions, Members):
             path = paths.replay_from(cube, name)
             update(self.store, path, ReplayFrom, lowered, lambda: self._exists(cube))
 
-    def replay_from(self, cube: str) -> Offsets:
-        """Return, per partition, the smallest offset that history may still need.
+    def replay_from(self, cube: str, control: CubeControl | None = None) -> Offsets:
+        """Return, per partition, the smallest offset that history may still need. `control`: of the cube,
+        where it was read just now.
 
         A replica set's word says that history holds everything below it, which stays true for ever: so the
         largest report counts, whichever has the partition now, and one from an earlier stay does no harm.
         """
-        combined = dict(self.control(cube).first_offsets)
+        combined = dict((control or self.control(cube)).first_offsets)
         for name in self.store.children(paths.replay_from_all(cube)):
             report = read(self.store, paths.replay_from(cube, name), ReplayFrom)
             for partition, offset in report.offsets.items() if report is not None else ():

@@ -190,6 +190,10 @@ class SegmentView(Closeable):
     def refresh(self) -> None:
         """Refresh the view, so that it is not older than the call. Raises Unavailable."""
         self._metadata.store.sync()
+        self.reload()
+
+    def reload(self) -> None:
+        """Refresh the view, so that it is not older than the last `sync` of its store. Raises Unavailable."""
         self._load()
 
     def wait_for(self, predicate: Callable[[CubeControl, Records], bool], timeout_s: float) -> bool:

@@ -147,3 +147,8 @@ class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
             excluded = (*self.exclude_tables, *(f"{name}:*" for name in self.exclude_namespaces))
             return f"everything but {', '.join(excluded)}"
         return ", ".join((*self.tables, *(f"{name}:*" for name in self.namespaces)))
+
+
+def dead_letter_topic(subscription: str) -> str:
+    """Return the topic of the events that a subscription has skipped or set apart, by its name."""
+    return f"rtolap-sep-{subscription}.dead-letters"

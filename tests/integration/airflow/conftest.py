@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -12,11 +13,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
+from tests.integration.airflow.browsing import CHROMIUM, SHOWN_MS, WINDOW
 from tests.support.airflow_stack import AirflowStack, airflow_stack
 from tests.support.cubes.day_stream import PARTITIONS, DayStream
 from tests.support.kafka_topics import create_topic
+from tests.support.waiting import patience_s
 
 PROJECT = Path(__file__).resolve().parents[3]
 DAGS = Path(__file__).parent / "dags"
@@ -201,3 +205,35 @@ def backfill(airflow: AirflowStack, history: History) -> Backfill:
     create()
     airflow.until("end of the backfill's runs", ended, BUILT_S)
     return Backfill(history, queued, cleared, built, states(), waiting, told, len(runs()))
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def sign_in(browser: Browser, airflow: AirflowStack) -> Iterator[Callable[..., Page]]:
+    """Opens the page as a user who has signed in by Airflow's own form."""
+    contexts = []
+
+    def opened(user: str, query: str = "", colour_scheme: str = "light") -> Page:
+        context = browser.new_context(viewport=WINDOW, color_scheme=colour_scheme)  # type: ignore[arg-type]
+        contexts.append(context)
+        context.set_default_timeout(patience_s(SHOWN_MS))
+        expect.set_options(timeout=patience_s(SHOWN_MS))
+        page = context.new_page()
+        page.goto(f"{airflow.url}/auth/login")
+        page.locator("input[name=username]").fill(user)
+        page.locator("input[name=password]").fill(airflow.passwords[user])
+        page.locator("button[type=submit]").click()
+        page.wait_for_url(re.compile(r"^(?!.*/auth/login)"))
+        page.goto(f"{airflow.url}/plugin/rtolap{query}")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()

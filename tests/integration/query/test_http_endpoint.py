@@ -10,7 +10,8 @@ import pytest
 from rtolap.base.errors import QueryError, QueryTimeout, Unauthorized
 from rtolap.dbapi import ProgrammingError, connect
 from rtolap.protocols.query.client import QueryClient
-from rtolap.query.http.answers import ARROW_STREAM, POSITIONS_KEY
+from rtolap.protocols.query.messages import ARROW_STREAM
+from rtolap.query.http.answers import POSITIONS_KEY
 
 from tests.support.cubes.flights import CARRIERS
 from tests.support.query.query_endpoints import PASSWORD, SLOW, TOKEN, USER, Endpoints

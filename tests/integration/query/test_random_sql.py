@@ -13,7 +13,7 @@ import pyarrow as pa
 import pymysql
 import pytest
 from rtolap.base.errors import OutOfRange
-from rtolap.query.http.answers import ARROW_STREAM
+from rtolap.protocols.query.messages import ARROW_STREAM
 from rtolap.query.statement_service import QueryService
 from rtolap.stack.process import ManagedProcess
 

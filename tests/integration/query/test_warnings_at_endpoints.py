@@ -12,7 +12,8 @@ import pytest
 from rtolap import dbapi
 from rtolap.cli import sql
 from rtolap.protocols.query.client import QueryClient
-from rtolap.query.http.answers import ARROW_STREAM, WARNINGS_KEY
+from rtolap.protocols.query.messages import ARROW_STREAM
+from rtolap.query.http.answers import WARNINGS_KEY
 from typer.testing import CliRunner
 
 from tests.support.query.query_endpoints import TOKEN, Endpoints

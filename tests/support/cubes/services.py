@@ -22,7 +22,7 @@ from rtolap.base.errors import Refused, RtolapError
 from rtolap.base.users import password_hash
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import BuildSpecMessage
-from rtolap.query.http.answers import ARROW_STREAM
+from rtolap.protocols.query.messages import ARROW_STREAM
 from rtolap.stack.ports import free_port
 
 from tests.support.paths import PLUGINS

@@ -1,4 +1,4 @@
-"""RtolapHook makes clients for the coordinator and the agent that a connection names."""
+"""RtolapHook makes clients for the services of the cluster that a connection names."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
 from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
 from rtolap.protocols.loader.client import TIMEOUT_S as LOADER_TIMEOUT_S
 from rtolap.protocols.loader.client import AsyncLoaderClient, LoaderClient
+from rtolap.protocols.query.async_client import AsyncQueryClient
 from rtolap.protocols.rest.request import RETRY_S, TIMEOUT_S
 from rtolap.protocols.stored_tables.client import StoredTablesClient
 
@@ -69,21 +70,29 @@ class RtolapHook(BaseHook):
         )
 
     def agent(self) -> AgentClient:
-        return AgentClient(self.endpoints.agent_url, self.endpoints.token)
+        return AgentClient(self.endpoints.agent(), self.endpoints.token)
 
     def loader(self, port: int, *, timeout_s: float = LOADER_TIMEOUT_S) -> LoaderClient:
         """Return a client of the loader with that port on the agent's host."""
         return LoaderClient(self.endpoints.loader_url(port), self.endpoints.token, timeout_s=timeout_s)
 
     def stored_tables(self, *, read_timeout_s: float, retry_s: float) -> StoredTablesClient:
-        """Return a client of the front ends that the settings name."""
-        settings = Settings()
+        """Return a client of the connection's front ends. Their certificates are checked by the settings."""
         return StoredTablesClient(
-            settings.stream_load_urls(),
+            self.endpoints.front_ends(),
             self.endpoints.token,
             read_timeout_s=read_timeout_s,
             retry_s=retry_s,
-            ca=settings.stream_load_ca,
+            ca=Settings().stream_load_ca,
+        )
+
+    def async_query(self, *, on_behalf_of: str = "") -> AsyncQueryClient:
+        """Return a client of the connection's query service. `on_behalf_of`: as `service:name`."""
+        return AsyncQueryClient(
+            self.endpoints.query_service(),
+            self.endpoints.token,
+            on_behalf_of=on_behalf_of,
+            ca_file=Settings().query_ca,
         )
 
     def async_loader(self, port: int) -> AsyncLoaderClient:
@@ -98,7 +107,7 @@ class RtolapHook(BaseHook):
         return AsyncCoordinatorClient(self.endpoints.coordinator_urls, self.endpoints.token)
 
     def async_agent(self) -> AsyncAgentClient:
-        return AsyncAgentClient(self.endpoints.agent_url, self.endpoints.token)
+        return AsyncAgentClient(self.endpoints.agent(), self.endpoints.token)
 
     def test_connection(self) -> tuple[bool, str]:
         """Return True if coordinator and agent accept the token. The connection form calls it."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import msgspec
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, Response
 from fastapi.responses import FileResponse
 
 from rtolap.airflow.declared import RunningLoader
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.page.answers import ANSWER_S_MAX
+from rtolap.airflow.page.answers import json_answer as _json
+from rtolap.airflow.page.ask_routes import router as ask_router
+from rtolap.airflow.page.capture_routes import router as capture_router
+from rtolap.airflow.page.cube_routes import router as cube_router
 from rtolap.airflow.page.cubes import cube_page, cubes_of
+from rtolap.airflow.page.fleet_routes import router as fleet_router
 from rtolap.airflow.page.loaders import loaders_of
 from rtolap.airflow.page.loads import containing, loads_found, loads_of, table_page
 from rtolap.airflow.page.messages import Rights
 from rtolap.airflow.page.overview import overview_of
 from rtolap.airflow.page.receivers import receivers_of
-from rtolap.airflow.page.rights import may_start, reader
+from rtolap.airflow.page.rights import may_ask, may_start, reader
 from rtolap.airflow.page.script import SCRIPT_PATH, SCRIPT_ROUTE
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, RtolapError
@@ -27,9 +32,11 @@ from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.protocols.stored_tables.messages import TableName
 
 router = APIRouter(prefix="/page", dependencies=[Depends(reader)])
+router.include_router(ask_router)
+router.include_router(capture_router)
+router.include_router(cube_router)
+router.include_router(fleet_router)
 
-# A person waits, and each request has a thread of the API server meanwhile: the page asks again by itself.
-ANSWER_S_MAX = 8.0
 LOADER_S_MAX = 3.0  # for one loader of several; the others are not kept waiting
 
 _clock = SystemClock()
@@ -112,7 +119,7 @@ def loaders() -> Response:
 
 @router.get("/rights")
 def rights(user: GetUserDep) -> Response:
-    return _json(Rights(str(user.get_name()), may_start(user)))
+    return _json(Rights(str(user.get_name()), may_start(user), may_ask(user)))
 
 
 @router.get(f"/{SCRIPT_ROUTE}/{{version}}.js")
@@ -148,9 +155,3 @@ def _processes(hook: RtolapHook) -> tuple[tuple[ProcessStatus, ...], str]:
             return agent.processes(), ""
     except RtolapError as error:
         return (), str(error)
-
-
-def _json(message: msgspec.Struct) -> Response:
-    return Response(
-        msgspec.json.encode(message), media_type="application/json", headers={"cache-control": "no-store"}
-    )

@@ -92,7 +92,7 @@ class ProcessTrigger(BaseTrigger):
                     event = await self._look(agent)
                     last_answer_s = time.monotonic()
                     if event is None:
-                        await sweep(agent, self._hook.endpoints.agent_url)
+                        await sweep(agent, self._hook.endpoints.agent())
                 except Unavailable as error:
                     event = None
                     silent_s = time.monotonic() - last_answer_s

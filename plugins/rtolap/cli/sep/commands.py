@@ -26,8 +26,8 @@ from rtolap.cli.sep.verify import verify
 from rtolap.cli.watching import repeatable
 from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.model.quantities import instant_text
+from rtolap.model.subscription import dead_letter_topic
 from rtolap.model.yaml_files import read_definitions
-from rtolap.sep.delivery.letters import dead_letter_topic
 from rtolap.sep.delivery.requests import Request
 from rtolap.sep.operations import create_subscription, drop_subscription, open_source_to_change
 from rtolap.sep.shares.requests import post_to_shares

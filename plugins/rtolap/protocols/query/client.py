@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -15,12 +16,14 @@ from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
 from rtolap.protocols.query.messages import (
+    ON_BEHALF_HEADER,
     SESSION_TOKEN_HEADER,
     SESSION_TOKEN_SEPARATOR,
     HistoryCacheReport,
     QueryAnswer,
 )
 from rtolap.protocols.rest.error_responses import error_of
+from rtolap.protocols.rest.ids_sent import SENDS_IDS
 from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 
 DEADLINE_GRACE_S = 5.0  # the service gives up by itself; its words are better than a broken call
@@ -32,7 +35,8 @@ class QueryClient(Closeable):
 
     `database`: of tables that statements name without one; None: the one of cubes and lookups. `engine`: what
     reads history, auto, local or spark; None: the service chooses. `ca_file`: PEM of whom an https address is
-    trusted to; None: the system's.
+    trusted to; None: the system's. `on_behalf_of`: for whom a service asks that has the token, as
+    `service:name`; empty: the client itself.
 
     What was answered once is in every later answer of the client: `session_token` carries that from service
     to service. Give that of another client to begin where it is.
@@ -50,6 +54,7 @@ class QueryClient(Closeable):
         engine: str | None = None,
         ca_file: Path | None = None,
         session_token: str = "",
+        on_behalf_of: str = "",
     ) -> None:
         self.url = url.rstrip("/")
         self.timeout_ms = timeout_ms
@@ -58,8 +63,16 @@ class QueryClient(Closeable):
         self._lock = threading.Lock()
         self._tokens = _separate(session_token)  # more than one where threads were answered beside each other
         headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        if on_behalf_of:
+            headers[ON_BEHALF_HEADER] = quote(on_behalf_of)
         auth = httpx.BasicAuth(user, password) if user is not None and token is None else None
-        self._http = httpx.Client(headers=headers, auth=auth, verify=trust(ca_file), limits=SHARED_BY_THREADS)
+        self._http = httpx.Client(
+            event_hooks=SENDS_IDS,
+            headers=headers,
+            auth=auth,
+            verify=trust(ca_file),
+            limits=SHARED_BY_THREADS,
+        )
 
     @property
     def session_token(self) -> str:

@@ -30,6 +30,7 @@ class QueryRequest(BaseModel):
     timeout_ms: int | None = Field(default=None, gt=0, le=TIMEOUT_MS_MAX)
     database: str | None = None  # of tables that are named without one
     engine: EngineWish = "auto"  # that reads history
+    rows_max: int | None = Field(default=None, gt=0)  # of the answer; further rows are not computed
 
 
 async def received(request: Request, account: Account) -> bytes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from rtolap.query.cancel import Cancellation
 from rtolap.query.http.answers import Answer, arrow_pieces, json_pieces
+from rtolap.query.http.first_rows import FirstRows
 from rtolap.query.http.request_body import decoded
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import classify, needs_admission, plain
@@ -53,6 +55,8 @@ class RunningRequest:
         except BaseException:
             cancellation.close()
             raise
+        if body.rows_max is not None:
+            outcome = replace(outcome, batches=FirstRows(outcome.batches, body.rows_max))
         pieces = arrow_pieces(outcome) if self._arrow else json_pieces(outcome, self._session.account)
         answer = Answer(pieces, outcome, self._session.account)
         answer.begin()

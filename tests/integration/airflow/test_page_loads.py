@@ -1,0 +1,227 @@
+"""The page's views of stored tables, loads and loaders, filled: real front end, storage node and loaders."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.cimpl import NewTopic
+from playwright.sync_api import Locator, Page, expect
+from rtolap.airflow.declared import RunningLoader, loader_labels
+from rtolap.base.errors import Unavailable
+from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
+from rtolap.protocols.loader.client import LoaderClient
+from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_STOPPED, LoaderStatus, process_key
+from rtolap.stack.components import COMPONENTS
+from rtolap.stack.environment import HOST
+from rtolap.stack.ports import free_port
+from rtolap.stack.process import ManagedProcess
+from rtolap.stack.secrets import SQL_USER, read_secret
+
+from tests.integration.airflow.browsing import MARKUP, assert_is_text, picture, serious_in
+from tests.support.airflow_stack import AirflowStack
+from tests.support.kafka_topics import create_topic
+from tests.support.waiting import patience_s
+
+pytestmark = pytest.mark.integration
+
+DATABASE, TABLE = "paged", "hits"
+BUCKETS = 2
+GOOD, WRONG = 30, 3  # records that the loader finds
+
+
+@dataclass
+class Stored:
+    """A table of the stack's own front end and storage node, and loaders that its agent runs."""
+
+    airflow: AirflowStack
+    kafka: str
+    folder: Path
+
+    def load(self, label: str, body: str, **headers: str) -> dict[str, Any]:
+        """Send a load, and return its answer."""
+        port = self.airflow.around.ports["stream-load-body"]
+        url = f"http://{HOST}:{port}/api/{DATABASE}/{TABLE}/_stream_load"
+        password = read_secret(self.airflow.around.layout, "sql-password")
+        named = {"label": label, "column_separator": ",", "strict_mode": "true", **headers}
+        answer = httpx.put(
+            url,
+            content=body,
+            headers=named,
+            auth=(SQL_USER, password),
+            timeout=patience_s(60),
+            trust_env=False,
+        )
+        found: dict[str, Any] = answer.raise_for_status().json()
+        return found
+
+    def loader(self, name: str, tolerance_percent: int, records: list[bytes]) -> int:
+        """Create a loader, have the agent run it over the records, and return its port."""
+        create_topic(self.kafka, NewTopic(name, num_partitions=1, replication_factor=1))
+        producer = Producer({"bootstrap.servers": self.kafka})
+        for value in records:
+            producer.produce(name, value, partition=0)
+        assert producer.flush(30) == 0
+        layout, ports = self.airflow.around.layout, self.airflow.around.ports
+        sink = {
+            "urls": [f"http://{HOST}:{ports['stream-load']}"],
+            "user": SQL_USER,
+            "password_file": str(layout.secret("sql-password")),
+            "format": "json",
+        }
+        loader = {
+            "kind": "loader",
+            "name": name,
+            "topic": name,
+            "database": DATABASE,
+            "table": TABLE,
+            "batch": {"interval_ms": 300},
+            "rejects": {"tolerance_percent": tolerance_percent},
+            "sink": sink,
+        }
+        (self.folder / f"{name}.yaml").write_text(json.dumps(loader))
+        created = self.airflow.command("rtolap", "loader", "create", str(self.folder / f"{name}.yaml"))
+        assert created.returncode == 0, created.stderr
+        port = free_port()
+        spec = ProcessSpec(
+            generation=1,
+            argv=("rtolap", "loader", "run", name, "--port", str(port)),
+            restart=RestartPolicy(final_codes=(EXIT_STOPPED, EXIT_FAILED)),
+            labels=loader_labels(RunningLoader(name, port)),
+        )
+        self.airflow.agent.ensure(process_key(name), spec)
+        return port
+
+
+@pytest.fixture(scope="module")
+def stored(airflow: AirflowStack, kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
+    processes = [ManagedProcess(COMPONENTS[name].spec(airflow.around)) for name in ("stream-load", "storage")]
+    try:
+        for process in processes:
+            process.start()
+        airflow.sql(f"CREATE DATABASE {DATABASE}")
+        airflow.sql(
+            f"CREATE TABLE {DATABASE}.{TABLE} (id INT NOT NULL, host VARCHAR(100)) DUPLICATE KEY(id) "
+            f"DISTRIBUTED BY HASH(id) BUCKETS {BUCKETS} PROPERTIES ('replication_num' = '1')"
+        )
+        yield Stored(airflow, kafka, tmp_path_factory.mktemp("page-loads"))
+    finally:
+        for process in reversed(processes):
+            process.stop()
+
+
+@pytest.fixture(scope="module")
+def loads(stored: Stored) -> dict[str, int]:
+    """Loads by state."""
+    assert stored.load("day:1", "1,a\n2,b")["Status"] == "Success"
+    assert stored.load("dayX1", "3,c")["Status"] == "Success"
+    assert stored.load("held", "4,d", two_phase_commit="true")["Status"] == "Success"
+    refused = stored.load("rows-refused", "x,e\n5,f")
+    assert (refused["Status"], refused["NumberFilteredRows"]) == ("Fail", 1)
+    assert stored.load("marked", "6,g", where=f"nope = '{MARKUP}'")["Status"] == "Fail"
+    return {"VISIBLE": 2, "PRECOMMITTED": 1, "ABORTED": 2}
+
+
+def figure(page: Page, label: str) -> Locator:
+    """Return the figure of this label, with its value."""
+    return page.get_by_text(label, exact=True).locator("xpath=..")
+
+
+def found(page: Page, label: str) -> Locator:
+    """Ask for the loads whose labels contain the text; return the table."""
+    page.get_by_label("Database").select_option(DATABASE)
+    page.get_by_label("Part of a label").fill(label)
+    page.get_by_role("button", name="Find loads").click()
+    return page.get_by_role("table", name="Loads")
+
+
+def row(table: Locator, *cells: str) -> Locator:
+    """Return the row of the table that begins with these cells."""
+    return table.get_by_role("row", name=re.compile("^" + " ".join(map(re.escape, cells))))
+
+
+@pytest.mark.parametrize("colour_scheme", ["light", "dark"])
+def test_stored_tables_are_shown_with_replicas_and_nodes_and_loads_with_their_states(
+    sign_in: Callable[..., Page], loads: dict[str, int], colour_scheme: str
+) -> None:
+    page = sign_in("viewer", "?view=loads", colour_scheme)
+    tables = page.get_by_role("table", name="Stored tables")
+    expect(row(tables, f"{DATABASE}.{TABLE}", "duplicate", "1")).to_be_visible()
+    nodes = page.get_by_role("table", name="Storage nodes")
+    expect(row(nodes, "local", "OPEN", str(BUCKETS))).to_be_visible()
+
+    shown = found(page, "")
+    for state, count in loads.items():
+        expect(figure(page, f"Loads {state}")).to_contain_text(str(count))
+    expect(row(shown, "day:1", "VISIBLE", TABLE)).to_be_visible()
+    expect(row(shown, "held", "PRECOMMITTED", TABLE)).to_contain_text("runs")
+    expect(row(shown, "rows-refused", "ABORTED", TABLE)).to_contain_text("too many filtered rows")
+    expect(row(shown, "marked", "ABORTED", TABLE)).to_contain_text(MARKUP)
+    assert_is_text(page)
+    assert serious_in(page) == []
+    picture(page, f"loads-{colour_scheme}")
+
+    expect(found(page, "day").get_by_role("row")).to_have_count(3)  # two, and the head
+    expect(found(page, "day:").get_by_role("row")).to_have_count(2)
+    found(page, "%")
+    expect(page.get_by_text("No load has such a label.")).to_be_visible()
+
+    page.get_by_role("button", name=f"{DATABASE}.{TABLE}").click()
+    expect(page.get_by_role("heading", name=f"{DATABASE}.{TABLE}")).to_be_visible()
+    partitions = page.get_by_role("table", name="Partitions of the table")
+    whole = partitions.get_by_role("row", name=re.compile("READABLE"))
+    expect(whole).to_contain_text(f"{BUCKETS} of {BUCKETS}")
+    assert serious_in(page) == []
+    picture(page, f"stored-table-{colour_scheme}")
+
+
+@pytest.fixture(scope="module")
+def loaders(stored: Stored) -> tuple[str, str]:
+    """The names of a loader that has read everything, and of one that has failed by a refused record."""
+    airflow, unique = stored.airflow, uuid.uuid4().hex[:6]
+    well, fails = f"well_{unique}", f"fails_{unique}"
+    rows = [json.dumps({"id": number, "host": "h"}).encode() for number in range(GOOD)]
+    wrong = json.dumps({"id": MARKUP, "host": MARKUP}).encode()
+    port = stored.loader(well, 50, rows + [wrong] * WRONG)
+
+    def read() -> LoaderStatus | None:
+        try:
+            status = client.status()
+        except Unavailable:
+            return None  # its process is starting
+        return status if status.rows_loaded + status.rows_rejected == GOOD + WRONG else None
+
+    with LoaderClient(f"http://{HOST}:{port}", airflow.token) as client:
+        airflow.until("all records loaded or refused", read)
+    stored.loader(fails, 0, [wrong])
+    airflow.until_process(process_key(fails), "FAILED")
+    return well, fails
+
+
+@pytest.mark.parametrize("colour_scheme", ["light", "dark"])
+def test_loaders_are_shown_with_their_figures_and_why_one_has_failed(
+    sign_in: Callable[..., Page], loaders: tuple[str, str], kafka: str, colour_scheme: str
+) -> None:
+    well, fails = loaders
+    page = sign_in("viewer", "?view=loaders", colour_scheme)
+    table = page.get_by_role("table", name="Loaders")
+    cells = row(table, well, "RUNNING").get_by_role("cell")
+    expect(cells.nth(3)).to_have_text(well)  # its topic
+    expect(cells.nth(4)).to_have_text(f"{DATABASE}.{TABLE}")
+    expect(cells.nth(5)).to_have_text("0")  # records behind
+    expect(cells.nth(7)).to_have_text(str(GOOD))
+    expect(cells.nth(8)).to_have_text(str(WRONG))
+    expect(cells.nth(9)).to_have_text(re.compile("ago"))
+    failed = row(table, fails, "FAILED")
+    expect(failed).to_contain_text("1 of 1 records of a batch are refused")
+    assert_is_text(page)
+    assert serious_in(page) == []
+    picture(page, f"loaders-{colour_scheme}")
