@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page import ask
+from rtolap.airflow.page.answers import json_answer
 from rtolap.airflow.page.rights import asker
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, TooLarge
@@ -39,7 +40,7 @@ async def answer(request: Request, user: GetUserDep) -> Response:
     found = await _asked(request, str(user.get_name()), arrow=False)
     if found is None:
         return Response(status_code=_GONE)
-    return _json(ask.shown(found.message(), found.session_token))
+    return json_answer(ask.shown(found.message(), found.session_token))
 
 
 @router.post("/arrow")
@@ -55,7 +56,7 @@ async def arrow(request: Request, user: GetUserDep) -> Response:
 async def catalogue() -> Response:
     async with await _client() as client:
         found = await client.ask(ask.CATALOGUE_SQL, ask.CATALOGUE)
-    return _json(ask.known_tables(found.message()))
+    return json_answer(ask.known_tables(found.message()))
 
 
 @router.get("/history")
@@ -64,7 +65,7 @@ async def history(user: GetUserDep) -> Response:
     person = ask.asking_as(str(user.get_name()))
     async with await _client() as client:
         found = await client.ask(ask.HISTORY_SQL, ask.HISTORY, parameters=[person])
-    return _json(ask.past_statements(found.message()))
+    return json_answer(ask.past_statements(found.message()))
 
 
 async def _asked(request: Request, person: str, *, arrow: bool) -> Answered | None:
@@ -115,7 +116,3 @@ async def _client(on_behalf_of: str = "") -> AsyncQueryClient:
     """Return a client. Airflow's connections are read in a thread: they may come from a database."""
     hook = RtolapHook()
     return await run_in_threadpool(lambda: hook.async_query(on_behalf_of=on_behalf_of))
-
-
-def _json(message: msgspec.Struct) -> Response:
-    return Response(msgspec.json.encode(message), media_type="application/json", headers=_NO_STORE)

@@ -8,8 +8,7 @@ from fastapi.responses import FileResponse
 
 from rtolap.airflow.declared import RunningLoader
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.page.answers import ANSWER_S_MAX
-from rtolap.airflow.page.answers import json_answer as _json
+from rtolap.airflow.page.answers import ANSWER_S_MAX, json_answer
 from rtolap.airflow.page.ask_routes import router as ask_router
 from rtolap.airflow.page.capture_routes import router as capture_router
 from rtolap.airflow.page.cube_routes import router as cube_router
@@ -48,14 +47,14 @@ def overview() -> Response:
     with _coordinator(hook) as coordinator:
         cluster, queue = coordinator.cluster(), coordinator.queue().entries
     processes, error = _processes(hook)
-    return _json(overview_of(cluster, queue, processes, now_ms=_clock.now_ms(), agent_error=error))
+    return json_answer(overview_of(cluster, queue, processes, now_ms=_clock.now_ms(), agent_error=error))
 
 
 @router.get("/cubes")
 def cubes() -> Response:
     with _coordinator(RtolapHook()) as coordinator:
         cluster, queue = coordinator.cluster(), coordinator.queue().entries
-    return _json(cubes_of(cluster, queue, now_ms=_clock.now_ms()))
+    return json_answer(cubes_of(cluster, queue, now_ms=_clock.now_ms()))
 
 
 @router.get("/cubes/{cube}")
@@ -69,14 +68,14 @@ def one_cube(cube: str) -> Response:
             coordinator.queue().entries,
             now_ms=_clock.now_ms(),
         )
-    return _json(page)
+    return json_answer(page)
 
 
 @router.get("/receivers")
 def receivers() -> Response:
     with _coordinator(RtolapHook()) as coordinator:
         cluster = coordinator.cluster()
-    return _json(receivers_of(cluster, now_ms=_clock.now_ms()))
+    return json_answer(receivers_of(cluster, now_ms=_clock.now_ms()))
 
 
 @router.get("/loads")
@@ -84,7 +83,7 @@ def loads() -> Response:
     with _front_ends() as front_ends:
         databases, tables = front_ends.databases(), front_ends.tables()
         moves, error = _moves(front_ends)
-    return _json(loads_of(databases, tables, moves, now_ms=_clock.now_ms(), nodes_error=error))
+    return json_answer(loads_of(databases, tables, moves, now_ms=_clock.now_ms(), nodes_error=error))
 
 
 @router.get("/loads/tables/{db}/{table}")
@@ -93,7 +92,7 @@ def one_table(db: str, table: str) -> Response:
     with _front_ends() as front_ends:
         partitions = front_ends.partitions(name)
         (view,) = front_ends.read_view([name]).tables
-    return _json(table_page(name, partitions, view, now_ms=_clock.now_ms()))
+    return json_answer(table_page(name, partitions, view, now_ms=_clock.now_ms()))
 
 
 @router.get("/loads/transactions/{db}")
@@ -101,7 +100,7 @@ def transactions(db: str, label: str = "") -> Response:
     """Answer the latest loads of a database whose labels contain `label`."""
     with _front_ends() as front_ends:
         found = front_ends.transactions(db, containing(label))
-    return _json(loads_found(found, now_ms=_clock.now_ms()))
+    return json_answer(loads_found(found, now_ms=_clock.now_ms()))
 
 
 @router.get("/loaders")
@@ -114,12 +113,12 @@ def loaders() -> Response:
         with hook.loader(loader.port, timeout_s=LOADER_S_MAX) as client:
             return client.status()
 
-    return _json(loaders_of(processes, ask, now_ms=_clock.now_ms(), answer_s_max=ANSWER_S_MAX))
+    return json_answer(loaders_of(processes, ask, now_ms=_clock.now_ms(), answer_s_max=ANSWER_S_MAX))
 
 
 @router.get("/rights")
 def rights(user: GetUserDep) -> Response:
-    return _json(Rights(str(user.get_name()), may_start(user), may_ask(user)))
+    return json_answer(Rights(str(user.get_name()), may_start(user), may_ask(user)))
 
 
 @router.get(f"/{SCRIPT_ROUTE}/{{version}}.js")
