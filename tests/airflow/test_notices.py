@@ -95,7 +95,9 @@ class Topics:
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_size=12))
-@settings(suppress_health_check=[HealthCheck.too_slow])  # the first example is drawn beside other work
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # the first example is drawn beside other work
 def test_each_letter_is_told_once_over_looks_with_kafka_or_the_mail_server_away(steps: Any) -> None:
     topics, people, state = Topics(), People(), AssetState()
     with pytest.MonkeyPatch.context() as patch:
@@ -171,7 +173,7 @@ class Coordinator:
         max_size=8,
     )
 )
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_window_is_told_once_while_it_is_overdue_and_not_while_a_person_is_asked(looks: Any) -> None:
     people, state = People(), AssetState()
     expected: list[str] = []

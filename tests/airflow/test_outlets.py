@@ -34,7 +34,9 @@ class LostWorker(BaseException):
     pass
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # the first example is drawn beside other work
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # the first example is drawn beside other work
 @given(
     executions=st.lists(
         st.tuples(st.sampled_from(ENDS), st.lists(st.integers(0, 4), max_size=6), st.integers(0, 3)),
@@ -179,8 +181,11 @@ TABLE = StoredTable(
 def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoadEndpoint]:
     with load_endpoint(tmp_path / "endpoint") as running:
         running.assembly.catalogue.create_table(TABLE)
-        monkeypatch.setenv("RTOLAP_STREAM_LOAD_ENDPOINTS", running.url)
-        extra = {"agent_url": "http://127.0.0.1:1", "coordinator_urls": "http://127.0.0.1:1"}
+        extra = {
+            "agent_url": "http://127.0.0.1:1",
+            "coordinator_urls": "http://127.0.0.1:1",
+            "stream_load_urls": running.url,
+        }
         connection = {"conn_type": "rtolap", "password": TOKEN, "extra": extra}
         monkeypatch.setenv("AIRFLOW_CONN_RTOLAP_DEFAULT", json.dumps(connection))
         yield running
