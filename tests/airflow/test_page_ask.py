@@ -16,7 +16,7 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import HTTPException
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rtolap.airflow.hooks.connection import Endpoints
 from rtolap.airflow.hooks.rtolap import RtolapHook
