@@ -12,6 +12,7 @@
     sep, fleet                       HBase change capture; care of the Kafka brokers
     airflow, cli, dbapi              the faces: tasks, commands, Python
     stack, demo, draw                local servers; the demonstration; pictures
+    backup                           the cluster's metadata in a file, and back
     doctor                           what is wrong with the servers of this host's settings
     project                          the first definitions of a topic, guessed from its records
 

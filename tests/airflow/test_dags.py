@@ -34,10 +34,12 @@ IDS = {
     "rtolap_cleanup",
     "rtolap_backfill",
     "rtolap_watermark_gate",
+    "rtolap_notices",
     "rtolap_window_approval",
     "rtolap_fleet_balance",
     "rtolap_fleet_rack_repair",
     "rtolap_fleet_drain",
+    "rtolap_fleet_cancel",
     "rtolap_fleet_repair",
     "rtolap_fleet_retire",
 }

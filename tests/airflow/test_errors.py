@@ -28,8 +28,14 @@ from rtolap.airflow.operators.coordinator import (
     RequeueOperator,
     RetentionOperator,
 )
-from rtolap.airflow.operators.fleet import BrokerOperationOperator, PlanFleetOperator, SubmitPlanOperator
+from rtolap.airflow.operators.fleet import (
+    BrokerOperationOperator,
+    CancelPlanOperator,
+    PlanFleetOperator,
+    SubmitPlanOperator,
+)
 from rtolap.airflow.operators.moves import MoveBackOperator, MovePartitionsOperator, PlanMoveOperator
+from rtolap.airflow.operators.notices import TellDeadLettersOperator, TellOverdueWindowsOperator
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.airflow.operators.services import declared_services, service_dag
 from rtolap.airflow.operators.subscriptions import CreateSubscriptionOperator, DropSubscriptionOperator
@@ -56,6 +62,7 @@ CALLS: dict[type[BaseOperator], dict[str, Any]] = {
     WindowApprovalOperator: {"application": "a", "window_end": 1},
     PlanFleetOperator: {"kind": "rack"},
     SubmitPlanOperator: {"planned": {}, "answer": APPROVED},
+    CancelPlanOperator: {"plan_id": "p"},
     BrokerOperationOperator: {"operation": "retire", "broker": 1, "answer": APPROVED},
     CreateSubscriptionOperator: {"subscription": "s"},
     DropSubscriptionOperator: {"subscription": "s"},
@@ -67,6 +74,8 @@ CALLS: dict[type[BaseOperator], dict[str, Any]] = {
         "answer": APPROVED,
     },
     MovePartitionsOperator: {"cube": "c", "planned": {"after": {}, "epoch": 1}, "answer": APPROVED},
+    TellOverdueWindowsOperator: {},
+    TellDeadLettersOperator: {},
     MoveBackOperator: {"cube": "c", "planned": {"before": {}}, "epoch": 2, "answer": APPROVED},
 }
 

@@ -19,6 +19,7 @@ from rtolap.airflow.fleet_looks import LOOKS, LookResult
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators import fleet as operators
 from rtolap.airflow.operators.fleet import BrokerOperationOperator, PlanFleetOperator, SubmitPlanOperator
+from rtolap.airflow.outlets.plans import FINISHED_PLANS, finished_plans
 from rtolap.airflow.sensors import fleet as sensors
 from rtolap.airflow.sensors.fleet import (
     BrokerMayRetireSensor,
@@ -42,6 +43,7 @@ from rtolap.fleet.snapshot.rates import TopicRates
 from rtolap.kafka.administration.values import Partition
 from rtolap.object_store.store import open_store
 
+from tests.airflow.task_context import events_of, task_context
 from tests.support.fleet.broker_lives import CLUSTER_ID, TOKEN, BrokerLives, mover_of
 from tests.support.fleet.registries import registered
 from tests.support.waiting import until
@@ -87,7 +89,7 @@ def looked(sensor: FleetSensor) -> LookResult:
         with pytest.raises(AirflowFailException, match=re.escape(seen.failed)):
             sensor.execute(CONTEXT)
     elif seen.done:
-        assert sensor.execute(CONTEXT) == seen.result
+        assert sensor.execute(task_context()) == seen.result
     return seen
 
 
@@ -165,10 +167,30 @@ def test_an_approved_drain_cordons_moves_once_and_ends(lives: BrokerLives) -> No
 
         until(ended, "the plan has ended", poll_s=0.01)
     assert looked(watch).result == {"done": 4}
+    ctx = task_context()
+    watch.execute(ctx)
+    sizes = [record.size_bytes for record in moved_of(lives, plan_id)]
+    told = {"cluster": "default", "plan": plan_id, "moves": 4, "bytes": sum(sizes), "by": "ann"}
+    assert events_of(ctx, FINISHED_PLANS) == [(finished_plans("default").name, told)]
     assert looked(NoMovesRunningSensor(task_id="none")).done
     assert looked(NoUnderReplicatedPartitionSensor(task_id="sync")).done
     submits = [each for each in FleetStore(lives.store, CLUSTER_ID).requests() if each.plan_id == plan_id]
     assert [each.by for each in submits] == ["ann"]
+
+
+def moved_of(lives: BrokerLives, plan_id: str) -> Any:
+    """The moves of a plan in which one copy comes each."""
+    store = FleetStore(lives.store, CLUSTER_ID)
+    record = next(each for each in store.plans() if each.plan_id == plan_id)
+    moves = store.read_moves(plan_id, record.moves_digest)
+    assert {len(move.coming()) for move in moves} == {1}
+    return moves
+
+
+def test_nothing_is_announced_where_nothing_had_to_be_moved(lives: BrokerLives) -> None:
+    ctx = task_context()
+    assert PlanEndedSensor(task_id="watch", plan_id=None).execute(ctx) == {}
+    assert events_of(ctx, FINISHED_PLANS) == []
 
 
 def test_a_plan_that_somebody_changed_or_that_is_outdated_is_refused(lives: BrokerLives) -> None:

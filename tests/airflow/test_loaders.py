@@ -21,6 +21,7 @@ from rtolap.airflow.hooks.kafka import KafkaClusterHook
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.airflow.operators.services import LoaderOperator
+from rtolap.airflow.outlets.loads import LOADED_TABLES, loaded_table
 from rtolap.airflow.sensors.lag import LagSensor
 from rtolap.airflow.sensors.loaded import LoadedSensor
 from rtolap.airflow.triggers.health import processes_of
@@ -37,6 +38,7 @@ from rtolap.servers.limits import HttpLimits
 from rtolap.stack.ports import free_port
 from rtolap.stored.loader.http import make_app
 
+from tests.airflow.task_context import events_of, task_context
 from tests.support.agent_harness import RunningAgent
 from tests.support.waiting import until
 
@@ -64,6 +66,12 @@ def status(
         log_ends=ends or {},
         lag_records=lag,
     )
+
+
+def outcome_of(loaded: dict[str, int]) -> dict[str, Any]:
+    """What a task has waited for, of a loader that answers `status`."""
+    known = {"topic": "", "kafka_cluster": "default", "target": "rtolap", "server": ""}
+    return {"loaded": loaded, "loader": NAME, "database": "web", "table": "hits", "rows": 0, **known}
 
 
 class Loader:
@@ -272,7 +280,7 @@ def test_what_is_loaded_and_cannot_be_read_yet_is_waited_for() -> None:
 
 def test_a_sensor_for_offsets_looks_at_once_and_waits_in_the_triggerer(loader: Loader) -> None:
     reached = LoadedSensor(task_id="t", loader=NAME, offsets={0: 5, "1": "5"})
-    assert reached.execute({}) == {"loaded": {"0": 5, "1": 5}}
+    assert reached.execute(task_context()) == outcome_of({"0": 5, "1": 5})
     waiting = LoadedSensor(task_id="t", loader=NAME, offsets={0: 5, 1: 7}, poke_interval=0.05, timeout=60)
     with pytest.raises(TaskDeferred) as deferred:
         waiting.execute({})
@@ -286,7 +294,7 @@ def test_a_sensor_for_offsets_looks_at_once_and_waits_in_the_triggerer(loader: L
         return await asyncio.wait_for(first, 15)
 
     event = json.loads(json.dumps(asyncio.run(fire()).payload))
-    assert waiting.heard({}, event, **deferred.value.kwargs) == {"loaded": {"0": 5, "1": 7}}
+    assert waiting.heard(task_context(), event, **deferred.value.kwargs) == outcome_of({"0": 5, "1": 7})
 
 
 def test_a_sensor_waits_on_when_it_gets_what_another_one_waits_for(loader: Loader) -> None:
@@ -299,7 +307,7 @@ def test_a_sensor_waits_on_when_it_gets_what_another_one_waits_for(loader: Loade
             sensor.heard({}, foreign, **first.value.kwargs)
         assert again.value.kwargs == first.value.kwargs
     loader.now = status({0: 5, 1: 7}, {0: 5, 1: 9})
-    assert sensor.heard({}, other, **first.value.kwargs) == {"loaded": {"0": 5, "1": 7}}
+    assert sensor.heard(task_context(), other, **first.value.kwargs) == outcome_of({"0": 5, "1": 7})
 
 
 def test_a_sensor_for_an_instant_waits_for_what_was_in_the_topic_then(loader: Loader) -> None:
@@ -314,19 +322,22 @@ def test_a_sensor_for_an_instant_waits_for_what_was_in_the_topic_then(loader: Lo
         loader.now = status({0: 9, 1: 9}, {0: 50, 1: 50})
         return await asyncio.wait_for(first, 15)
 
-    assert asyncio.run(fire()).payload == {"loaded": {"0": 9, "1": 9}}
+    assert asyncio.run(fire()).payload == outcome_of({"0": 9, "1": 9})
     assert loader.looks[0] * 1000 >= until_ms - 50, "the clocks of a sleep and of the day are two"
 
 
 def test_a_wait_in_vain_says_how_far_the_loader_is(loader: Loader) -> None:
-    sensor = LoadedSensor(task_id="t", loader=NAME, offsets={1: 7}, timeout=60)
+    sensor = LoadedSensor(task_id="t", loader=NAME, offsets={1: 7}, timeout=60, outlets=[LOADED_TABLES])
     with pytest.raises(
         AirflowSensorTimeout,
         match="waited 60 s without success: loader hits is RUNNING; partition 1 can be read up to 5 of 7",
     ):
         sensor.resume_execution(*TIMED_OUT, context={})
     loader.now = status({1: 7}, None)
-    assert sensor.resume_execution(*TIMED_OUT, context={}) == {"loaded": {"1": 7}}
+    ctx = task_context()
+    assert sensor.resume_execution(*TIMED_OUT, context=ctx) == outcome_of({"1": 7})
+    ((asset, told),) = events_of(ctx, LOADED_TABLES)
+    assert (asset, told["version"]) == (loaded_table("web", "hits").name, {"1": 7})
 
 
 def test_the_lag_of_a_loader_is_told_by_the_log_of_its_cluster(

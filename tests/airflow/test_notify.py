@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime, timedelta
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.bases.notifier import BaseNotifier
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from rtolap.airflow import notify
 from rtolap.airflow.notify import Declared, Notice, Notify, notice_of, notifier_of
 from rtolap.base.errors import DefinitionError
 
+from tests.airflow.task_context import Store
 from tests.airflow.test_dags import DAGS
 
 MODULE = "airflow.providers.for_tests"
@@ -67,6 +70,63 @@ def test_a_failed_task_is_told_by_every_notifier_though_one_of_them_fails(
     ((text, plain),) = Told.found
     assert text == "rtolap: d.t [flights] failed"
     assert plain == ["Task d.t [flights] of run r\n\nno space\n\nhttp://airflow/log"]
+
+
+class Question:
+    """What a notice needs of Airflow's operator of a question."""
+
+    subject, body = "May it go on?", "3 segments"
+
+    def __init__(self, users: Any = None, timeout: Any = None, defaults: Any = None) -> None:
+        self.assigned_users, self.response_timeout, self.defaults = users, timeout, defaults
+
+
+def asking(question: Question, store: Any, *, max_tries: int = 3) -> Any:
+    ti = failed(max_tries=max_tries)["ti"]
+    return {"ti": ti, "task": question, "task_state_store": store}
+
+
+def test_a_question_says_who_is_asked_until_when_and_what_silence_means(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notify, "utcnow", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    users = [{"id": "ann", "name": "Ann"}, {"id": "bob", "name": "Bob"}]
+    asked = notice_of(asking(Question(users, timedelta(hours=2), ["Reject"]), Store()))
+    assert "For: Ann (ann), Bob (bob)" in asked.text
+    assert "Answer by 2026-01-01T02:00:00+00:00, else Reject is taken" in asked.text
+    ended = notice_of(asking(Question(timeout=timedelta(hours=2)), Store()))
+    assert "else the task fails" in ended.text
+    plain = notice_of(asking(Question(), Store())).text
+    assert "For:" not in plain
+    assert "Answer by" not in plain
+
+
+def test_a_question_is_told_once_over_its_tries_and_anew_after_a_clear(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Store()
+    variable(monkeypatch, [declared(fails=True)])
+    Notify()(asking(Question(), store))  # told nobody: the next try tells
+    variable(monkeypatch, [declared(text="{subject}")])
+    for _ in range(3):
+        Notify()(asking(Question(), store))
+    assert len(Told.found) == 1
+    Notify()(asking(Question(), store, max_tries=7))
+    assert len(Told.found) == 2
+
+
+def test_every_question_of_the_shipped_dags_may_be_told() -> None:
+    """Airflow's own operators of questions have what a notice reads of them."""
+    operator = ApprovalOperator(
+        task_id="t",
+        subject="s",
+        assigned_users={"id": "ann", "name": "Ann"},
+        response_timeout=timedelta(hours=1),
+        defaults="Reject",
+    )
+    text = notice_of(asking(operator, Store())).text  # type: ignore[arg-type]
+    assert "For: Ann (ann)" in text
+    assert "else Reject is taken" in text
 
 
 def test_without_the_variable_nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +29,7 @@ from rtolap.protocols.coordinator.messages import (
 )
 from rtolap.protocols.watermark.messages import ApplicationWatermarks, Explanation
 
+from tests.airflow.task_context import Recorded, task_context
 from tests.support.agent_harness import RunningAgent
 
 pytestmark = pytest.mark.usefixtures("connection")
@@ -145,15 +145,6 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> FakeCoordinator:
     return fake
 
 
-def context() -> Any:
-    class Store(dict[str, Any]):
-        def set(self, key: str, value: Any, *, retention: Any) -> None:
-            self[key] = value
-
-    ti = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)
-    return {"ti": ti, "task_state_store": Store(), "outlet_events": OutletEventAccessors()}
-
-
 def deferred(call: Callable[[], Any]) -> Any:
     with pytest.raises(TaskDeferred) as caught:
         call()
@@ -183,7 +174,7 @@ def process(key: str, script: str, **more: Any) -> ManagedProcessOperator:
 
 
 def test_each_execution_raises_the_generation_and_replaces_the_process(agent: RunningAgent) -> None:
-    operator, ctx = process("p1", "sleep 60"), context()
+    operator, ctx = process("p1", "sleep 60"), task_context()
     first = deferred(lambda: operator.execute(ctx))
     assert first.method_name == "process_ended"
     with agent.client() as client:
@@ -196,22 +187,22 @@ def test_each_execution_raises_the_generation_and_replaces_the_process(agent: Ru
 
 
 def test_a_run_without_memory_still_takes_the_process_over(agent: RunningAgent) -> None:
-    deferred(lambda: process("p2", "sleep 60").execute(context()))
-    taken = deferred(lambda: process("p2", "sleep 60").execute(context()))
+    deferred(lambda: process("p2", "sleep 60").execute(task_context()))
+    taken = deferred(lambda: process("p2", "sleep 60").execute(task_context()))
     assert taken.trigger.generation == 2
 
 
 def test_a_long_running_process_that_ends_has_failed(agent: RunningAgent) -> None:
-    operator, ctx = process("p3", "echo lost the topic; exit 0", restarts_max=0), context()
+    operator, ctx = process("p3", "echo lost the topic; exit 0", restarts_max=0), task_context()
     waiting = deferred(lambda: operator.execute(ctx))
     with pytest.raises(AirflowException, match=r"(?s)FAILED.*lost the topic"):
         resumed(operator, ctx, waiting)
 
 
 def test_a_task_whose_process_was_taken_over_does_not_fight_back(agent: RunningAgent) -> None:
-    operator, ctx = process("p4", "sleep 60"), context()
+    operator, ctx = process("p4", "sleep 60"), task_context()
     waiting = deferred(lambda: operator.execute(ctx))
-    deferred(lambda: process("p4", "sleep 60").execute(context()))
+    deferred(lambda: process("p4", "sleep 60").execute(task_context()))
     with pytest.raises(AirflowFailException, match="replaced"):
         resumed(operator, ctx, waiting)
 
@@ -219,7 +210,7 @@ def test_a_task_whose_process_was_taken_over_does_not_fight_back(agent: RunningA
 def test_a_cleared_task_is_not_ended_by_what_the_trigger_of_its_former_execution_says(
     agent: RunningAgent,
 ) -> None:
-    operator, ctx = process("p8", "sleep 60"), context()
+    operator, ctx = process("p8", "sleep 60"), task_context()
     former = deferred(lambda: operator.execute(ctx))
     waiting = deferred(lambda: operator.execute(ctx))
     said = event_of(former)
@@ -231,21 +222,21 @@ def test_a_cleared_task_is_not_ended_by_what_the_trigger_of_its_former_execution
 
 
 def test_a_one_shot_returns_its_exit_code_and_is_acknowledged(agent: RunningAgent) -> None:
-    operator, ctx = process("p5", "exit 0", one_shot=True), context()
+    operator, ctx = process("p5", "exit 0", one_shot=True), task_context()
     assert resumed(operator, ctx, deferred(lambda: operator.execute(ctx))) == 0
     with agent.client() as client:
         assert "p5" not in [status.key for status in client.processes()]
 
 
 def test_a_one_shot_that_is_executed_again_is_adopted(agent: RunningAgent) -> None:
-    operator, ctx = process("p6", "sleep 60", one_shot=True), context()
+    operator, ctx = process("p6", "sleep 60", one_shot=True), task_context()
     first = deferred(lambda: operator.execute(ctx))
     again = deferred(lambda: operator.execute(ctx))
     assert first.trigger.generation == again.trigger.generation == 1
 
 
 def test_a_failed_one_shot_is_started_anew_by_the_retry(agent: RunningAgent) -> None:
-    operator, ctx = process("p7", "exit 5", one_shot=True), context()
+    operator, ctx = process("p7", "exit 5", one_shot=True), task_context()
     waiting = deferred(lambda: operator.execute(ctx))
     with pytest.raises(AirflowException, match="exit code 5"):
         resumed(operator, ctx, waiting)
@@ -288,7 +279,7 @@ def drain(operator: SparkBuildOperator, ctx: Any) -> list[str]:
 
 def test_a_build_drains_the_queue_in_batches_and_promotes_in_order(coordinator: FakeCoordinator) -> None:
     SPARK.script = 'grep -q build_id "$0"'
-    drain(build(), context())
+    drain(build(), task_context())
     assert coordinator.promoted == ["s1", "s2", "s3"]
     assert coordinator.attempts == 3
 
@@ -301,7 +292,7 @@ def announced(ctx: Any) -> list[tuple[str, str, int]]:
 
 def test_a_build_announces_each_version_with_its_events_and_range(coordinator: FakeCoordinator) -> None:
     SPARK.script = "exit 0"
-    operator, ctx = build(), context()
+    operator, ctx = build(), task_context()
     assert operator.outlets == [READY_SEGMENTS]
     drain(operator, ctx)
     assert announced(ctx) == [("rtolap_ready_c", name, 1) for name in ("s1", "s2", "s3")]
@@ -321,7 +312,7 @@ def test_what_a_failed_or_lost_execution_has_promoted_is_announced_by_the_one_th
 ) -> None:
     said = 'rtolap-progress: {"event":"%s","build_id":"%s","error":"no space"}'
     SPARK.script = f"echo '{said % ('built', 'b1')}'; echo '{said % ('failed', 'b2')}'; exit 4"
-    operator, ctx = build(), context()
+    operator, ctx = build(), task_context()
     waiting = deferred(lambda: operator.execute(ctx))
     with pytest.raises(AirflowException, match="s2: no space"):
         resumed(operator, ctx, waiting)
@@ -337,15 +328,20 @@ def test_what_a_failed_or_lost_execution_has_promoted_is_announced_by_the_one_th
         with pytest.raises(SystemExit):
             resumed(operator, ctx, waiting)
     assert coordinator.promoted == ["s1", "s2", "s3"]
-    ctx["outlet_events"] = OutletEventAccessors()
+    airflow = Recorded()
+    monkeypatch.setattr("rtolap.airflow.outlets.recorded.recorded", airflow)
+    airflow.lose(ctx)
     drain(operator, ctx)
     assert [segment for _, segment, _ in announced(ctx)] == ["s1", "s2", "s3"]
+    airflow.succeed(ctx, READY_SEGMENTS)
+    drain(operator, ctx)  # the task was cleared after its success
+    assert announced(ctx) == []
 
 
 def test_a_version_that_is_purged_meanwhile_is_not_announced(coordinator: FakeCoordinator) -> None:
     SPARK.script = "exit 0"
     coordinator.purged = {"s2"}
-    operator, ctx = build(), context()
+    operator, ctx = build(), task_context()
     drain(operator, ctx)
     assert [segment for _, segment, _ in announced(ctx)] == ["s1", "s3"]
 
@@ -354,13 +350,13 @@ def test_a_build_executed_again_waits_for_the_one_that_runs(
     coordinator: FakeCoordinator, agent: RunningAgent
 ) -> None:
     SPARK.script = f"while [ ! -e {agent.folder}/go ]; do sleep 0.05; done"
-    first = deferred(lambda: build().execute(context()))
-    again = deferred(lambda: build().execute(context()))
+    first = deferred(lambda: build().execute(task_context()))
+    again = deferred(lambda: build().execute(task_context()))
     assert first.trigger.generation == again.trigger.generation
     assert coordinator.attempts == 2  # the batch of two was attempted once each
     go = agent.folder / "go"
     go.touch()
-    operator, ctx = build(), context()
+    operator, ctx = build(), task_context()
     read = event_of(again)
     go.unlink()
     deferred(lambda: resumed(operator, ctx, again, read))
@@ -376,7 +372,7 @@ def test_a_build_executed_again_waits_for_the_one_that_runs(
 def test_a_failed_build_is_reported_and_the_retry_builds_again(coordinator: FakeCoordinator) -> None:
     said = 'rtolap-progress: {"event":"%s","build_id":"%s","error":"no space"}'
     SPARK.script = f"echo '{said % ('built', 'b1')}'; echo '{said % ('failed', 'b2')}'; exit 4"
-    operator, ctx = build(), context()
+    operator, ctx = build(), task_context()
     waiting = deferred(lambda: operator.execute(ctx))
     with pytest.raises(AirflowException, match="s2: no space"):
         resumed(operator, ctx, waiting)
@@ -390,7 +386,7 @@ def test_a_failed_build_is_reported_and_the_retry_builds_again(coordinator: Fake
 def test_promotion_waits_for_an_earlier_segment(coordinator: FakeCoordinator) -> None:
     SPARK.script = "exit 0"
     coordinator.refusals = 1
-    drain(build(), context())
+    drain(build(), task_context())
     assert coordinator.promoted == ["s1", "s2", "s3"]
 
 
@@ -398,7 +394,7 @@ def test_a_promotion_that_stays_held_lets_go_of_the_process(coordinator: FakeCoo
     """Otherwise the segment that has to come first could never be built."""
     SPARK.script = "exit 0"
     coordinator.refusals = 1
-    operator, ctx = build(promote_wait_s=0), context()
+    operator, ctx = build(promote_wait_s=0), task_context()
     waiting = deferred(lambda: operator.execute(ctx))
     with pytest.raises(AirflowException, match="earlier segment"):
         resumed(operator, ctx, waiting)
@@ -411,7 +407,7 @@ def test_an_attempt_that_was_replaced_is_passed_over(
     coordinator: FakeCoordinator, agent: RunningAgent
 ) -> None:
     SPARK.script = "exit 0"
-    operator, ctx = build(), context()
+    operator, ctx = build(), task_context()
     waiting = deferred(lambda: operator.execute(ctx))
     coordinator.newest["s1"] = "somebody-elses"
     coordinator.refusals = 0
@@ -428,19 +424,19 @@ def test_what_was_closed_by_force_is_built_at_once_or_with_an_approval(
 ) -> None:
     SPARK.script = "exit 0"
     coordinator.forced = {"s2"}
-    drain(build(incomplete_builds=policy), context())
+    drain(build(incomplete_builds=policy), task_context())
     assert coordinator.promoted == (["s1"] if policy == "approve" else ["s1", "s2", "s3"])
     coordinator.approved_until_ms = 1
-    drain(build(incomplete_builds=policy), context())
+    drain(build(incomplete_builds=policy), task_context())
     assert coordinator.promoted == ["s1", "s2", "s3"]
 
 
 def test_a_policy_that_there_is_not_builds_nothing(coordinator: FakeCoordinator) -> None:
     with pytest.raises(DefinitionError, match=r"no such policy .*expected build or approve"):
-        build(incomplete_builds="perhaps").execute(context())
+        build(incomplete_builds="perhaps").execute(task_context())
     assert coordinator.attempts == 0
 
 
 def test_an_empty_queue_is_no_build(coordinator: FakeCoordinator) -> None:
     coordinator.waiting.clear()
-    assert build().execute(context()) == []
+    assert build().execute(task_context()) == []

@@ -32,6 +32,7 @@ from rtolap.airflow.triggers.loaded import LoadedTrigger, PartitionsTrigger
 from rtolap.airflow.triggers.moves import MoveTrigger
 from rtolap.airflow.triggers.orphans import settled
 from rtolap.airflow.triggers.process import ProcessTrigger
+from rtolap.airflow.triggers.table_versions import TableVersionTrigger
 from rtolap.base.errors import Unavailable
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, RestartPolicy, WaitingTask
@@ -65,6 +66,7 @@ NON_DEFAULT: list[BaseTrigger] = [
     LoadedTrigger(loader="l", port=7051, until_ms=5, offsets={"0": 7}, poll_s=0.5, rtolap_conn_id="other"),
     MoveTrigger(cube="c", epoch=5, poll_s=0.5, rtolap_conn_id="other"),
     PartitionsTrigger(poll_s=0.5, rtolap_conn_id="other"),
+    TableVersionTrigger(database="d", table="t", poll_s=0.5, rtolap_conn_id="other"),
     AnswerTrigger(
         ti_id="00000000-0000-0000-0000-000000000007",
         options=["Approve", "Reject"],

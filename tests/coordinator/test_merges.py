@@ -13,7 +13,7 @@ from rtolap.coordinator.merging.merges import COMMITTED_MS, KEPT_MS
 from rtolap.coordinator.merging.states import CLEANUPS, MergeState, merge_state
 from rtolap.coordinator.purge import GRACE_MS
 from rtolap.cubes.format.history import check_base
-from rtolap.cubes.format.manifest import CuboidEntry, FileEntry
+from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry
 from rtolap.cubes.format.merge_inputs import declared_members, finish_set
 from rtolap.metadata.change_log import change_log
 from rtolap.metadata.merging.units import history_units, whole_sets
@@ -49,19 +49,19 @@ def passed(cluster: Cluster, hour: int) -> None:
     cluster.metadata.publish_watermark(NAME, WatermarkRecord(hour * HOUR_MS))
 
 
-def ready(cluster: Cluster, hour: int) -> str:
-    record = cluster.closed(hour)
+def ready(cluster: Cluster, hour: int, cube: str = NAME) -> str:
+    record = cluster.closed(hour, cube=cube)
     version = record.version + 1
     spec_location = f"v{version}"
     entries = cuboids(f"{hour} {spec_location}")
-    build_id = cluster.build(record.name, cuboids=entries)
-    build = cluster.client.segment(NAME, record.name).build
+    build_id = cluster.build(record.name, of=cube, cuboids=entries)
+    build = cluster.client.segment(cube, record.name).build
     assert build is not None
-    location = f"history/{NAME}/{cluster.metadata.cube_id(NAME)}/{record.name}/v{version}-{build_id}"
+    location = f"history/{cube}/{cluster.metadata.cube_id(cube)}/{record.name}/v{version}-{build_id}"
     for entry in entries:
         for file in entry.files:
             cluster.files.write(f"{location}/{file.name}", content(f"{hour} {spec_location}", entry.name))
-    cluster.client.promote(NAME, record.name, build_id)
+    cluster.client.promote(cube, record.name, build_id)
     return record.name
 
 
@@ -102,8 +102,8 @@ def merged(cluster: Cluster, *levels: str) -> list[MergeSpec]:
     return specs
 
 
-def records(cluster: Cluster) -> dict[str, SegmentRecord]:
-    return cluster.metadata.nodes.segments(NAME)
+def records(cluster: Cluster, cube: str = NAME) -> dict[str, SegmentRecord]:
+    return cluster.metadata.nodes.segments(cube)
 
 
 def whole(cluster: Cluster) -> set[str]:
@@ -242,9 +242,12 @@ def test_a_member_that_has_changed_since_the_plan_is_refused_and_nothing_changes
 def test_a_set_of_other_events_or_members_is_not_committed(merging: Cluster) -> None:
     spec = write(merging, plan(merging, "day")[0])
     fewer = msgspec.structs.replace(spec, members=spec.members[:2])
+    manifest = f"{spec.location}/{MANIFEST_NAME}"
+    merging.files.delete(manifest)
     finish_set(merging.files, fewer, cuboids(spec.merge))
     with pytest.raises(Corrupted, match="is not of its plan; expected 3 members with 15 events; found 2"):
         merging.client.commit_merge(NAME, spec.merge)
+    merging.files.delete(manifest)
     finish_set(merging.files, spec, cuboids(spec.merge)[1:])
     with pytest.raises(Corrupted, match="has no base cuboid"):
         merging.client.commit_merge(NAME, spec.merge)

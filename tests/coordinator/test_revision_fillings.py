@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 from rtolap.base.errors import Refused
+from rtolap.coordinator.purge import GRACE_MS
 from rtolap.metadata import segments
 from rtolap.metadata.records import BuildAttempt, SegmentRecord, WatermarkRecord
 from rtolap.metadata.store import Operation
@@ -67,14 +68,14 @@ def look(cluster: Cluster, name: str = SECOND) -> int | None:
     return None if moment_ms is None else moment_ms // HOUR_MS
 
 
-def reads(cluster: Cluster, offsets: Offsets) -> None:
+def reads(cluster: Cluster, offsets: Offsets, cube: str = SECOND) -> None:
     """A receiver has read the revision up to these offsets."""
     read = {p: PartitionReport(watermark_ms=0, idle=False, position=at) for p, at in offsets.items()}
     report = CubeReport(state="CONSUMING", assignment_epoch=1, partitions=read)
-    cluster.client.heartbeat(HeartbeatRequest(receiver_id="r1", replica_set="rs1", cubes={SECOND: report}))
+    cluster.client.heartbeat(HeartbeatRequest(receiver_id="r1", replica_set="rs1", cubes={cube: report}))
 
 
-def has_history(cluster: Cluster, *hours: int) -> None:
+def has_history(cluster: Cluster, *hours: int, cube: str = SECOND) -> None:
     """The revision has built what it has read of these hours."""
 
     def ready(record: SegmentRecord) -> SegmentRecord:
@@ -84,7 +85,7 @@ def has_history(cluster: Cluster, *hours: int) -> None:
 
     for hour in hours:
         window = SegmentRange(hour * HOUR_MS, (hour + 1) * HOUR_MS)
-        cluster.metadata.update_segment(SECOND, window, ready)
+        cluster.metadata.update_segment(cube, window, ready)
 
 
 def test_one_whose_topic_has_everything_reads_it_again(cluster: Cluster) -> None:
@@ -416,3 +417,37 @@ def test_one_that_another_follows_reads_on_until_it_is_filled(cluster: Cluster) 
     apply(cluster, "three", 3, 4)
     assert look(cluster) == 3
     assert endings.run(SECOND) is RevisionState.ENDED
+
+
+def test_a_third_revision_is_filled_past_none_and_the_older_ones_are_dropped_in_turn(
+    cluster: Cluster,
+) -> None:
+    third = f"{NAME}_r3"
+    cluster.enabled()
+    built(cluster, 3, 4)
+    filled(cluster)
+    reads(cluster, dict.fromkeys(FIRST, 1000))
+    has_history(cluster, 3, 4)
+    assert look(cluster) == 3
+    for hour in (3, 4, 5):
+        record = cluster.closed(hour, cube=SECOND)
+        cluster.client.promote(SECOND, record.name, cluster.build(record.name, of=SECOND))
+    measures = [*CUBE["measures"], {"function": "max", "column": "price"}]
+    plan = filled(cluster, measures=measures, dry_run=True)
+    assert (plan.since_ms, plan.fills_from_ms, plan.filled_by) == (6 * HOUR_MS, 3 * HOUR_MS, "topic")
+    assert filled(cluster, measures=measures).revision == third
+    assert look(cluster, third) == 6
+    reads(cluster, dict.fromkeys(FIRST, 1000), third)
+    has_history(cluster, 4, 5, cube=third)
+    assert look(cluster, third) == 4
+    assert (look(cluster), revision(cluster).bounds_ms) == (3, (3 * HOUR_MS, 6 * HOUR_MS)), "others stay"
+    has_history(cluster, 3, cube=third)
+    assert look(cluster, third) == 3
+
+    ends = cluster.coordinator._endings
+    assert ends.run(SECOND) is RevisionState.READING, "an event of its time may still come"
+    cluster.coordinator.purge.purge(NAME, 3 * HOUR_MS)
+    assert ends.run(NAME) is RevisionState.RETIRED
+    cluster.clock.advance_ms(GRACE_MS)
+    assert cluster.client.retention(NAME).dropped == NAME
+    assert cluster.metadata.cubes() == (SECOND, third)

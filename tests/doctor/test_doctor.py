@@ -255,6 +255,23 @@ def test_receivers_and_cubes_that_need_a_person_are_named() -> None:
     ]
 
 
+def test_an_upgrade_that_was_left_half_way_is_a_warning() -> None:
+    def found(*programs: str) -> list[tuple[str, str]]:
+        receivers = tuple(
+            ReceiverInfo(
+                receiver_id=f"r{n}", host="h", port=1, replica_set="a", health="HEALTHY", program=each
+            )
+            for n, each in enumerate(programs)
+        )
+        cluster = ClusterInfo(
+            leader_url="http://c", coordinators=(), receivers=receivers, replica_sets=(), cubes=()
+        )
+        return [each for each in outcomes(services.look_at_cluster(cluster)) if each[0] == "versions"]
+
+    assert found("1.0", "1.0") == found("", "") == []
+    assert found("1.0", "1.1") == found("", "1.0") == [("versions", "warning")]
+
+
 def test_a_zookeeper_that_says_nothing_of_itself_is_a_warning() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from rtolap.base.complete import complete
 from rtolap.base.errors import Refused
 from rtolap.model.application import CubeWatermark
 from rtolap.model.cube import (
@@ -118,10 +119,10 @@ def test_drawn_changes_are_those_that_were_made_and_one_that_cannot_be_refuses_a
     dice = random.Random(4)
     for _ in range(200):
         chosen = dice.sample(sorted(OTHERS), dice.randrange(1, 6))
-        after: dict[str, Any] = msgspec.to_builtins(CUBE)
+        after: dict[str, Any] = complete(CUBE)
         for setting in chosen:
             part, _, inner = setting.partition(".")
-            value = msgspec.to_builtins(OTHERS[setting])
+            value = complete(OTHERS[setting])
             if inner:
                 after[part] = {**after[part], inner: value[part][inner]}
             else:

@@ -97,14 +97,18 @@ def test_commands_and_dags_do_not_assemble_plans_and_operations_of_the_fleet() -
 
 
 _PRODUCTS = re.compile(r"rtolap\.(fleet|sep|stored)\.(?!operations\b|\w+\.operations\b).*")
-_SINGLE_CALLS = {  # a face calls each by itself, and puts nothing together
+_SINGLE_CALLS = {  # a face calls each by itself, or reads what was returned, and puts nothing together
     "rtolap.fleet.isolation.registry.HostRegistry",
+    "rtolap.fleet.moves.status.MoveStatus",
+    "rtolap.fleet.planning.plan.Plan",
     "rtolap.sep.hbase.peers.ClusterKey",
     "rtolap.sep.status.collect.collect",
+    "rtolap.sep.status.model.QueueStatus",
     "rtolap.sep.status.model.ReplicationStatus",
     "rtolap.sep.status.sources.ReplicationSources",
     "rtolap.sep.status.wait.DueLogs",
     "rtolap.sep.status.wait.due_logs",
+    "rtolap.sep.subscriptions.states.SubscriptionState",
 }
 
 

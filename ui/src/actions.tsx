@@ -15,6 +15,7 @@ interface Action {
   conf: () => Record<string, unknown>;
   children?: ReactNode;
   disabled?: boolean;
+  withdrawn?: boolean; // nothing is left to do: the button goes, and a dialog that is open says to its end what it started
 }
 
 export function RunDag({ rights, action }: { rights: Rights | null; action: Action }) {
@@ -23,7 +24,7 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
   const [problem, setProblem] = useState("");
   const [run, setRun] = useState("");
   const [busy, setBusy] = useState(false);
-  if (!rights?.may_start.includes(action.dagId)) return null;
+  if (!rights?.may_start.includes(action.dagId) || (action.withdrawn && !open)) return null;
 
   async function start() {
     setBusy(true);
@@ -47,7 +48,7 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
     setRun("");
   }
 
-  const mayStart = !busy && !run && !action.disabled && (!action.confirm || typed === action.confirm);
+  const mayStart = !busy && !run && !action.disabled && !action.withdrawn && (!action.confirm || typed === action.confirm);
   return (
     <Dialog.Root onOpenChange={(to: { open: boolean }) => change(to.open)} open={open}>
       <Dialog.Trigger asChild>

@@ -2,6 +2,7 @@ import { Button, Flex, Heading, Input, Stack, Text } from "@chakra-ui/react";
 import { useState } from "react";
 
 import { DateTime, RunDag } from "./actions";
+import { BuildsOf, RefusedOf, WatermarkOf } from "./cube_parts";
 import { usePolled } from "./data";
 import type { CubeList, CubePage, Rights } from "./messages";
 import { Figure, Fresh, LongTable, Problems, Section, State } from "./parts";
@@ -177,6 +178,9 @@ function Details({ data }: { data: CubePage }) {
           rows={segments.segment.length}
         />
       </Section>
+      <BuildsOf cube={cube.name} />
+      <RefusedOf data={data} />
+      <WatermarkOf cube={cube.name} />
       <Section title="Partitions">
         <LongTable
           cells={(row) => {

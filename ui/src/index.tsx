@@ -4,16 +4,27 @@ import { Box, Heading, Tabs } from "@chakra-ui/react";
 import { useSearchParams } from "react-router-dom";
 
 import { AskView } from "./ask";
+import { CaptureView } from "./capture";
 import { CubesView } from "./cubes";
 import { usePolled } from "./data";
+import { FleetView } from "./fleet";
 import { LoadersView } from "./loaders";
 import { LoadsView } from "./loads";
 import type { Rights } from "./messages";
 import { OverviewView } from "./overview";
 import { ReceiversView } from "./receivers";
 
-const VIEWS = ["overview", "cubes", "receivers", "loads", "loaders", "ask"] as const;
-const TITLES = { overview: "Overview", cubes: "Cubes", receivers: "Receivers", loads: "Loads", loaders: "Loaders", ask: "Ask" };
+const VIEWS = ["overview", "cubes", "receivers", "loads", "loaders", "capture", "fleet", "ask"] as const;
+const TITLES = {
+  overview: "Overview",
+  cubes: "Cubes",
+  receivers: "Receivers",
+  loads: "Loads",
+  loaders: "Loaders",
+  capture: "Change capture",
+  fleet: "Kafka fleet",
+  ask: "Ask",
+};
 
 // Which view is shown, and of which cube, is in the address: it can be linked to and kept.
 function Page() {
@@ -43,13 +54,23 @@ function Page() {
           <CubesView choose={(name) => show("cubes", name)} cube={cube} rights={rights.data} />
         </Tabs.Content>
         <Tabs.Content value="receivers">
-          <ReceiversView />
+          <ReceiversView name={parameters.get("name") ?? ""} />
         </Tabs.Content>
         <Tabs.Content value="loads">
           <LoadsView />
         </Tabs.Content>
         <Tabs.Content value="loaders">
-          <LoadersView />
+          <LoadersView name={parameters.get("name") ?? ""} />
+        </Tabs.Content>
+        <Tabs.Content value="capture">
+          <CaptureView name={parameters.get("name") ?? ""} />
+        </Tabs.Content>
+        <Tabs.Content value="fleet">
+          <FleetView
+            choose={(name) => setParameters({ view: "fleet", cluster: name })}
+            cluster={parameters.get("cluster") ?? ""}
+            rights={rights.data}
+          />
         </Tabs.Content>
         <Tabs.Content value="ask">
           <AskView rights={rights.data} />

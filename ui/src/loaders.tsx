@@ -1,31 +1,37 @@
 import { Text } from "@chakra-ui/react";
 
 import { usePolled } from "./data";
+import { TaskLinks } from "./links";
 import type { LoaderRow, Loaders } from "./messages";
 import { Fresh, LongTable, Section, State } from "./parts";
 import { behind, count } from "./words";
 
-export function LoadersView() {
+export function LoadersView({ name }: { name: string }) {
   const polled = usePolled<Loaders>("rtolap/page/loaders", 5000);
   return (
     <Fresh of={polled}>
       {(data) => (
         <Section title="Loaders">
+          {name ? <Text>Only {name} is shown.</Text> : null}
           {data.loaders.length === 0 ? (
             <Text>The agent knows no loader. One that is declared is started by rtolap_loaders.</Text>
           ) : (
             <LongTable
-              cells={(row) => ofLoader(data.loaders[row]!, data.now_ms)}
-              columns={["Loader", "State", "Now", "Topic", "Table", "Behind", "Rows/s", "Loaded", "Refused", "Last load", "Detail"]}
+              cells={(row) => ofLoader(named(data, name)[row]!, data.now_ms)}
+              columns={["Loader", "State", "Now", "Topic", "Table", "Behind", "Rows/s", "Loaded", "Refused", "Last load", "In Airflow", "Detail"]}
               heightPx={600}
               label="Loaders"
-              rows={data.loaders.length}
+              rows={named(data, name).length}
             />
           )}
         </Section>
       )}
     </Fresh>
   );
+}
+
+function named(data: Loaders, name: string): LoaderRow[] {
+  return data.loaders.filter((each) => !name || each.name === name);
 }
 
 function ofLoader(each: LoaderRow, nowMs: number) {
@@ -40,6 +46,7 @@ function ofLoader(each: LoaderRow, nowMs: number) {
     count(each.rows_loaded),
     count(each.rows_rejected),
     behind(nowMs, each.loaded_ms),
+    <TaskLinks key="task" of={each.task} />,
     each.error ? `Figures are not known: ${each.error}${each.reason ? ` (${each.reason})` : ""}` : each.reason,
   ];
 }

@@ -1,5 +1,7 @@
 // What the routes answer: see plugins/rtolap/airflow/page/messages.py. Times are milliseconds since the epoch.
 
+import type { TaskLink } from "./links";
+
 export interface Problem {
   what: string;
   action: string;
@@ -14,6 +16,7 @@ export interface Service {
   state: string;
   detail: string;
   seen_ms: number | null;
+  task: TaskLink | null;
 }
 
 export interface Overview {
@@ -175,6 +178,7 @@ export interface LoaderRow {
   loaded_ms: number | null;
   reason: string;
   error: string;
+  task: TaskLink | null;
 }
 
 export interface Loaders {

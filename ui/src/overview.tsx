@@ -1,6 +1,7 @@
 import { Alert, Flex, Stack } from "@chakra-ui/react";
 
 import { usePolled } from "./data";
+import { TaskLinks } from "./links";
 import type { Overview } from "./messages";
 import { Figure, Fresh, LongTable, Problems, Section, State } from "./parts";
 import { behind, bytes, count } from "./words";
@@ -36,9 +37,10 @@ export function OverviewView() {
               cells={(row) => {
                 const each = data.services[row]!;
                 const seen = each.seen_ms === null ? "" : behind(data.now_ms, each.seen_ms);
-                return [each.role, each.name, <State key="state" of={each.state} />, seen, each.detail];
+                const state = <State key="state" of={each.state} />;
+                return [each.role, each.name, state, seen, each.detail, <TaskLinks key="task" of={each.task} />];
               }}
-              columns={["Service", "Name", "State", "Heard of", "Detail"]}
+              columns={["Service", "Name", "State", "Heard of", "Detail", "In Airflow"]}
               label="Services"
               rows={data.services.length}
             />

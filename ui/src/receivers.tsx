@@ -5,20 +5,22 @@ import type { Moving, OwnedPartition, Receiver, Receivers } from "./messages";
 import { Fresh, LongTable, Section, State } from "./parts";
 import { behind, bytes, count, instant } from "./words";
 
-export function ReceiversView() {
+export function ReceiversView({ name }: { name: string }) {
   const polled = usePolled<Receivers>("rtolap/page/receivers", 3000);
   return (
     <Fresh of={polled}>
       {(data) => {
-        const owned = data.receivers.flatMap((receiver) => receiver.partitions.map((each) => ({ receiver, each })));
+        const receivers = data.receivers.filter((each) => !name || each.name === name);
+        const owned = receivers.flatMap((receiver) => receiver.partitions.map((each) => ({ receiver, each })));
         return (
           <Stack gap={6}>
             <Section title="Receivers">
+              {name ? <Text>Only {name} is shown.</Text> : null}
               <LongTable
-                cells={(row) => ofReceiver(data.receivers[row]!, data.now_ms)}
+                cells={(row) => ofReceiver(receivers[row]!, data.now_ms)}
                 columns={["Replica set", "Receiver", "Health", "Leads", "Heard of", "Address", "Cubes", "Detail"]}
                 label="Receivers"
-                rows={data.receivers.length}
+                rows={receivers.length}
               />
             </Section>
             <Section title="Moves that run">

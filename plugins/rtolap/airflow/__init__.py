@@ -11,11 +11,15 @@
       process      long-running processes         ManagedProcessOperator
       services     those without end              Receiver-, Loader-, Subscription-, PublicationOperator
       build, build_batch   Spark builds           SparkBuildOperator
+      merging      small segments to large sets   MergeSegmentsOperator
+      spark_rounds what those two share
       coordinator  short calls                    Promote, Purge, Retention, Cleanup, Requeue
       topics       are they there                 CheckTopicsOperator
       subscriptions   those of HBase              CreateSubscriptionOperator, DropSubscriptionOperator
       fleet        Kafka's brokers                PlanFleet-, SubmitPlan-, BrokerOperationOperator
       window_approval   people about windows      WindowApprovalOperator, ApproveWindowOperator
+      notices      tell people, each thing once   TellOverdueWindows-, TellDeadLettersOperator
+      lineage      what builds and loads have made of what
     sensors      what a task waits for, always deferred but for those of `fleet`
     triggers     what waits in the triggerer; their arguments are fields (triggers.base)
     declared     which services this deployment runs
@@ -23,7 +27,9 @@
     completeness    which partitions of a loaded table are complete
     windows, words   a window of an application, and who holds it, in words
     overdue      which windows a person is asked about, and which builds wait for that
-    assets       the watched assets, declared once
+    assets       the watched assets, declared once; letter_assets: topics of dead letters
+    ready_assets, outlets   what tasks announce as they succeed, each event once; names of datasets
+    notify, notices   who is told, and in which words
     executor     one execution of a task at a time
     links, plugin, provider                       what the web page shows
 

@@ -3,11 +3,14 @@ flap."""
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from airflow.sdk import Asset, AssetWatcher
 
 from rtolap.airflow.triggers.cubes import QueueTrigger
 from rtolap.airflow.triggers.loaded import PartitionsTrigger
 from rtolap.airflow.triggers.replication import CaughtUpTrigger
+from rtolap.airflow.triggers.table_versions import TableVersionTrigger
 
 REMOTE_PERSISTED = Asset(
     name="rtolap_remote_persisted",
@@ -26,3 +29,14 @@ SUBSCRIPTION_CAUGHT_UP = Asset(
     uri="x-rtolap://hbase/subscription_caught_up",
     watchers=[AssetWatcher(name="rtolap_subscriptions", trigger=CaughtUpTrigger())],
 )
+
+
+def table_versions(database: str, table: str) -> Asset:
+    """Return the asset of a stored table's versions: an event when there are new ones, whoever loads them."""
+    path = f"{quote(database, safe='')}/{quote(table, safe='')}"
+    trigger = TableVersionTrigger(database=database, table=table)
+    return Asset(
+        name=f"rtolap_versions_{database}.{table}",
+        uri=f"x-rtolap://tables/{path}/versions",
+        watchers=[AssetWatcher(name=f"rtolap_versions_{database}.{table}", trigger=trigger)],
+    )

@@ -1,8 +1,10 @@
-"""The DAGs of Kafka's brokers. Each is started by hand, checks before each step, and asks a person.
+"""The DAGs of Kafka's brokers. Each is started by hand. Those that change brokers check before each step, and
+ask a person.
 
     fleet_dag    nothing_moves → all_in_sync → plan → approve → submit → watch → in_sync_again
     repair_dag   nothing_moves → may_stop → approve → repair → well_again → repaired → serves → in_sync_again
     retire_dag   nothing_moves → plan → approve → submit → watch → empty → in_sync_again → retire → gone
+    cancel_dag   cancel: of a plan that is carried out, and that ends the run which watches it
 
 They only orchestrate: what a step may do, and when it is refused, is decided by `fleet.planning` and
 `fleet.lifecycle`.
@@ -18,7 +20,12 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param
 
 from rtolap.airflow.notify import Notify
-from rtolap.airflow.operators.fleet import BrokerOperationOperator, PlanFleetOperator, SubmitPlanOperator
+from rtolap.airflow.operators.fleet import (
+    BrokerOperationOperator,
+    CancelPlanOperator,
+    PlanFleetOperator,
+    SubmitPlanOperator,
+)
 from rtolap.airflow.sensors.fleet import (
     POLL_S,
     BrokerMayRetireSensor,
@@ -103,8 +110,25 @@ def retire_dag(dag_id: str, doc_md: str | None) -> DAG:
     return dag
 
 
-def _dag(dag_id: str, doc_md: str | None, *, of_broker: bool, **params: Param) -> DAG:
+def cancel_dag(dag_id: str, doc_md: str | None) -> DAG:
+    """Return a DAG that cancels the plan of its run. Whoever starts it decides; nobody else is asked."""
+    with _dag(
+        dag_id,
+        doc_md,
+        of_broker=False,
+        looks=False,
+        plan_id=Param(type="string", minLength=1, description="Id of the plan that is carried out."),
+        reason=Param("", type="string", description="Reason, stored with the request."),
+    ) as dag:
+        CancelPlanOperator(
+            task_id="cancel", plan_id="{{ params.plan_id }}", reason="{{ params.reason }}", **_CHANGES
+        )
+    return dag
+
+
+def _dag(dag_id: str, doc_md: str | None, *, of_broker: bool, looks: bool = True, **params: Param) -> DAG:
     broker = {"broker": Param(type="integer", minimum=0, description="Id of the broker.")}
+    poll_s = Param(POLL_S, type="number", minimum=1, description="Seconds between looks at the cluster.")
     return DAG(
         dag_id=dag_id,
         schedule=None,
@@ -116,9 +140,7 @@ def _dag(dag_id: str, doc_md: str | None, *, of_broker: bool, **params: Param) -
             **(broker if of_broker else {}),
             "cluster": Param(DEFAULT_KAFKA_CLUSTER, type="string", description="Kafka cluster, by its name."),
             **params,
-            "poll_s": Param(
-                POLL_S, type="number", minimum=1, description="Seconds between looks at the cluster."
-            ),
+            **({"poll_s": poll_s} if looks else {}),
         },
         tags=["rtolap"],
         doc_md=doc_md,

@@ -9,11 +9,39 @@ from airflow.sdk import BaseOperatorLink
 from airflow.sdk.configuration import conf
 
 URL_PREFIX = "/rtolap"
+PAGE_PATH = "/plugin/rtolap"
+
+# Of what an operator works on: its attribute → the view of the page, and the parameter that names it there.
+_VIEWS = (
+    ("cube", "cubes", "cube"),
+    ("subscription", "capture", "name"),
+    ("peer", "capture", "name"),
+    ("loader", "loaders", "name"),
+    ("receiver_id", "receivers", "name"),
+    ("cluster", "fleet", "cluster"),
+)
+
+
+def _airflow() -> str:
+    url = conf.get("api", "base_url", fallback="http://localhost:8080")
+    return str(url).rstrip("/")
 
 
 def _base() -> str:
-    url = conf.get("api", "base_url", fallback="http://localhost:8080")
-    return str(url).rstrip("/") + URL_PREFIX
+    return _airflow() + URL_PREFIX
+
+
+class PageLink(BaseOperatorLink):
+    """A link to what the task works on, in the page: a cube, a subscription, a loader, a Kafka cluster."""
+
+    name = "In rtolap"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        for attribute, view, parameter in _VIEWS:
+            value = getattr(operator, attribute, None)
+            if value:
+                return f"{_airflow()}{PAGE_PATH}?{urlencode({'view': view, parameter: str(value)})}"
+        return f"{_airflow()}{PAGE_PATH}"
 
 
 class ProcessLogLink(BaseOperatorLink):

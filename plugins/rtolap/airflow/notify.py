@@ -1,4 +1,4 @@
-"""Tells people, by notifiers of Airflow's providers, of tasks that failed and of questions that wait.
+"""Tells people, by notifiers of Airflow's providers, of tasks that failed, questions that wait, and more.
 
 The Variable `rtolap_notifiers` lists them; without it nobody is told:
 
@@ -17,23 +17,28 @@ from __future__ import annotations
 import html
 import importlib
 import inspect
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from airflow.sdk import Context, Variable
+from airflow.sdk import NEVER_EXPIRE, Context, Variable  # type: ignore[attr-defined,unused-ignore]
 from airflow.sdk._shared.secrets_masker import redact
 from airflow.sdk.bases.notifier import BaseNotifier
+from airflow.sdk.timezone import utcnow
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError
+
+log = logging.getLogger(__name__)
 
 VARIABLE = "rtolap_notifiers"
 TEXT_CHARACTERS_MAX = 4_000
 
 _PLACE = re.compile(r"\{(subject|text|html)\}")
+_ASKED = "question_told"
 _ALLOWED = "airflow.providers."  # who may edit Variables may not have any code run
 
 
@@ -60,16 +65,37 @@ class Notify(BaseNotifier):
     """
 
     def notify(self, context: Context) -> None:
-        try:
-            declared = declared_notifiers()
-        except DefinitionError:
-            self.log.exception("nobody is told")
+        if "exception" in context:
+            tell(notice_of(context), context)
             return
-        for each in declared:
-            try:
-                notifier_of(each, notice_of(context))(dict(context))
-            except Exception:  # whatever a provider's client raises
-                self.log.exception("%s has told nobody", each.path)
+        # A retry asks the same question again; a clear, which allows more tries, asks anew.
+        store, asked = context.get("task_state_store"), getattr(context["ti"], "max_tries", None)
+        if store is not None and store.get(_ASKED) == asked:
+            self.log.info("an earlier try has told of this question")
+            return
+        if tell(notice_of(context), context) and store is not None:
+            store.set(_ASKED, asked, retention=NEVER_EXPIRE)
+
+
+def tell(notice: Notice, context: Context) -> bool:
+    """Tell it by every notifier that is declared; return True if one of them at least has done so.
+
+    A failure is in the log, whatever a provider's client raises.
+    """
+    try:
+        declared = declared_notifiers()
+    except DefinitionError:
+        log.exception("nobody is told")
+        return False
+    told = False
+    for each in declared:
+        try:
+            notifier_of(each, notice)(dict(context))
+        except Exception:
+            log.exception("%s has told nobody", each.path)
+        else:
+            told = True
+    return told
 
 
 def declared_notifiers() -> Sequence[Declared]:
@@ -112,8 +138,27 @@ def notice_of(context: Context) -> Notice:
         said, text = f"rtolap asks: {subject}", getattr(operator, "body", None) or ""
     else:
         said, text = f"rtolap: {name} failed", str(context.get("exception") or "")
-    lines = [f"Task {name} of run {ti.run_id}", str(redact(text))[-TEXT_CHARACTERS_MAX:], str(ti.log_url)]
+    lines = [f"Task {name} of run {ti.run_id}", str(redact(text))[-TEXT_CHARACTERS_MAX:]]
+    if "exception" not in context:
+        lines += [_asked(operator), _deadline(operator)]
+    lines.append(str(ti.log_url))
     return Notice(" ".join(str(redact(said)).split()), "\n\n".join(line for line in lines if line))
+
+
+def _asked(operator: Any) -> str:
+    """Return who is asked; "" where everybody with the right is."""
+    users = getattr(operator, "assigned_users", None) or []
+    return "For: " + ", ".join(f"{user['name']} ({user['id']})" for user in users) if users else ""
+
+
+def _deadline(operator: Any) -> str:
+    """Return until when an answer is taken and what silence means; "" for a question without an end."""
+    timeout = getattr(operator, "response_timeout", None)
+    if timeout is None:
+        return ""
+    defaults = getattr(operator, "defaults", None)
+    after = f"{', '.join(defaults)} is taken" if defaults else "the task fails"
+    return f"Answer by {(utcnow() + timeout).isoformat(timespec='seconds')}, else {after}"
 
 
 def _class(path: str) -> Any:

@@ -26,6 +26,7 @@ from rtolap.airflow.links import (
     URL_PREFIX,
     ConsumersLink,
     LoaderProcessesLink,
+    PageLink,
     ProcessLogLink,
     SegmentsLink,
     WindowLink,
@@ -173,6 +174,7 @@ def host_checks(hosts: str) -> list[dict[str, Any]]:
 class RtolapPlugin(AirflowPlugin):
     name = "rtolap"
     operator_extra_links: list[Any] = [  # noqa: RUF012 - as Airflow's class declares it
+        PageLink(),
         ProcessLogLink(),
         LoaderProcessesLink(),
         ConsumersLink(),

@@ -3,10 +3,10 @@
     remember ──▶ promote ──▶ … more batches … ──▶ announce, as the task succeeds
 
 What is about to be promoted is noted in the task's state store, which survives retries and clears: a worker
-that is lost after a promotion leaves the note, and the execution that succeeds announces it. Events come at
-least once. A version that a later one has replaced meanwhile is announced as the later one, a purged one not
-at all. Airflow sends events of tasks that succeed: those of one that failed come once it is cleared and
-succeeds.
+that is lost after a promotion leaves the note, and the execution that succeeds announces it. Each version is
+announced once (`outlets.recorded`). A version that a later one has replaced meanwhile is announced as the
+later one, a purged one not at all. Airflow sends events of tasks that succeed: those of one that failed come
+once it is cleared and succeeds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from airflow.sdk import NEVER_EXPIRE, Asset, AssetAlias, Context  # type: ignore[attr-defined,unused-ignore]
 
+from rtolap.airflow.outlets.recorded import announce_once
 from rtolap.airflow.words import iso
 from rtolap.base.decoding import convert
 from rtolap.base.errors import NotFound
@@ -40,8 +41,14 @@ def remember(context: Context, versions: Iterable[tuple[str, int]]) -> None:
     store.set(_BATCHES_KEY, batches + 1, retention=NEVER_EXPIRE)
 
 
-def announce(context: Context, cube: str, coordinator: CoordinatorClient) -> list[dict[str, Any]]:
-    """Add an event of the cube's asset for each noted version that was promoted; return what they hold."""
+def announce(context: Context, cube: str, versions: Iterable[dict[str, Any]]) -> int:
+    """Add an event of the cube's asset for each version that is not announced yet; return their number."""
+    events = [(ready_asset(cube), extra) for extra in versions]
+    return len(announce_once(context, READY_SEGMENTS, events, identity=("segment", "version")))
+
+
+def noted_versions(context: Context, cube: str, coordinator: CoordinatorClient) -> list[dict[str, Any]]:
+    """Return what there is to tell of the noted versions that were promoted."""
     store = context["task_state_store"]
     noted: dict[str, int] = {}
     for batch in range(_batches(context)):
@@ -64,9 +71,6 @@ def announce(context: Context, cube: str, coordinator: CoordinatorClient) -> lis
                 "end": iso(found.end_ms),
             }
         )
-    events = context["outlet_events"][READY_SEGMENTS]
-    for extra in told:
-        events.add(ready_asset(cube), extra=extra)
     return told
 
 

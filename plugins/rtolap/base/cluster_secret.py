@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+BACKUP = "backups of metadata"
 FLIGHT = "flight sessions"
 RECORDS = "records in zookeeper"
 SPARK = "large reads on spark"

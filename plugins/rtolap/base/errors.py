@@ -10,7 +10,7 @@ RtolapError
 │   ├── AlreadyExists      another thing has the name
 │   │   └── PartitionExists
 │   ├── LabelUsed          a load with this label is there: `existing_job_status` says how far it is
-│   ├── SchemaTooNew       a database that a newer program has changed: start that one
+│   ├── SchemaTooNew       a database, file or cluster of a newer program: start that one
 │   ├── IncompleteSnapshot a fleet's snapshot lacks what the decision needs: take another
 │   ├── ImpossiblePlan     what is asked of a fleet cannot be done without breaking a rule: ask for less
 │   ├── PlanRefused        a fleet plan may not be carried out

@@ -298,6 +298,9 @@ class Settings(BaseSettings):
         description="names under which Airflow's pages answer, comma-separated; empty: any",
     )
     log_level: str = Field(default="INFO", description="of the services, as Python names it")
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="lines of the services' logs: for people, or a JSON object each"
+    )
 
     def coordinator_urls(self) -> tuple[str, ...]:
         """Return the URLs where clients look for the leader."""

@@ -64,6 +64,14 @@ MOUNTS: dict[str, Mount] = {
         "support-bundle",
         asks=False,
     ),
+    "backup": Mount(
+        "rtolap.cli.upkeep.backup", "Write the cluster's metadata of one moment into a file.", "backup"
+    ),
+    "restore": Mount(
+        "rtolap.cli.upkeep.backup",
+        "Restore the metadata of a stopped cluster.",
+        "restore",
+    ),
     "init": Mount(
         "rtolap.cli.local.init", "Guess the first definitions of a topic from its records.", "init"
     ),

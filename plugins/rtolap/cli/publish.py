@@ -17,6 +17,7 @@ import msgspec
 import typer
 
 from rtolap.base.clock import SystemClock
+from rtolap.base.complete import complete
 from rtolap.base.errors import DefinitionError
 from rtolap.base.optional import import_optional
 from rtolap.base.settings import Settings
@@ -267,7 +268,7 @@ def _document(state: PublicationState) -> dict[str, object]:
         "cuboid": state.cuboid,
         "lag_segments": state.lag_segments,
         "ready_segments": state.ready_segments,
-        "definition": msgspec.to_builtins(state.publication),
+        "definition": complete(state.publication),
         "status": msgspec.to_builtins(state.status),
         "released": state.holds.released,
     }

@@ -40,7 +40,18 @@ def list_receivers(as_json: JsonOption = False) -> None:
         print_json(receivers)
         return
     print_table(
-        ("receiver", "address", "machine", "rack", "replica set", "leader", "health", "reason", "cubes"),
+        (
+            "receiver",
+            "address",
+            "machine",
+            "rack",
+            "replica set",
+            "leader",
+            "version",
+            "health",
+            "reason",
+            "cubes",
+        ),
         [
             (
                 receiver.receiver_id,
@@ -49,6 +60,7 @@ def list_receivers(as_json: JsonOption = False) -> None:
                 receiver.rack,
                 receiver.replica_set,
                 "yes" if receiver.is_leader else "",
+                receiver.program,
                 receiver.health,
                 receiver.reason,
                 ", ".join(f"{cube} {_standing(report)}" for cube, report in receiver.cubes.items()),

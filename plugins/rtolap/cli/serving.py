@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 
 from rtolap.base.files import PRIVATE
+from rtolap.base.logs import write_logs
 from rtolap.base.settings import Settings
+from rtolap.base.spans import start_spans
 
 SWITCH_S = 0.0005
 
@@ -19,7 +20,8 @@ def service_settings() -> Settings:
     """
     os.umask(PRIVATE)
     settings = Settings()
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    write_logs(settings.log_level, settings.log_format)
+    start_spans("-".join(("rtolap", *sys.argv[1:2])))
     return settings
 
 

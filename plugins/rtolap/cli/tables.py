@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 
+from rtolap.base.complete import complete
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success
@@ -56,7 +56,7 @@ def show(name: NameArgument, as_json: JsonOption = False) -> None:
     with tables_client() as client:
         table = client.table(_name(name))
     if as_json:
-        print_json(msgspec.to_builtins(table))
+        print_json(complete(table))
     else:
         statement = create_table_text(table.definition, table.schema)
         console.print(statement, markup=False, highlight=False, soft_wrap=True)

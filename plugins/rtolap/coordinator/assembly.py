@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import rtolap
 from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Unavailable
 from rtolap.coordinator.alterations.alter import Alterations
 from rtolap.coordinator.alterations.endings import Endings
@@ -165,6 +166,7 @@ class Coordinator:
             leader_url=self.leadership.leader_url(),
             zookeeper=self.metadata.store.connected(),
             applications=self.applications.own.count(),
+            program=rtolap.__version__,
         )
 
     def cluster(self) -> wire.ClusterInfo:

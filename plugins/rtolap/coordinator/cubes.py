@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from rtolap.base.complete import complete
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, Unauthorized, Unavailable
 from rtolap.coordinator.answers import is_noted, parsed, segment_columns, segment_info
 from rtolap.coordinator.assignment import Assignments
@@ -145,11 +146,11 @@ class Cubes:
         self._metadata.create_cube(cube, generation_base=base)
 
     def table_definition(self, name: str) -> wire.Definition:
-        definition: wire.Definition = msgspec.to_builtins(self._metadata.table(name))
+        definition: wire.Definition = complete(self._metadata.table(name))
         return definition
 
     def lookup_definition(self, name: str) -> wire.Definition:
-        definition: wire.Definition = msgspec.to_builtins(self._metadata.lookup(name))
+        definition: wire.Definition = complete(self._metadata.lookup(name))
         return definition
 
     def drop_cube(self, name: str, note: Note | None = None) -> None:
@@ -272,7 +273,7 @@ class Cubes:
         refused, example = self._heartbeats.refused(name)
         return wire.CubeStatus(
             name=name,
-            definition=msgspec.to_builtins(definition),
+            definition=complete(definition),
             enabled=control.enabled,
             paused=control.paused,
             horizon_ms=control.horizon_ms,

@@ -58,6 +58,7 @@ class Members:
                     replica_set=record.replica_set,
                     machine=record.machine,
                     rack=record.rack,
+                    program=record.program,
                     metrics_port=record.metrics_port,
                     health=health,
                     reason=reason,

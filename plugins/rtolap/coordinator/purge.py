@@ -253,8 +253,10 @@ class Purge:
         return self._aged(record) if superseded else True
 
     def _aged(self, record: SegmentRecord) -> bool:
-        """Return True if no query reads any more what was before the last promotion, merge or purge."""
-        ended = (SegmentEvent.PROMOTE.value, SegmentEvent.PURGE.value, SegmentEvent.MERGE.value)
+        """Return True if no query reads any more what was before the last promotion, adoption, merge or
+        purge."""
+        events = (SegmentEvent.PROMOTE, SegmentEvent.PURGE, SegmentEvent.MERGE, SegmentEvent.ADOPT)
+        ended = {event.value for event in events}
         at_ms = max((line.at_ms for line in record.state_history if line.event in ended), default=0)
         return self._metadata.clock.now_ms() - at_ms >= self._grace_ms
 

@@ -24,7 +24,7 @@ from rtolap.coordinator.applications.owned import CONFIRMED_S
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.routes import add_routes
-from rtolap.metadata.cluster_store import open_cluster_store, show_refused
+from rtolap.metadata.cluster_store import note_format, open_cluster_store, show_refused
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.protocols.coordinator import messages as wire
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -150,6 +150,7 @@ def run(settings: Settings, topics: TopicsOf) -> None:
     token = settings.token()
     store = open_cluster_store(settings)
     try:
+        note_format(store)
         coordinator = Coordinator(
             ClusterMetadata(store, SystemClock()),
             topics,

@@ -91,6 +91,11 @@ def look_at_cluster(cluster: ClusterInfo) -> Iterator[Finding]:
             judged = warning if receiver.health == "WARN" else failed
             found = f"it is {receiver.health}" + (f": {receiver.reason}" if receiver.reason else "")
             yield judged(subject, found, "read its log; start it again if it is gone")
+    running = [one for one in cluster.receivers if one.health != "DOWN"]
+    programs = sorted({one.program or "an earlier version" for one in running})
+    if len(programs) > 1:
+        found = f"receivers run {', '.join(programs)}"
+        yield warning("versions", found, "end the upgrade: rtolap receivers list shows who runs what")
     living = {one.replica_set for one in cluster.receivers if one.health in ("HEALTHY", "WARN")}
     for cube in cluster.cubes:
         subject = f"cube {cube.name}"

@@ -3,7 +3,7 @@ and not fast."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -12,6 +12,7 @@ from rtolap.base.errors import NotFound, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.errors import FORBIDDEN, close_client, translated
 from rtolap.kafka.settings import consumer_settings
+from rtolap.model.offsets import Offsets
 
 _TIMEOUT_S = 10.0
 _POLL_S = 1.0
@@ -30,9 +31,51 @@ class DeadLetter(NamedTuple):
     value: str | None
 
 
+class NewDeadLetters(NamedTuple):
+    """What a topic of dead letters has beyond the offsets of an earlier look.
+
+    Attributes:
+        letters: at most as many as were asked for, in the order of each partition.
+        offsets: where the next look begins, of each partition.
+        more: there are further ones.
+    """
+
+    letters: tuple[DeadLetter, ...]
+    offsets: Offsets
+    more: bool
+
+
 def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadLetter]:
     """Yield everything that the topic holds now. Raises NotFound, Forbidden or Unavailable."""
-    reached = KafkaCluster.of(cluster)
+    for message in _messages(KafkaCluster.of(cluster), topic, {}):
+        if not _is_further_part(message):
+            yield _letter(message)
+
+
+def new_dead_letters(
+    cluster: KafkaCluster | str, topic: str, since: Mapping[int, int], letters_max: int
+) -> NewDeadLetters:
+    """Return the letters from the offsets `since` on; of a partition that it does not name, all.
+
+    Raises NotFound, Forbidden or Unavailable.
+    """
+    letters: list[DeadLetter] = []
+    offsets = dict(since)
+    for message in _messages(KafkaCluster.of(cluster), topic, since):
+        if not _is_further_part(message):
+            if len(letters) == letters_max:
+                return NewDeadLetters(tuple(letters), offsets, more=True)
+            letters.append(_letter(message))
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        offsets[partition] = offset + 1
+    return NewDeadLetters(tuple(letters), offsets, more=False)
+
+
+def _messages(reached: KafkaCluster, topic: str, since: Mapping[int, int]) -> Iterator[Message]:
+    """Yield the records that the topic holds now, from `since` on. An offset that the topic does not have is
+    of an earlier topic of that name: then all that this one holds comes."""
     consumer = reached.open(Consumer, consumer_settings("rtolap-dead-letters"))
     try:
         metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
@@ -42,15 +85,16 @@ def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadL
             raise NotFound(f"there is no topic {topic}: nothing was refused yet")
         partitions = [TopicPartition(topic, partition, 0) for partition in metadata.partitions]
         for partition in partitions:
-            partition.offset = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)[0]
+            first, end = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)
+            known = since.get(partition.partition, first)
+            partition.offset = known if first <= known <= end else first
         consumer.assign(partitions)
         open_partitions = {partition.partition for partition in partitions}
         while open_partitions:
             for message in consumer.consume(_BATCH_RECORDS, timeout=_POLL_S):
                 error = message.error()
                 if error is None:
-                    if not _is_further_part(message):
-                        yield _letter(message)
+                    yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     open_partitions.discard(message.partition())
                 else:

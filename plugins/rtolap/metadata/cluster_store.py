@@ -1,19 +1,30 @@
-"""Open the metadata of a cluster in ZooKeeper: its nodes are closed to others, its records are signed."""
+"""Open the metadata of a cluster in ZooKeeper: its nodes are closed to others, its records are signed.
+
+The cluster has a major version: of messages, and of records. Within it each service reads what the others
+write (docs/operations/upgrades.md). The first coordinator notes it; an older program is refused by name,
+before it reads anything.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from rtolap.base.cluster_secret import ZOOKEEPER, derived_key
+from rtolap.base.errors import Refused, RtolapError, SchemaTooNew
 from rtolap.base.files import read_password
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.settings import Settings
+from rtolap.metadata import codec, paths
 from rtolap.metadata.signed import SignedStore
-from rtolap.metadata.store import MetadataStore
+from rtolap.metadata.store import Create, MetadataStore
+from rtolap.metadata.updates import read, retrying
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.metadata.zookeeper_session import Credentials
 
 ZOOKEEPER_USER = "rtolap"
+MAJOR = 1  # of messages and records
 
 
 def zookeeper_credentials(settings: Settings) -> Credentials:
@@ -39,11 +50,59 @@ def open_zookeeper(settings: Settings) -> ZooKeeperStore:
     )
 
 
-def open_cluster_store(settings: Settings) -> SignedStore:
-    """Return the store of the cluster that the settings name. Raises as `open_zookeeper`."""
+def open_cluster_store(settings: Settings, *, restores: bool = False) -> SignedStore:
+    """Return the store of the cluster that the settings name. Raises as `open_zookeeper`, SchemaTooNew,
+    and Refused while a restore of the metadata has not ended. `restores`: for the restore itself."""
     store = open_zookeeper(settings)
-    store.warn_of_open_nodes()
-    return SignedStore(store, settings.token())
+    try:
+        if not restores:
+            _refuse_half_restored(store)
+        store.warn_of_open_nodes()
+        signed = SignedStore(store, settings.token())
+        check_format(signed)
+        return signed
+    except RtolapError:
+        store.close()
+        raise
+
+
+def _refuse_half_restored(store: MetadataStore) -> None:
+    if store.get(paths.RESTORING) is not None:
+        raise Refused(
+            "the cluster's metadata is being restored, or a restore of it was cut short",
+            expected=f"no node {paths.RESTORING}",
+            action="let `rtolap restore` end, or repeat it with --overwrite",
+        )
+
+
+class ClusterFormat(msgspec.Struct, frozen=True):
+    """Attributes:
+    major: what a program has to read to work in this cluster.
+    """
+
+    major: int
+
+
+def check_format(store: MetadataStore) -> None:
+    """Raise SchemaTooNew where the cluster is of a later major version than this program."""
+    found = read(store, paths.CLUSTER_FORMAT, ClusterFormat)
+    if found is not None and found.major > MAJOR:
+        raise SchemaTooNew(
+            "the cluster's messages and records are of a later major version than this program",
+            expected=f"at most {MAJOR}",
+            found=found.major,
+            action="run the version of rtolap that the other services run",
+        )
+
+
+def note_format(store: MetadataStore) -> None:
+    """Write the major version where none is noted yet."""
+
+    def attempt() -> None:
+        if store.get(paths.CLUSTER_FORMAT) is None:
+            store.commit([Create(paths.CLUSTER_FORMAT, codec.encode(ClusterFormat(MAJOR)))])
+
+    retrying(attempt)
 
 
 def show_refused(metrics: Metrics, store: MetadataStore) -> None:

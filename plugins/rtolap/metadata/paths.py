@@ -34,6 +34,8 @@
 /fleet/<id>/plans/<p>/moves/<n>   pieces of what it asks for, compressed
 /fleet/<id>/requests/<id>         MoveRequest: what somebody asked for, signed, and how it was answered
 /fleet/<id>/asking/<id>           whoever asked still waits for the answer (ephemeral)
+/cluster_format                   ClusterFormat: major version of messages and records
+/restoring                        id of the backup that is being restored: no service starts meanwhile
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ APPLICATIONS = "/applications"
 PUBLICATIONS = "/publications"
 REQUESTS = "/requests"
 FLEET = "/fleet"
+RESTORING = "/restoring"
+CLUSTER_FORMAT = "/cluster_format"
 
 
 def publication(name: str) -> str:

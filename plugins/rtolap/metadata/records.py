@@ -19,6 +19,7 @@ class ReceiverRecord(msgspec.Struct, frozen=True):
         metrics_port: of its page of metrics; 0 where it shows none.
         machine: name of the machine that it runs on; "" where it is of an older version.
         rack: what fails together with others: a rack, a room or a zone; "" where none is declared.
+        program: version of rtolap that it runs; "" where that is one that does not say so.
     """
 
     receiver_id: str
@@ -28,6 +29,7 @@ class ReceiverRecord(msgspec.Struct, frozen=True):
     metrics_port: int = 0
     machine: str = ""
     rack: str = ""
+    program: str = ""
 
 
 class ReplicaSetRecord(msgspec.Struct, frozen=True):
@@ -94,6 +96,8 @@ class CubeControl(msgspec.Struct, frozen=True):
         planned_epoch: the largest epoch that was ever given to a plan, whether it came to stand or not.
         ended: a revision that accepts no event any more. It is assigned to nobody: history holds all of it.
         assigned_because: why the leader has made the assignment by itself, in words; "" where somebody asked.
+        restored: id of the restore that wrote the record last; "" where none did. What receivers hold on disk
+            belongs to one such id.
     """
 
     enabled: bool = False
@@ -114,6 +118,7 @@ class CubeControl(msgspec.Struct, frozen=True):
     moved_from: dict[str, tuple[int, ...]] = {}
     ended: bool = False
     assigned_because: str = ""
+    restored: str = ""
 
     @property
     def epoch_after(self) -> int:

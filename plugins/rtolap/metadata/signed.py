@@ -17,6 +17,8 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from rtolap.base.cluster_secret import RECORDS, derived_key, proves, tag
 from rtolap.base.errors import Forged
 from rtolap.metadata.forwarding import ForwardingStore
@@ -96,7 +98,7 @@ class SignedStore(ForwardingStore):
                 "restore the node; a cluster made without signatures needs `rtolap coordinator protect`",
                 version=node.version,
             )
-        return Versioned(record, node.version)
+        return msgspec.structs.replace(node, data=record)
 
     def commit(self, operations: Sequence[Operation]) -> None:
         self._store.commit([self._signed(operation) for operation in operations])

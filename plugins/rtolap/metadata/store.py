@@ -20,8 +20,17 @@ SIGNATURES_MAX = 400  # of one commit, that come on top of its size
 
 
 class Versioned(msgspec.Struct, frozen=True):
+    """A node as it was read.
+
+    Attributes:
+        ephemeral: it goes with the session that made it.
+        children_stamp: another one after each child that is made or deleted, and never the same again.
+    """
+
     data: bytes
     version: int
+    ephemeral: bool = False
+    children_stamp: int = 0
 
 
 class Create(msgspec.Struct, frozen=True):

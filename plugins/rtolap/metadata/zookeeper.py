@@ -62,14 +62,16 @@ class ZooKeeperStore:
 
     def get(self, path: str) -> Versioned | None:
         try:
-            data, stat = self._session.read(lambda: self._client.get_async(self._root + path), path)
+            full = self._root + path or "/"
+            data, stat = self._session.read(lambda: self._client.get_async(full), path)
         except NoNodeError:
             return None
-        return Versioned(data, stat.version)
+        return Versioned(data, stat.version, ephemeral=stat.ephemeralOwner != 0, children_stamp=stat.pzxid)
 
     def children(self, path: str) -> tuple[str, ...]:
         try:
-            names = self._session.read(lambda: self._client.get_children_async(self._root + path), path)
+            full = self._root + path or "/"
+            names = self._session.read(lambda: self._client.get_children_async(full), path)
         except NoNodeError:
             return ()
         return tuple(sorted(names))

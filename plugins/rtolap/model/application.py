@@ -23,24 +23,24 @@ RuleKind = Literal["partitions", "host_precise", "deficit"]
 HostListKind = Literal["file", "url", "zookeeper", "registry"]
 
 
-class Partitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Partitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The smallest of the partitions' largest event times; no host list needed."""
 
 
-class HostPrecise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HostPrecise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """All hosts but a share of them have logged everything before the watermark."""
 
     delayed_hosts_ppm: int
 
 
-class Deficit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Deficit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The largest share of events that may be missing of a window of `window_ms` ending at the watermark."""
 
     missing_events_ppm: int
     window_ms: int
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The rule of a source. Exactly one is set."""
 
     partitions: Partitions | None = None
@@ -56,13 +56,13 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.kind != "partitions"
 
 
-class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Hosts register themselves over REST; one that does not renew within the lease has left."""
 
     lease_ms: int = 60_000
 
 
-class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The source of the names of a source's hosts. Exactly one of the first four is set.
 
     Attributes:
@@ -88,7 +88,9 @@ class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "file" if self.file is not None else "url" if self.url is not None else "zookeeper"
 
 
-class ApplicationSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ApplicationSource(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
+):
     """A source of an application, by which events come in.
 
     Attributes:
@@ -105,19 +107,19 @@ class ApplicationSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     unit_lease_ms: int = 30_000
 
 
-class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     unit_lease_ms: int = 30_000
 
 
-class Sink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Sink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A sink of an application, in which windows close, and to which the global low watermark is returned."""
 
     name: str
     unit_lease_ms: int = 30_000
 
 
-class CubeWatermark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CubeWatermark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A cube whose segments close by an application: its receivers report as that source and that sink."""
 
     application: str
@@ -125,7 +127,7 @@ class CubeWatermark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sink: str
 
 
-class Application(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Application(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Sources, operators and sinks, and how events flow between them.
 
     Attributes:

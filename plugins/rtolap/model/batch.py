@@ -50,7 +50,7 @@ _CREDENTIALS = re.compile(
 _TABLE = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+){0,2}")
 
 
-class BatchSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class BatchSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Rows that Spark can read, each an event.
 
     Attributes:

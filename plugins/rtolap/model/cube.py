@@ -58,7 +58,7 @@ else:  # a definition with another word is refused as it is read
 ROWS = EVENTS.name
 
 
-class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A declared measure.
 
     Attributes:
@@ -100,7 +100,7 @@ class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.function}({self.column or '*'}){condition}"
 
 
-class AggregationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AggregationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A family of cuboids over `include`. Kylin's four rules for leaving combinations out:
 
     mandatory dimensions are in every cuboid; of a hierarchy (year, month, day) only prefixes occur;
@@ -113,7 +113,7 @@ class AggregationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     joints: tuple[tuple[str, ...], ...] = ()
 
 
-class SegmentPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SegmentPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Window and closing rule. All in milliseconds of event time."""
 
     window_ms: int = 3_600_000
@@ -122,7 +122,7 @@ class SegmentPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sliding_window_max_ms: int = 43_200_000
 
 
-class RetentionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RetentionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The retention of a cube's segments.
 
     Attributes:
@@ -134,7 +134,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after_ms: int | None = None
 
 
-class MergePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MergePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The policy for merging small segments of history into sets of files.
 
     Attributes:
@@ -147,7 +147,7 @@ class MergePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after_ms: int = 86_400_000
 
 
-class LatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The policy for late events.
 
     Attributes:
@@ -202,7 +202,7 @@ class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return self.since_ms if self.fills_from_ms is None else self.fills_from_ms
 
 
-class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """A declared cube over a stream table.
 
     Attributes:

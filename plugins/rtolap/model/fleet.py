@@ -29,7 +29,7 @@ DEFAULT_ENTITY = "<default>"  # as Kafka's own tools write the default user, cli
 Priority = Literal["vip", "standard", "batch"]
 
 
-class TopicOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TopicOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Topics of `match` belong to `business`, in clusters of `priority`; None: of any."""
 
     match: tuple[str, ...]
@@ -37,14 +37,14 @@ class TopicOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     priority: Priority | None = None
 
 
-class BrokerRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BrokerRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A range of broker ids. Both ends belong to it."""
 
     first: int
     last: int
 
 
-class BrokerPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BrokerPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Brokers by id.
 
     Attributes:
@@ -61,7 +61,7 @@ class BrokerPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return frozenset((*self.brokers, *ranged))
 
 
-class PlacementRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlacementRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where replicas of topics of `match` are placed. None follows the cluster's own value.
 
     Attributes:
@@ -77,7 +77,7 @@ class PlacementRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     racks: Literal["spread", "ignore"] | None = None
 
 
-class CapacityReserve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CapacityReserve(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Capacity that stays free.
 
     Attributes:
@@ -90,7 +90,7 @@ class CapacityReserve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     brokers: int = 0
 
 
-class BrokerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BrokerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The policy for brokers that are not well.
 
     `propose` proposes to a person to cordon and drain them, `apply` does so, `ignore` does nothing.
@@ -107,7 +107,7 @@ class BrokerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     out_of_service_max: int = 1
 
 
-class DeclaredQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeclaredQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Rates of one entity, which a `user`, a `client_id`, both, or an `ip` name; `<default>` is the default
     of its type. Bytes and mutations are per second and broker, as Kafka counts them."""
 
@@ -131,7 +131,7 @@ class DeclaredQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {key: value for key in QUOTA_KEYS if (value := getattr(self, key)) is not None}
 
 
-class FleetCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FleetCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """A Kafka cluster of a fleet.
 
     Attributes:
@@ -168,7 +168,7 @@ class FleetCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return owner.business in self.businesses and owner.priority in (None, self.priority)
 
 
-class KafkaFleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KafkaFleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Kafka clusters, and who owns which topics.
 
     Attributes:

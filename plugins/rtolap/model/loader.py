@@ -21,7 +21,7 @@ OPERATION_COLUMN = "rtolap_operation"  # of rows out of an envelope, beside the 
 RedirectPolicy = Literal["public", "private", "direct", "public-private", "random-be"]
 
 
-class LoaderColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LoaderColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Column `name` of the table is read from `path` of the record (`airport.origin`), by default its name.
 
     Attributes:
@@ -47,7 +47,7 @@ class LoaderColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return path_steps(self.path or self.name)
 
 
-class LoaderBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LoaderBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A batch ends with the first of these bounds that it reaches; `bytes` are of the records' values."""
 
     rows: int = 200_000
@@ -55,7 +55,7 @@ class LoaderBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interval_ms: int = 5_000
 
 
-class LoaderRejects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LoaderRejects(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The policy for refused records. They are stored with their reasons.
 
     Attributes:
@@ -67,7 +67,7 @@ class LoaderRejects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     to: Literal["topic", "file"] = "topic"
 
 
-class SinkPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SinkPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Partitions that the loader makes in UTC, for servers whose tables make none by themselves.
 
     Attributes:
@@ -100,7 +100,7 @@ class SinkPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return found[1] or found[2], int(found[3])
 
 
-class SinkBackends(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SinkBackends(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The backends to which front ends may redirect requests, with the credentials.
 
     Attributes:
@@ -113,7 +113,7 @@ class SinkBackends(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     redirect_policy: RedirectPolicy | None = None
 
 
-class SinkMerge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SinkMerge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The effect of rows on a table that deletes by loads.
 
     Attributes:
@@ -125,7 +125,7 @@ class SinkMerge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delete: str | None = None
 
 
-class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The server that a loader writes to.
 
     Attributes:
@@ -158,7 +158,7 @@ class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partitions: SinkPartitions | None = None
 
 
-class LoaderApplication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LoaderApplication(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The loader is the unit (its own name, `key`) of `level` of the application `name`: that level's output
     is held behind what the table shows. Its `unit_lease` has to outlast the loader's absence."""
 
@@ -167,7 +167,7 @@ class LoaderApplication(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     key: int = 0
 
 
-class LoaderProcesses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LoaderProcesses(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The processes that share the topic's partitions.
 
     Attributes:
@@ -193,7 +193,7 @@ def share_of_partition(partition: int, shares: int) -> int:
     return partition % shares
 
 
-class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """A loader of a Kafka topic into a table.
 
     Attributes:

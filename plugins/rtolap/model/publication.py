@@ -13,7 +13,9 @@ CatalogKind = Literal["sqlite", "postgres", "rest"]
 POSTGRES_ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}/[A-Za-z0-9_-]+")
 
 
-class IcebergCatalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class IcebergCatalog(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
+):
     """The catalog that holds the table.
 
     Attributes:
@@ -45,7 +47,7 @@ class IcebergCatalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     tls: Literal["verify", "verify_ca", "none"] = "verify"
 
 
-class PublicationBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublicationBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The promotions that make one snapshot.
 
     Attributes:
@@ -57,7 +59,7 @@ class PublicationBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     versions_max: int = 500
 
 
-class PublicationSnapshots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublicationSnapshots(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The retention of snapshots.
 
     Attributes:
@@ -70,7 +72,7 @@ class PublicationSnapshots(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     count_max: int = 100
 
 
-class Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """The READY versions of a cube's cuboid, committed to an Iceberg table.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Segments: windows of event time, their names, their life as one pure table, and their staged parts.
 
                     CLOSE               PARTS_JOINED                PROMOTE
-        ACTIVE ───────────▶ IMMUTABLE ───────────────▶ REMOTE_PERSISTED ────────▶ READY ⟲ MERGE
+        ACTIVE ───────────▶ IMMUTABLE ───────────────▶ REMOTE_PERSISTED ────────▶ READY ⟲ MERGE, ADOPT
           │                   │  ▲ ▲                      │ │ ▲                   │  │
           │                   │  │ └─ PARTS_LOST, WITHDRAWN ┘ │ │                   │  │
           │                   │  │ └──── BASE_RESTORED ──────┤ │                   │  │
@@ -19,6 +19,8 @@ one hold all of the segment, read again from Kafka. BASE_RESTORED takes that bac
 REPLACE leads to REMOTE_PERSISTED from any state but PURGED: a staged batch holds all of the segment, and the
 next version is made of it. A segment without a record begins its life so. WITHDRAWN takes a batch back that
 is not READY yet, where late events wait for their upload.
+ADOPT leads to READY from any state but PURGED: a version that a backup of the metadata does not name yet
+stands whole in the object store, and a restore takes it with the vector that its manifest states.
 MERGE leaves a READY segment READY: its version is now a member of a merged set, which answers for all of its
 members together (see `rtolap.metadata.merged_sets`).
 PURGED is for ever: a replay does not bring such a segment back.
@@ -102,6 +104,7 @@ class SegmentEvent(StrEnum):
     REPLACE = "REPLACE"
     WITHDRAWN = "WITHDRAWN"
     MERGE = "MERGE"
+    ADOPT = "ADOPT"
     PURGE = "PURGE"
 
 
@@ -127,6 +130,10 @@ TRANSITIONS: dict[tuple[SegmentState, SegmentEvent], SegmentState] = {
     (_S.REMOTE_PERSISTED, _E.WITHDRAWN): _S.IMMUTABLE,
     (_S.REMOTE_PERSISTED, _E.PROMOTE): _S.READY,
     (_S.READY, _E.MERGE): _S.READY,
+    (_S.ACTIVE, _E.ADOPT): _S.READY,
+    (_S.IMMUTABLE, _E.ADOPT): _S.READY,
+    (_S.REMOTE_PERSISTED, _E.ADOPT): _S.READY,
+    (_S.READY, _E.ADOPT): _S.READY,
     (_S.ACTIVE, _E.PURGE): _S.PURGED,
     (_S.IMMUTABLE, _E.PURGE): _S.PURGED,
     (_S.REMOTE_PERSISTED, _E.PURGE): _S.PURGED,

@@ -13,7 +13,7 @@ START_NOW = "now"
 ListenerKind = Literal["kafka", "stored_table", "python"]
 
 
-class HBaseSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HBaseSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The HBase whose changes are captured.
 
     Attributes:
@@ -32,21 +32,21 @@ class HBaseSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(servers, f"/{parent}") if slash else cls(servers)
 
 
-class CellColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CellColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The column is the value of `cell`, family:qualifier, in the encoding of HBase's `Bytes` for `type`."""
 
     cell: str
     type: str = "string"
 
 
-class RowColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RowColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The column that holds the row key."""
 
     name: str = "row_key"
     type: str = "string"
 
 
-class SubscriptionPoison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SubscriptionPoison(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The policy for an event that the listener does not accept.
 
     Attributes:
@@ -61,7 +61,7 @@ class SubscriptionPoison(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     apart_after_s: int = 300
 
 
-class SubscriptionListener(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SubscriptionListener(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The listener of a subscription.
 
     Attributes:
@@ -85,7 +85,7 @@ class SubscriptionListener(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     cluster: str = DEFAULT_KAFKA_CLUSTER
 
 
-class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """A subscription to the changes of HBase tables.
 
     `tables` and `namespaces` are what is followed. With an exclusion it is all other tables instead.
@@ -147,3 +147,8 @@ class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             excluded = (*self.exclude_tables, *(f"{name}:*" for name in self.exclude_namespaces))
             return f"everything but {', '.join(excluded)}"
         return ", ".join((*self.tables, *(f"{name}:*" for name in self.namespaces)))
+
+
+def dead_letter_topic(subscription: str) -> str:
+    """Return the topic of the events that a subscription has skipped or set apart, by its name."""
+    return f"rtolap-sep-{subscription}.dead-letters"

@@ -25,7 +25,7 @@ def text_sources(sources: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for each in sources if each == "key" or each.startswith(HEADER)))
 
 
-class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A column of a stream table.
 
     Attributes:
@@ -56,7 +56,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return path_steps(self.path or self.name)
 
 
-class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The column of the event time, and how the time is written.
 
     `zone` applies to formats that carry none; formats with an offset win over it.
@@ -67,7 +67,7 @@ class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     zone: str = "UTC"
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """A stream table.
 
     Attributes:
@@ -126,7 +126,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return f"{self.topic}.dead-letters"
 
 
-class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """A small table beside the cubes.
 
     Attributes:

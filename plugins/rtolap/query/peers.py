@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rtolap.base.clock import Clock
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.ids import CarryingPool
 from rtolap.protocols.flight.client import PING_AFTER_S, PING_AGAIN_S, silence
 from rtolap.query.cancel import Cancellation
 
@@ -90,7 +91,7 @@ class QueryPeers(Closeable):
     ) -> None:
         self._ping = ping
         self._clock = clock
-        self._calls = ThreadPoolExecutor(calls_max, thread_name_prefix=name)
+        self._calls = CarryingPool(calls_max, thread_name_prefix=name)
         self._lock = threading.Lock()
         self._silent: dict[str, float] = {}  # address -> when it was pinged last, monotonic seconds
 

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError
+from rtolap.base.ids import ids
+from rtolap.base.spans import span
 from rtolap.model.predicate import columns_of
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query import explain
@@ -222,12 +224,13 @@ class QueryService:
         positions = SessionPositions() if session_positions is None else session_positions
         ending = cancellation or self.cancellation()
         text, of_text = (sql, database) if isinstance(sql, str) else (sql.text, sql.database)
-        asked = Asked(cut(text), ending.user, ending.door, of_text or DATABASE)
+        asked = Asked(cut(text), ending.user, ending.door, of_text or DATABASE, ids().get("statement", ""))
         started_ms = self.clock.now_ms()
-        return self.metrics.measure(
-            lambda: self._execute(sql, parameters, ending, positions, database, complete),
-            lambda ended: self.log.note(entry_of(asked, started_ms, ended)),
-        )
+        with span("statement"):
+            return self.metrics.measure(
+                lambda: self._execute(sql, parameters, ending, positions, database, complete),
+                lambda ended: self.log.note(entry_of(asked, started_ms, ended)),
+            )
 
     def _execute(
         self,

@@ -11,10 +11,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from rtolap.base.clock import Clock
+from rtolap.base.errors import RtolapError
 from rtolap.base.settings import Settings
 from rtolap.model.subscription import HBaseSource, Subscription
 from rtolap.sep.delivery.state import DeliveryState
 from rtolap.sep.listeners.assembly import journal_deleter
+from rtolap.sep.status.collect import collect
+from rtolap.sep.status.model import JMX, LOG_SIZES, PEERS, MissingSource, ReplicationStatus
+from rtolap.sep.status.sources import ReplicationSources
+from rtolap.sep.status.summary import PeerSummary, summarize
 from rtolap.sep.subscriptions import commands, states
 from rtolap.sep.subscriptions.source import SourceCluster, open_source
 from rtolap.sep.subscriptions.states import ShareState, SubscriptionState
@@ -65,6 +70,7 @@ def drop_subscription(name: str, source: HBaseSource, settings: Settings, warn: 
 
 
 STANDS_BY = "stands by"
+SUBSCRIPTIONS = "subscriptions"
 NOBODY = "nobody holds it"
 
 
@@ -148,3 +154,52 @@ def _consumer(consumer: str, published: Sequence[DeliveryState], shares: tuple[i
 
 def _words(*words: str) -> str:
     return "; ".join(dict.fromkeys(filter(None, words)))
+
+
+@dataclass(frozen=True)
+class CaptureLook:
+    """One look at the change capture of a cluster.
+
+    Attributes:
+        status: the queues of all peers, ours or not.
+        peers: a row a peer, the furthest behind first.
+        subscriptions: ours; empty where they could not be read, which `missing` says then.
+        consumers: of each of them, by its name.
+        missing: sources that were asked and have not answered.
+    """
+
+    status: ReplicationStatus
+    peers: tuple[PeerSummary, ...]
+    subscriptions: tuple[SubscriptionState, ...]
+    consumers: dict[str, SubscriptionConsumers]
+    missing: tuple[MissingSource, ...] = ()
+
+    @property
+    def knows_subscriptions(self) -> bool:
+        return all(each.source != SUBSCRIPTIONS for each in self.missing)
+
+
+def look_at_capture(
+    sources: ReplicationSources, now_ms: int, before: ReplicationStatus | None = None
+) -> CaptureLook:
+    """Look at the queues and the subscriptions of a cluster. `before`: a look earlier, for trends.
+
+    Raises Unavailable where its ZooKeeper does not answer: everything else is found through it.
+    """
+    status = collect(sources, now_ms, before=before)
+    not_asked = {
+        name for name, source in ((LOG_SIZES, sources.wal_sizes), (JMX, sources.jmx)) if source is None
+    }
+    missing = [each for each in status.missing if each.source not in not_asked]
+    subscriptions: tuple[SubscriptionState, ...] = ()
+    silent = next((each.reason for each in missing if each.source == PEERS), None)
+    if silent is None:
+        declared = HBaseSource(sources.cluster.zookeeper, sources.cluster.parent)
+        try:
+            subscriptions = states.all_states(SourceCluster(declared, sources.znodes.store, sources.master))
+        except RtolapError as error:
+            silent = str(error)
+    if silent is not None:  # a master that is silent is not asked a second time
+        missing.append(MissingSource(SUBSCRIPTIONS, silent))
+    consumers = {state.name: consumers_in(state) for state in subscriptions}
+    return CaptureLook(status, tuple(summarize(status, before)), subscriptions, consumers, tuple(missing))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hmac
 import json
 import logging
@@ -18,7 +19,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
 
@@ -26,8 +27,10 @@ from pyarrow import flight
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
+from rtolap.base.ids import HEADER, bound, ids, received
 from rtolap.base.metrics import Metrics
 from rtolap.base.mutual_proof import ANSWER_HEADER, CALL, ServerSessions
+from rtolap.base.spans import TRACEPARENT, served
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.flight.client import ERROR_MARK, named
 from rtolap.servers.flight_guard.relay import FlightRelay
@@ -41,6 +44,8 @@ T = TypeVar("T")
 DRAIN_S = 10.0
 SOCKET = "s"
 _FOLDERS = "rtolap-flight-"
+_IDS = "ids"
+_ANSWERING = frozenset({"do_get", "do_put", "do_exchange", "do_action"})
 _PATH_BYTES_MAX = 100  # of a Unix socket: the system takes 107
 
 
@@ -74,7 +79,11 @@ class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pya
             super().__init__(
                 f"grpc+unix://{path}",
                 auth_handler=None,
-                middleware={"token": TokenFactory(token, sessions), "metrics": FlightCalls(metrics)},
+                middleware={
+                    "token": TokenFactory(token, sessions),
+                    "metrics": FlightCalls(metrics),
+                    _IDS: _IdsFactory(),
+                },
             )
             undo.callback(super().shutdown)
             self._relay = FlightRelay(
@@ -87,6 +96,12 @@ class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pya
                 sessions=sessions,
             )
             undo.pop_all()
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Have the methods that answer calls work for the ids of their callers."""
+        super().__init_subclass__(**more)
+        for name in _ANSWERING & vars(cls).keys():
+            setattr(cls, name, _with_ids(name, getattr(cls, name)))
 
     @property
     def port(self) -> int:
@@ -198,10 +213,15 @@ def guarded(call: Callable[[], T]) -> T:
 
 
 def guarded_batches(batches: Iterator[T]) -> Iterator[T]:
-    """Yield the same, for what is computed while it is sent."""
+    """Return the same, for what is computed while it is sent, under the ids of who begins it."""
+    return _guarded_batches(batches, dict(ids()))
+
+
+def _guarded_batches(batches: Iterator[T], given: Mapping[str, str]) -> Iterator[T]:
     while True:
         try:
-            batch = guarded(lambda: next(batches, None))
+            with bound(given):
+                batch = guarded(lambda: next(batches, None))
         except BaseException:
             getattr(batches, "close", lambda: None)()
             raise
@@ -213,6 +233,40 @@ def guarded_batches(batches: Iterator[T]) -> Iterator[T]:
 def error_text(error: RtolapError) -> str:
     """Return an error as `client.named` reads it."""
     return ERROR_MARK + json.dumps(error.to_dict())
+
+
+class _IdsFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Keeps the headers by which a call is told apart: gRPC gives its method another context."""
+
+    def start_call(self, info: Any, headers: dict[str, list[str] | list[bytes]]) -> _CallIds:
+        return _CallIds({name: _first(headers, name) for name in (HEADER, TRACEPARENT)})
+
+
+class _CallIds(flight.ServerMiddleware):  # type: ignore[misc]
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self.headers = headers
+
+
+def _first(headers: Mapping[str, Sequence[str | bytes]], name: str) -> str:
+    values = next((values for known, values in headers.items() if known.lower() == name), ())
+    value = next(iter(values), "")
+    return value if isinstance(value, str) else value.decode("latin-1")
+
+
+def _with_ids(name: str, answer: Callable[..., T]) -> Callable[..., T]:
+    @functools.wraps(answer)
+    def answered(self: Any, context: Any, *call: Any) -> T:
+        found = context.get_middleware(_IDS)
+        headers: Mapping[str, str] = {} if found is None else found.headers
+        began_s = time.perf_counter()
+        with bound(received(headers.get(HEADER, ""))), served(name, headers.get):
+            try:
+                return answer(self, context, *call)
+            finally:
+                if log.isEnabledFor(logging.DEBUG):
+                    log.debug("%s took %.1f ms", name, (time.perf_counter() - began_s) * 1000)
+
+    return answered
 
 
 class FlightCalls(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types

@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import hmac
+import logging
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -34,8 +36,10 @@ from rtolap.base.errors import (
     Unauthorized,
     Unavailable,
 )
+from rtolap.base.ids import HEADER, bound, ids, new_id, note, received
 from rtolap.base.metrics import Metrics
 from rtolap.base.mutual_proof import ANSWER_HEADER, CALL, HELLO, ServerSessions
+from rtolap.base.spans import named, served
 from rtolap.base.users import Users, basic_credentials
 from rtolap.servers.limits import HttpLimits
 from rtolap.servers.metrics_http import serve_metrics
@@ -48,6 +52,9 @@ DRAIN_S = 2.0
 PROBLEMS_MAX = 20  # that the answer names of one request
 
 _CALLER = "rtolap.caller"
+_PATH = re.compile(r"/cubes/(?P<cube>[^/]+)(?:/segments/(?P<segment>[^/]+))?")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -155,11 +162,27 @@ class HttpGuard:
             return
         self._running[caller] += 1
         try:
-            await self._run(request, bytes_max, receive, send)
+            with bound(received(request.headers.get(HEADER, "")), **_of_path(scope["path"])):
+                await self._served(request, bytes_max, receive, send)
         finally:
             self._running[caller] -= 1
             if not self._running[caller]:
                 del self._running[caller]
+
+    async def _served(self, request: Request, bytes_max: int | None, receive: Receive, send: Send) -> None:
+        """Run the request under its ids, which its own log lines and all that it causes have."""
+        if "request" not in ids():
+            note(request=new_id())
+        began_s = time.perf_counter()
+        with served(request.method, request.headers.get) as opened:
+            try:
+                await self._run(request, bytes_max, receive, send)
+            finally:
+                route = getattr(request.scope.get("route"), "path", "")
+                named(opened, f"{request.method} {route}".rstrip())
+                if log.isEnabledFor(logging.DEBUG):
+                    took_ms = (time.perf_counter() - began_s) * 1000
+                    log.debug("%s %s took %.1f ms", request.method, route or "of no route", took_ms)
 
     def _check_turn(self, caller: Caller | None) -> None:
         limits = self._limits
@@ -281,6 +304,12 @@ class _Credentials:
             await send(message)
 
         return proven
+
+
+def _of_path(path: str) -> dict[str, str]:
+    """Return the cube and the segment that a path names."""
+    found = _PATH.search(path)
+    return {} if found is None else {name: value for name, value in found.groupdict().items() if value}
 
 
 def _check_length(request: Request, bytes_max: int | None) -> None:

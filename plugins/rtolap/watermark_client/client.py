@@ -39,6 +39,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, Impostor, Refused, RtolapError, Unavailable
 from rtolap.base.tls import trust
+from rtolap.protocols.rest.ids_sent import SENDS_IDS
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.proven import ProvenAuth
 from rtolap.protocols.rest.request import headers, path
@@ -79,6 +80,7 @@ class WatermarkClient(WatermarkSession, Closeable):
         self._leader = LeaderFinder(urls)
         self._path = path("applications", application, "reports")
         self._http = httpx.Client(
+            event_hooks=SENDS_IDS,
             headers={"Content-Type": MSGPACK, **({} if learnt else headers(token))},
             auth=ProvenAuth(token) if learnt else None,
             timeout=timeout_s,

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rtolap.cubes.format import history
-from rtolap.cubes.format.build_batch import SEGMENT_COLUMN, adopt, check_counted, encoded, finish, new_scratch
+from rtolap.cubes.format.build_batch import SEGMENT_COLUMN, adopt, check_counted, encoded, finish
+from rtolap.cubes.format.tries import new_try, scratch_of
 from rtolap.model.cube import cuboids
 from rtolap.object_store.store import open_store
 
@@ -32,7 +33,8 @@ def test_files_are_moved_to_their_versions(staging: Staging) -> None:
     days = [staging.of(name) for name in DAYS]
     raws = [raw_events(SEED, number, 0, events, DAYS[number]) for number, events in enumerate(EVENTS)]
     specs = [of.spec(f"b{number}", covered={number: 1}) for number, of in enumerate(days)]
-    scratch = new_scratch(specs)
+    tried = new_try()
+    scratch = scratch_of(tried, specs[0].location)
     folders = [f"{scratch}/job-0/__cuboid={number}" for number in range(len(ALL))]
     for cuboid, folder in zip(ALL, folders, strict=True):
         for place, raw in enumerate(raws):
@@ -43,7 +45,7 @@ def test_files_are_moved_to_their_versions(staging: Staging) -> None:
                 target = staging.folder / folder / f"{SEGMENT_COLUMN}={place}" / f"part-{number}.parquet"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 pq.write_table(part, target)
-    entries, counted = adopt(staging.store, scratch, specs, ALL, folders)
+    entries, counted = adopt(staging.store, tried, specs, ALL, folders)
     assert staging.store.list(scratch) == ()
     check_counted(specs, EVENTS, entries, counted)
     manifests = {

@@ -18,7 +18,7 @@ from rtolap.base.errors import Refused
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format import blocks, build_pieces
 from rtolap.cubes.format.aggregate import aggregate_events, to_plain
-from rtolap.cubes.format.build_batch import adopt, check_counted, finish, new_scratch
+from rtolap.cubes.format.build_batch import adopt, check_counted, finish
 from rtolap.cubes.format.build_inputs import verify_inputs
 from rtolap.cubes.format.build_pieces import (
     BuildTasks,
@@ -29,6 +29,7 @@ from rtolap.cubes.format.build_pieces import (
     plan_combined,
     plan_pieces,
 )
+from rtolap.cubes.format.tries import new_try, scratch_of
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cube import AggregationGroup, Cube, Schema, cuboids
 from rtolap.model.offsets import PartRange
@@ -70,12 +71,12 @@ def run(tasks: BuildTasks, plan: PiecePlan) -> tuple[list[WrittenFile], list[Spo
 def built(staging: Staging, specs: list[BuildSpec], expected_events: list[int]) -> list[list[int]]:
     """Steps 2 to 6 of a batch without Spark. Returns how many files each cuboid of each segment has."""
     inputs = [verify_inputs(staging.store, spec) for spec in specs]
-    folder = new_scratch(specs)
-    tasks = BuildTasks(staging.uri, SCHEMA, ALL, folder)
+    tried = new_try()
+    tasks = BuildTasks(staging.uri, SCHEMA, ALL, scratch_of(tried, specs[0].location))
     plan = plan_pieces(staging.store, [each.files for each in inputs], 2)
     run(tasks, plan)
     folders = [tasks.folder_of(number) for number in range(len(ALL))]
-    entries, counted = adopt(staging.store, folder, specs, ALL, folders)
+    entries, counted = adopt(staging.store, tried, specs, ALL, folders)
     check_counted(specs, expected_events, entries, counted)
     for spec, of_spec in zip(specs, entries, strict=True):
         finish(staging.store, spec, sum(part.events for part in spec.parts), of_spec)
@@ -241,7 +242,7 @@ def test_pieces_keep_all_tasks_busy_and_rows_within_bounds() -> None:
 def test_a_repeated_task_replaces_what_it_wrote(staging: Staging) -> None:
     raw = raw_events(SEED, 0, 0, 100)
     spec = staging.spec("b", staging.part(1, "rs", raw, PartRange(0, 0, 100)), covered={0: 100})
-    tasks = BuildTasks(staging.uri, SCHEMA, ALL, new_scratch([spec]))
+    tasks = BuildTasks(staging.uri, SCHEMA, ALL, scratch_of(new_try(), spec.location))
     plan = plan_pieces(staging.store, [verify_inputs(staging.store, spec).files], 2)
     first, _ = run(tasks, plan)
     listed = staging.store.list(spec.location)

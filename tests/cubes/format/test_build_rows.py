@@ -18,6 +18,7 @@ from rtolap.cubes.format.build_batch import (
     read_rows,
 )
 from rtolap.cubes.format.build_inputs import verify_inputs
+from rtolap.cubes.format.tries import new_try
 from rtolap.model.cube import cuboids
 from rtolap.model.offsets import PartRange
 from rtolap.object_store.store import open_store
@@ -63,7 +64,7 @@ def test_versions_written_out_of_one_table_equal_a_recount(staging: Staging) -> 
         of.spec(f"b{number}", part, covered={number: max(1, events)})
         for number, (of, part, events) in enumerate(zip(days, parts, EVENTS, strict=True))
     ]
-    writer = VersionWriter(staging.store, specs, ALL, grouped(raws))
+    writer = VersionWriter(staging.store, new_try(), specs, ALL, grouped(raws))
     entries = [list(of) for of in zip(*(writer.write(number) for number in range(len(ALL))), strict=True)]
     check_events(staging.store, specs, EVENTS, entries)
     manifests = [
@@ -109,4 +110,4 @@ def test_rows_of_a_cuboid_that_is_not_there_are_refused(staging: Staging) -> Non
     specs = [staging.spec("b", covered={})]
     rows = grouped([raw_events(SEED, 0, 0, 5)])
     with pytest.raises(Corrupted, match="batch of builds"):
-        VersionWriter(staging.store, specs, ALL[:-1], rows)
+        VersionWriter(staging.store, new_try(), specs, ALL[:-1], rows)

@@ -2,14 +2,15 @@
 
 Three real brokers, each with two disks of its own, under the Airflow of these tests; 1 and 2 share a rack. A
 topic lies at the brokers 1 and 2; another may stand there alone, by the registry. The tests go on where the
-one before has ended: what is rejected moves nothing, what is approved balances; replicas that share a rack
-are moved apart; broker 2 is drained, taken back and retires; and broker 3 is repaired.
+one before has ended: what is rejected or cancelled moves nothing, what is approved balances; replicas that
+share a rack are moved apart; broker 2 is drained, taken back and retires; and broker 3 is repaired.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from playwright.sync_api import Page, expect
+from rtolap.airflow.outlets.plans import finished_plans
 from rtolap.airflow.sensors.fleet import (
     FleetSensor,
     NoMovesRunningSensor,
@@ -30,6 +33,7 @@ from rtolap.fleet.isolation.registry import HostRegistry, read_registry
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
+from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.operations.cluster import OpenedFleet
 from rtolap.fleet.operations.drains import PlannedDrains
@@ -41,6 +45,7 @@ from rtolap.kafka.administration.values import Partition
 from rtolap.object_store.store import open_store
 from rtolap.stack.artifacts import JavaArtifacts
 
+from tests.integration.airflow.browsing import MARKUP, picture, serious_in
 from tests.integration.fleet.conftest import world_of
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers, require_small_disks
@@ -55,12 +60,14 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.integration
 
 BALANCE, RACK_REPAIR, DRAIN = "rtolap_fleet_balance", "rtolap_fleet_rack_repair", "rtolap_fleet_drain"
-REPAIR, RETIRE = "rtolap_fleet_repair", "rtolap_fleet_retire"
+REPAIR, RETIRE, CANCEL = "rtolap_fleet_repair", "rtolap_fleet_retire", "rtolap_fleet_cancel"
+REPORT = "it_plans_report"
 CONNECTION = "/api/v2/connections"
 PARTITIONS = 8
 SIZE_BYTES = 3_000_000
 DISK_BYTES = 100_000_000
 SLOW_BYTES_PER_S = 1_500_000
+CRAWLING_BYTES_PER_S = 10_000
 QUESTION_S = 600.0  # each look before it is a worker, and a wait in the triggerer if need be
 POLL_S = 4
 RACK_KINDS = (FindingKind.SHARED_RACK, FindingKind.RACK_LOSS)
@@ -156,7 +163,9 @@ class CaredFleet:
 def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[CaredFleet]:
     require_small_disks()
     folder = server_folder / "cared-fleet"
-    overrides = {"offsets.topic.replication.factor": 2}  # two brokers are to hold everything in the end
+    # Two brokers are to hold everything in the end. A follower fetches a batch at a time, so that a low
+    # throttle is one: Kafka lets the first fetch after a pause pass, however large it is.
+    overrides = {"offsets.topic.replication.factor": 2, "replica.fetch.max.bytes": 65_536}
     racks = ("a", "a", "b")
     with Brokers(folder, java, racks=racks, disk_bytes=DISK_BYTES, overrides=overrides) as brokers:
         settings = airflow.around.settings
@@ -193,8 +202,9 @@ def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[Ca
             world.administration.close()
 
 
-def test_a_plan_that_a_person_rejects_moves_nothing(fleet: CaredFleet) -> None:
+def test_a_plan_that_a_person_rejects_moves_nothing(fleet: CaredFleet, sign_in: Callable[..., Page]) -> None:
     run_id, question = fleet.asked(BALANCE)
+    check_question(sign_in, fleet, run_id)
     described, plan = fleet.planned(BALANCE, run_id)
     assert question["subject"] == "Move replicas to idle disks?"
     for shown in (f"digest {described['digest'][:12]}", "by the placement rules of shop", *plan.why):
@@ -211,6 +221,72 @@ def test_a_plan_that_a_person_rejects_moves_nothing(fleet: CaredFleet) -> None:
     assert fleet.brokers_of(fleet.topic) == {1, 2}
 
 
+def check_question(sign_in: Callable[..., Page], fleet: CaredFleet, run_id: str) -> None:
+    """The page shows the fleet, what waits for an approval and what it would do, and leads to the form."""
+    page = sign_in("ada", "?view=fleet", "dark")
+    brokers = page.get_by_role("table", name="Brokers")
+    expect(brokers.get_by_role("row", name=re.compile("^3 SERVING"))).to_be_visible()
+    disks = page.get_by_role("table", name="Disks of brokers")
+    expect(disks.get_by_role("row", name=re.compile("^1 .* ONLINE"))).to_have_count(2)
+    expect(page.get_by_text("No plan was submitted.")).to_be_visible()
+    expect(page.get_by_text("Slow brokers are not known: no sources")).to_be_visible()
+    page.get_by_role("button", name="Show disks before and after").click()
+    planned = page.get_by_role("table", name="Disks before and after the plan")
+    expect(planned.get_by_role("row", name=re.compile("^3 .* %"))).to_have_count(2)
+    assert serious_in(page) == []
+    picture(page, "fleet-question")
+    page.get_by_role("link", name="Answer in Airflow").click()
+    expect(page).to_have_url(re.compile(f"/dags/{BALANCE}/runs/.*/tasks/approve/required_actions"))
+
+    lost = sign_in("viewer", "?view=fleet&cluster=nowhere")
+    expect(lost.get_by_text(re.compile("this host knows no Kafka cluster nowhere"))).to_be_visible()
+    expect(lost.get_by_text("Move replicas to idle disks?")).to_be_visible()  # the rest stands
+
+
+def test_a_plan_is_cancelled_on_the_page_by_who_may_and_by_nobody_else(
+    fleet: CaredFleet, sign_in: Callable[..., Page]
+) -> None:
+    """Under a throttle with which its moves would take minutes."""
+    airflow = fleet.airflow
+    run_id, _ = fleet.asked(BALANCE, throttle_bytes_per_s=CRAWLING_BYTES_PER_S)
+    fleet.answer("ada", BALANCE, run_id, "Approve").raise_for_status()
+    airflow.until_task(BALANCE, run_id, "success", task_id="submit")
+    (record,) = fleet.kept.plans()
+    page = sign_in("viewer", "?view=fleet")
+    expect(page.get_by_text(record.plan_id).first).to_be_visible()
+    moves = page.get_by_role("table", name="Moves under way")
+    expect(moves.get_by_role("row", name=re.compile(f"^{fleet.topic}:"))).not_to_have_count(0)
+    expect(page.get_by_text("Submitted by ada")).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel the plan")).to_have_count(0)
+    conf = {"plan_id": record.plan_id}
+    with airflow.signed_in("viewer") as client:
+        answer = client.post(f"/api/v2/dags/{CANCEL}/dagRuns", json={"logical_date": None, "conf": conf})
+    assert answer.status_code == 403
+    assert serious_in(page) == []
+
+    airflow.unpause(CANCEL)
+    page = sign_in("ada", "?view=fleet")
+    page.get_by_role("button", name="Cancel the plan").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill(MARKUP)
+    dialog.get_by_label(re.compile("to confirm")).fill(record.plan_id)
+    dialog.get_by_role("button", name="Start").click()
+    link = dialog.get_by_role("status").get_by_role("link")
+    expect(link).to_be_visible()
+    airflow.until_run(CANCEL, link.inner_text())
+    airflow.until_run(BALANCE, run_id, "failed")
+    dialog.get_by_role("button", name="Close").click()
+    expect(page.get_by_text(re.compile("[0-9] cancelled"))).to_be_visible()
+    picture(page, "fleet")
+    (ended,) = fleet.kept.plans()
+    assert "c" in ended.outcomes
+    assert set(ended.outcomes) <= {"c", "d"}
+    (request,) = [each for each in fleet.kept.requests() if each.kind is RequestKind.CANCEL]
+    assert (request.by, request.reason) == ("ada", MARKUP)
+    assert throttles_of(fleet.world.administration) == {}
+    assert fleet.opened.running() == []
+
+
 def seen(fleet: CaredFleet, sensor: type[FleetSensor]) -> bool:
     """Is what the sensor waits for so?"""
     return sensor(task_id="seen").look(fleet.opened).done
@@ -220,7 +296,7 @@ def test_an_unbalanced_fleet_becomes_balanced_as_a_person_has_approved(
     fleet: CaredFleet, java: JavaArtifacts, tmp_path: Path
 ) -> None:
     """Under records that are written and read; what was changed after its approval is refused first."""
-    airflow, before = fleet.airflow, fleet.utilisation()
+    airflow, before, requests = fleet.airflow, fleet.utilisation(), fleet.kept.requests()
     with fleet.recounted():
         run_id, _ = fleet.asked(BALANCE, throttle_bytes_per_s=SLOW_BYTES_PER_S)
         described, plan = fleet.planned(BALANCE, run_id)
@@ -232,7 +308,7 @@ def test_an_unbalanced_fleet_becomes_balanced_as_a_person_has_approved(
         submit = airflow.task(BALANCE, run_id, "submit")
         assert (submit["state"], submit["try_number"]) == ("failed", 1)
         assert "the plan is not the one that was approved" in airflow.log(submit)
-        assert fleet.kept.requests() == ()
+        assert fleet.kept.requests() == requests
 
         fleet.opened.plans.write(described["path"], approved)
         airflow.clear(BALANCE, run_id, "submit", "watch", "in_sync_again")
@@ -244,7 +320,7 @@ def test_an_unbalanced_fleet_becomes_balanced_as_a_person_has_approved(
         assert seen(fleet, NoMovesRunningSensor)
         assert seen(fleet, NoUnderReplicatedPartitionSensor)
 
-    (record,) = fleet.kept.plans()
+    record = fleet.kept.plans()[-1]
     assert (record.by, record.digest, set(record.outcomes)) == ("ada", described["digest"], {"d"})
     expected = plan.disks.utilisation(plan.disks.after_bytes).tolist()
     written_share = 0.02  # what came meanwhile, and what brokers keep of themselves
@@ -264,7 +340,9 @@ def test_an_unbalanced_fleet_becomes_balanced_as_a_person_has_approved(
 def test_replicas_that_share_a_rack_are_moved_apart_as_a_person_has_approved(
     fleet: CaredFleet, java: JavaArtifacts, tmp_path: Path
 ) -> None:
-    """The registry is another by now: the pinned topic is to stand at 1 and 3, and so in two racks."""
+    """The registry is another by now: the pinned topic is to stand at 1 and 3, and so in two racks. A DAG of
+    somebody else starts once the plan is done."""
+    fleet.airflow.unpause(REPORT)
     fleet.register(1, 3)
     shared = {(kind, topic) for kind in RACK_KINDS for topic in (fleet.topic, fleet.pinned)}
     assert fleet.findings() == {*shared, (FindingKind.PLACEMENT, fleet.pinned)}
@@ -273,6 +351,19 @@ def test_replicas_that_share_a_rack_are_moved_apart_as_a_person_has_approved(
     assert fleet.findings() == set()
     assert fleet.brokers_of(fleet.pinned) == {1, 3}
     check_by_tool(java, fleet, plan, tmp_path)
+    told = {"cluster": "default", "by": "ada", **fleet.opened.finished(fleet.kept.plans()[-1].plan_id)}
+    assert told["moves"] == len(plan)
+    assert told["bytes"] == int(plan.between_brokers_bytes) > 0
+
+    events = fleet.airflow.asset_events(finished_plans("default").name)
+    assert [event["extra"] for event in events if event["extra"]["plan"] == told["plan"]] == [told]
+
+    def reported() -> bool | None:
+        ended = [task for task in fleet.airflow.tasks(REPORT) if task["state"] == "success"]
+        return any(told in fleet.airflow.result(task) for task in ended) or None
+
+    fleet.airflow.until("run of somebody else's DAG, which the plan has started", reported)
+    fleet.airflow.pause(REPORT)
 
 
 def test_a_broker_is_drained_as_a_person_has_approved(

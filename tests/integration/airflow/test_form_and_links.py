@@ -25,7 +25,7 @@ def test_a_mapped_build_leads_to_the_segments_of_its_cube(airflow: Any, history:
     url = f"/api/v2/dags/{BUILD}/dagRuns/{task['dag_run_id']}/taskInstances/{task['task_id']}/links"
     answer = airflow.api.get(url, params={"map_index": task["map_index"]}).raise_for_status()
     links = answer.json()["extra_links"]
-    assert set(links) == {"Process log", "Segments"}
+    assert set(links) == {"Process log", "Segments", "In rtolap"}
     segments = airflow.api.get(links["Segments"]).raise_for_status().json()
     assert history.stream.segment(5) in {segment["segment"] for segment in segments}
     assert f"/processes/build.{cube}/log" in links["Process log"]

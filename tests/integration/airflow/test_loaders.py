@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
+from rtolap.airflow.outlets.loads import loaded_table
 from rtolap.base.errors import Unavailable
 from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
 from rtolap.protocols.agent.messages import ProcessStatus
@@ -37,6 +38,7 @@ pytestmark = pytest.mark.integration
 
 DAG_ID = "rtolap_loaders"
 COMPLETE_DAG_ID = "it_partition_complete"
+REPORT = "it_loaded_report"
 ASSET = "rtolap_partition_complete"
 PARTITIONS = 2
 DAY = timedelta(days=1)
@@ -104,6 +106,13 @@ class World:
         expected = [self.event(day) for day in days]
         self.airflow.until(f"events of {days}", lambda: self.announced()[len(days) - 1 :] or None)
         assert self.announced() == expected
+
+    def loads_told(self) -> dict[str, list[dict[str, int]]]:
+        """Versions in the events of the table's asset, by the task that has sent them."""
+        told: dict[str, list[dict[str, int]]] = {}
+        for event in self.airflow.asset_events(loaded_table("web", self.name).name):
+            told.setdefault(event["source_task_id"], []).append(event["extra"]["version"])
+        return told
 
     def event(self, day: datetime) -> dict[str, Any]:
         return {
@@ -206,7 +215,7 @@ def world(
         airflow.until_running(one.key)
         airflow.until("deferred loader", one.task)
         yield one
-        for dag_id in (DAG_ID, COMPLETE_DAG_ID):
+        for dag_id in (DAG_ID, COMPLETE_DAG_ID, REPORT):
             airflow.pause(dag_id)
         reports.close()
         airflow.coordinator.drop_application(application)
@@ -214,6 +223,7 @@ def world(
 
 def test_a_declared_loader_runs_and_sensors_wait_for_what_it_has_loaded(world: World) -> None:
     airflow = world.airflow
+    airflow.unpause(REPORT)
     world.send(100)
     until = datetime.now(UTC).isoformat()
     run = airflow.trigger("it_loaded", loader=world.name, offsets=world.ends, until=until)
@@ -222,6 +232,7 @@ def test_a_declared_loader_runs_and_sensors_wait_for_what_it_has_loaded(world: W
         assert ended["state"] == "success", airflow.log(ended)
         assert airflow.result(ended)["loaded"] == world.ends
     assert world.rows() == list(range(100))
+    assert world.loads_told() == {"offsets": [world.ends]}
 
     late = airflow.until_task("it_loaded", run, "success", "failed", task_id="never")
     assert late["state"] == "failed"
@@ -232,6 +243,22 @@ def test_a_declared_loader_runs_and_sensors_wait_for_what_it_has_loaded(world: W
     assert " of 1000000" in said
 
     assert world.scrape()("rtolap_loader_rows_loaded_total") == 100
+
+    def reported() -> bool | None:
+        ended = [task for task in airflow.tasks(REPORT) if task["state"] == "success"]
+        found = [told for task in ended for told in airflow.result(task)]
+        return any((told["loader"], told["version"]) == (world.name, world.ends) for told in found) or None
+
+    airflow.until("run of somebody else's DAG, which the task has started", reported)
+    before = airflow.task("it_loaded", run, "offsets")["try_number"]
+    airflow.clear("it_loaded", run, "offsets")
+
+    def waited_again() -> bool | None:
+        found = airflow.task("it_loaded", run, "offsets")
+        return True if (found["state"], found["try_number"]) == ("success", before + 1) else None
+
+    airflow.until("the cleared task has succeeded again", waited_again)
+    assert world.loads_told() == {"offsets": [world.ends]}
 
 
 def test_clearing_restarts_a_loader_and_nothing_is_loaded_twice(world: World) -> None:

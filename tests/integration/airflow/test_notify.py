@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import email
 import json
+import re
 import socketserver
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from email.message import Message
+from functools import partial
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.cimpl import NewTopic
+
+from tests.support.kafka_topics import create_topic
+
+LETTERS_TOPIC, LETTERS_CONNECTION = "it-letters.hits.rejects", "kafka_it_letters"  # as in dags/letters.py
 
 pytestmark = pytest.mark.integration
 
@@ -77,6 +86,56 @@ def mailbox(airflow: Any) -> Iterator[Mailbox]:
         airflow.api.delete("/api/v2/variables/rtolap_notifiers").raise_for_status()
         airflow.api.delete("/api/v2/connections/smtp_default").raise_for_status()
         server.shutdown()
+
+
+@pytest.fixture
+def letters(airflow: Any, kafka: str) -> Iterator[Callable[[int], None]]:
+    """Refuses a record at an offset: the dead letter that a loader writes. The topic is made by the first."""
+    settings = {
+        "bootstrap.servers": kafka,
+        "group.id": f"it-letters-{uuid.uuid4().hex[:6]}",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "topic.metadata.refresh.interval.ms": 1000,
+    }
+    connection = {"connection_id": LETTERS_CONNECTION, "conn_type": "kafka", "extra": json.dumps(settings)}
+    airflow.api.post("/api/v2/connections", json=connection).raise_for_status()
+    producer = Producer({"bootstrap.servers": kafka})
+    made: list[int] = []
+
+    def refuse(offset: int) -> None:
+        if not made:
+            create_topic(kafka, NewTopic(LETTERS_TOPIC, num_partitions=1, replication_factor=1))
+        made.append(offset)
+        headers = {"topic": "hits", "partition": "0", "offset": str(offset), "reason": "not_json"}
+        value = f"secret-{offset}".encode()
+        producer.produce(LETTERS_TOPIC, value, headers={**headers, "detail": "no JSON <b>"})
+        assert producer.flush(30) == 0
+
+    yield refuse
+    airflow.pause("it_letters")
+    airflow.api.delete(f"/api/v2/connections/{LETTERS_CONNECTION}").raise_for_status()
+
+
+def test_a_dead_letter_starts_a_dag_of_notice_and_each_letter_is_told_once(
+    airflow: Any, mailbox: Mailbox, letters: Callable[[int], None]
+) -> None:
+    """The provider's trigger watches a topic that is not there yet; what is told is read from the topic."""
+    airflow.unpause("it_letters")
+
+    def told() -> list[str]:
+        texts = [body(mail) for mail in mailbox.mails if "set apart" in str(mail["Subject"])]
+        return [place for text in texts for place in re.findall(r"hits partition 0 offset \d+", text)]
+
+    for offset in (3, 4):
+        letters(offset)
+        place = f"hits partition 0 offset {offset}"
+        airflow.until(f"mail of {place}", partial(lambda wanted: wanted in told() or None, place))
+    assert sorted(told()) == ["hits partition 0 offset 3", "hits partition 0 offset 4"]
+    assert {run["run_type"] for run in airflow.runs("it_letters")} == {"asset_triggered"}
+    everything = "".join(body(mail) for mail in mailbox.mails)
+    assert "secret" not in everything
+    assert "<b>" not in everything
 
 
 def body(mail: Message) -> str:

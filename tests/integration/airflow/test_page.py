@@ -39,6 +39,9 @@ def test_an_operator_sees_services_cubes_and_receivers(
     for info in history.stream.segments().values():
         row = segments.get_by_role("row", name=re.compile(f"^{re.escape(info.segment)} {info.state}"))
         expect(row).to_be_visible()
+    built = page.get_by_role("table", name="Spark processes").get_by_role("row", name=re.compile("^build"))
+    expect(built.get_by_role("link", name="Log")).to_be_visible()
+    expect(page.get_by_text("The cube closes by its partitions")).to_be_visible()
     picture(page, "cube")
     link = page.url
 
@@ -161,6 +164,8 @@ def test_markup_in_a_record_is_shown_as_text(
     airflow.until("refusal", lambda: airflow.coordinator.cube(stream.name).refused or None)
     page = sign_in("viewer", f"?view=cubes&cube={stream.name}")
     expect(page.get_by_text("records are in no count").first).to_be_visible()
+    refused = page.get_by_role("table", name="Refused events")
+    expect(refused.get_by_role("row", name=re.compile(" 1 "))).to_contain_text(MARKUP)
     assert_is_text(page)
 
 

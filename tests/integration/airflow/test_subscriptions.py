@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
+from playwright.sync_api import Page, expect
 from rtolap.sep.subscriptions.records import names
 from rtolap.stack.artifacts import find_java, hbase_jars
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.servers.hbase import hbase_spec
 
+from tests.integration.airflow.browsing import MARKUP, assert_is_text, picture, serious_in
 from tests.support.airflow_stack import AirflowStack
 from tests.support.hbase import mutations
 from tests.support.hbase.client import HBaseClient
@@ -84,8 +87,13 @@ def subscription(
 
 
 def test_a_subscription_is_made_run_waited_for_announced_and_dropped(
-    airflow: AirflowStack, hbase_client: HBaseClient, subscription: str, kafka: str
+    airflow: AirflowStack,
+    hbase_client: HBaseClient,
+    subscription: str,
+    kafka: str,
+    sign_in: Callable[..., Page],
 ) -> None:
+    check_declared(sign_in, subscription)
     airflow.run_dag(DEFINITIONS)
     assert subscription in names(hbase_client.store)
     writer = Writer(hbase_client, subscription, Random(5))
@@ -107,6 +115,8 @@ def test_a_subscription_is_made_run_waited_for_announced_and_dropped(
 
     airflow.until("event of the subscription that has caught up", announced)
 
+    check_page(airflow, sign_in, subscription)
+
     # a cleared task has another process, which goes on where the first was
     (deferred,) = airflow.tasks(CONSUMERS, task_id="consumer")
     airflow.clear(CONSUMERS, deferred["dag_run_id"], ("consumer", deferred["map_index"]))
@@ -121,6 +131,7 @@ def test_a_subscription_is_made_run_waited_for_announced_and_dropped(
         return True if task["state"] == "deferred" else None
 
     airflow.until("deferred consumer", deferred_again)
+    check_failing_event(sign_in, hbase_client, subscription)
     airflow.until_renewed(f"sep.{subscription}")  # before its trigger runs, nobody is told of a mark
     airflow.pause(CONSUMERS)
     path = f"/api/v2/dags/{CONSUMERS}/dagRuns/{deferred['dag_run_id']}/taskInstances/consumer"
@@ -130,3 +141,44 @@ def test_a_subscription_is_made_run_waited_for_announced_and_dropped(
     airflow.run_dag(DEFINITIONS, drop=[subscription])
     assert subscription not in names(hbase_client.store)
     assert subscription not in hbase_client.master.peers()
+
+
+def check_declared(sign_in: Callable[..., Page], name: str) -> None:
+    page = sign_in("viewer", "?view=capture")
+    table = page.get_by_role("table", name="Subscriptions")
+    expect(table.get_by_role("row", name=re.compile(f"^{name} not made"))).to_be_visible()
+
+
+def check_page(airflow: AirflowStack, sign_in: Callable[..., Page], name: str) -> None:
+    """The page shows the subscription that runs, and leads to its task in Airflow and back."""
+    page = sign_in("admin", "?view=capture", "dark")
+    row = page.get_by_role("table", name="Subscriptions").get_by_role(
+        "row", name=re.compile(f"^{name} running")
+    )
+    expect(row).to_contain_text(f"topic {name} of default")
+    consumers = page.get_by_role("table", name="Consumers")
+    expect(consumers.get_by_role("row", name=re.compile(f"^{name} .* running"))).to_be_visible()
+    queues = page.get_by_role("table", name="Queues of region servers")
+    queue = queues.get_by_role("row", name=re.compile(f"^{name} "))
+    expect(queue.get_by_role("cell").nth(4)).not_to_be_empty()  # its log
+    expect(page.get_by_text("No event is known to fail.")).to_be_visible()
+    assert serious_in(page) == []
+    picture(page, "capture")
+    row.get_by_role("link", name="Task").click()
+    expect(page).to_have_url(re.compile(f"/dags/{CONSUMERS}/runs/.*/tasks/consumer/mapped/0"))
+    (task,) = airflow.tasks(CONSUMERS, task_id="consumer")
+    url = f"/api/v2/dags/{CONSUMERS}/dagRuns/{task['dag_run_id']}/taskInstances/consumer/links"
+    answer = airflow.api.get(url, params={"map_index": task["map_index"]}).raise_for_status()
+    page.goto(answer.json()["extra_links"]["In rtolap"])
+    expect(page.get_by_text(f"Only {name} is shown.")).to_be_visible()
+
+
+def check_failing_event(sign_in: Callable[..., Page], hbase_client: HBaseClient, name: str) -> None:
+    """A value that is not of its column's type fails, and its row's key is shown as the text that it is."""
+    hbase_client.write(name, mutations.put(MARKUP.encode(), {"cf:n": b"abc"}))
+    page = sign_in("viewer", f"?view=capture&name={name}")
+    failing = page.get_by_role("table", name="Events that fail")
+    expect(failing.get_by_role("row", name=re.compile(f"^{name} event"))).to_contain_text(MARKUP)
+    assert_is_text(page)
+    assert serious_in(page) == []
+    picture(page, "capture-failing")

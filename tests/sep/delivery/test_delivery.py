@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from rtolap.base.errors import CommitUnknown, Forbidden, NotLeader, Refused, RtolapError, Unavailable
 from rtolap.kafka.transactions import OutColumns
+from rtolap.model.subscription import dead_letter_topic
 from rtolap.sep.delivery.delivered_edits import Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
 from rtolap.sep.delivery.journal import Journal, journal_name
-from rtolap.sep.delivery.letters import dead_letter_topic
 from rtolap.sep.delivery.listener import Listener
 from rtolap.sep.delivery.poison import PoisonPolicy
 from rtolap.sep.delivery.state import delivery_state

@@ -315,7 +315,7 @@ def test_a_record_of_an_earlier_version_has_one_consumer() -> None:
     node = model.store.get("/rtolap/sep/orders/definition")
     assert node is not None
     document = msgspec.json.decode(node.data)
-    del document["subscription"]["consumers"]
+    document["subscription"].pop("consumers", None)
     model.store.commit([Put("/rtolap/sep/orders/definition", msgspec.json.encode(document), node.version)])
     assert load(model.store, "orders").subscription == ORDERS
     shown = states.state(model.cluster, "orders")

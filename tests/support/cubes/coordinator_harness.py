@@ -153,28 +153,35 @@ class Cluster:
         self.define()
         self.client.enable_cube(NAME)
 
-    def closed(self, hour: int, *, by: int = 100, events: int = 5) -> SegmentRecord:
+    def closed(self, hour: int, *, by: int = 100, events: int = 5, cube: str = NAME) -> SegmentRecord:
         """Close a segment `by` offsets beyond what history covers and stage its one part."""
         window = SegmentRange(hour * HOUR_MS, (hour + 1) * HOUR_MS)
-        control = self.metadata.control(NAME)
+        control = self.metadata.control(cube)
         first = control.first_offsets
 
         def persisted(record: SegmentRecord) -> SegmentRecord:
             vector = {p: record.covered.get(p, first[p]) + by for p in first}
             closed = segments.close(record, vector, now_ms=self.clock.now_ms(), by="rs1")
             ranges = tuple(PartRange(p, record.covered.get(p, first[p]), vector[p]) for p in first)
-            part = self.stage(window.name, record.version + 1, ranges, events)
+            part = self.stage(window.name, record.version + 1, ranges, events, cube=cube)
             return segments.add_part(closed, part, partitions=first, first=first, now_ms=self.clock.now_ms())
 
-        return self.metadata.update_segment(NAME, window, persisted)
+        return self.metadata.update_segment(cube, window, persisted)
 
     def stage(
-        self, segment: str, version: int, ranges: tuple[PartRange, ...], events: int, attempt: str = "a"
+        self,
+        segment: str,
+        version: int,
+        ranges: tuple[PartRange, ...],
+        events: int,
+        attempt: str = "a",
+        *,
+        cube: str = NAME,
     ) -> StagedPart:
         """Stage what receivers upload: the manifest of a part that has no files."""
-        path = f"staged/{NAME}/{self.metadata.cube_id(NAME)}/{segment}/v{version}/rs1-{attempt}"
+        path = f"staged/{cube}/{self.metadata.cube_id(cube)}/{segment}/v{version}/rs1-{attempt}"
         manifest = StagedManifest(
-            cube=NAME,
+            cube=cube,
             segment=segment,
             version=version,
             replica_set="rs1",
@@ -185,13 +192,13 @@ class Cluster:
         self.files.write(f"{path}/{MANIFEST_NAME}", encode(manifest))
         return StagedPart("rs1", path, ranges, rows=events, events=events, bytes=1)
 
-    def build(self, segment: str, **wrong: Any) -> str:
-        """Do the work of Spark: start, write the manifest. Returns the build id."""
-        spec = self.client.start_build(NAME, segment)
-        record = self.metadata.segment(NAME, segment)
+    def build(self, segment: str, *, of: str = NAME, **wrong: Any) -> str:
+        """Do the work of Spark: start, write the manifest. Returns the build id. `of`: the cube."""
+        spec = self.client.start_build(of, segment)
+        record = self.metadata.segment(of, segment)
         assert record is not None
         said = {
-            "cube": NAME,
+            "cube": of,
             "segment": segment,
             "version": spec.version,
             "build_id": spec.build_id,

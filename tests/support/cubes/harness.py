@@ -31,6 +31,7 @@ from tests.support.cubes.stepped_receiver import Receiver, assert_apart
 from tests.support.merging.actions import check_units, commit_merge, plan_merges, short_merges
 from tests.support.query.asking import Asker, Client, Found, Span, chooser, members
 from tests.support.query.visitors import engine_estimates, with_visitors
+from tests.support.restores.actions import Restores
 from tests.support.seeds import replay
 
 STEPS = 400
@@ -119,6 +120,19 @@ REVISING = (
     (Actions.end_revision, 12.0),
 )
 
+# Besides, all metadata is lost and restored from the newest backup. Nothing is purged: what the purge deletes
+# after a backup, no restore brings back.
+_UNPURGED = tuple((action, weight) for action, weight in ACTIONS if action is not Actions.purge)
+RESTORING = (
+    *_UNPURGED,
+    (Actions.lose_part, 2.0),
+    (Actions.lose_base, 2.0),
+    (plan_merges, 3.0),
+    (commit_merge, 4.0),
+)
+RESTORING_BATCHES = (*_UNPURGED, (Actions.plan_batch, 6.0), (Actions.apply_batch, 6.0))
+BACKUP_WEIGHT, LOSS_WEIGHT = 3.0, 2.0
+
 
 class Run:
     def __init__(
@@ -157,6 +171,7 @@ class Run:
         self.clients = [Client() for _ in range(CLIENTS)]
         self.spans = [self._span() for _ in range(SPANS)]
         self.choose = chooser(self.cluster, self.random)
+        self.restores = Restores(self.actions)
 
     def _span(self) -> Span:
         first = START_MS + self.random.randrange(-5, 10) * WINDOW_MS
@@ -188,6 +203,13 @@ class Run:
             went_on = all(positions[p] >= at for p, at in before.items() if p not in cut)
             assert went_on, f"seed {self.seed}: went backwards{who}"
         self._equal(found.answer, asker.expected(found, span), f"answer at {positions}, {span}")
+
+    def lose_metadata(self) -> None:
+        """Lose all metadata, restore the newest backup, and start the query services again."""
+        if self.restores.lose_and_restore():
+            for asker in self.askers:
+                asker.close()
+            self.askers = [Asker(self.cluster) for _ in range(SERVICES)]
 
     def end_move(self) -> None:
         """End a move, with nothing else in the way: there is an answer right before, and right after.
@@ -255,6 +277,8 @@ class Run:
         beside: list[tuple[Callable[[], object], float]] = [asks]
         if self.weights in (MOVING, RETIRING):
             beside.append((self.end_move, UNNOTICED_WEIGHT))
+        if self.weights in (RESTORING, RESTORING_BATCHES):
+            beside += [(self.restores.take, BACKUP_WEIGHT), (self.lose_metadata, LOSS_WEIGHT)]
         chosen = self.random.choices(*zip(*steps, *beside, strict=True), k=self.steps)
         for step in chosen:
             self._passing(step)
@@ -269,6 +293,9 @@ class Run:
             self._merge_history()
         if self.weights is UPGRADING:
             self._upgrade_history()
+        if self.weights in (RESTORING, RESTORING_BATCHES) and self.counts["backups"]:
+            self.lose_metadata()
+            self.drain()
         return self.counts
 
     def _upgrade_history(self) -> None:
@@ -479,6 +506,7 @@ def run_seed(
     revising: bool = False,
     merging: bool = False,
     retiring: bool = False,
+    restoring: bool = False,
 ) -> Counter[str]:
     """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
     wrong."""
@@ -486,6 +514,7 @@ def run_seed(
         beside = UPGRADING if upgrading else BATCHES if batches else ALTERING if altering else ACTIONS
         beside = MOVING if moving else REVISING if revising else RETIRING if retiring else beside
         beside = MERGING if merging else beside
+        beside = (RESTORING_BATCHES if batches else RESTORING) if restoring else beside
         weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else beside
         run = Run(seed, Path(folder), steps, weights)
         try:

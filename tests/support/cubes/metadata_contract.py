@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from rtolap.base.errors import CommitConflict, Refused, SessionLost
 from rtolap.metadata.election import identities
-from rtolap.metadata.store import COMMIT_BYTES_MAX, Check, Create, Delete, MetadataStore, Put
+from rtolap.metadata.store import COMMIT_BYTES_MAX, Check, Create, Delete, MetadataStore, Operation, Put
 
 from tests.support.waiting import until
 
@@ -188,6 +188,34 @@ class MetadataStoreContract:
         eventually(lambda: store.children("/live") == (), "the ephemeral is gone")
         with pytest.raises(SessionLost):
             other.get("/live")
+
+    def test_a_node_says_whether_it_goes_with_its_session(self, store: MetadataStore) -> None:
+        store.commit([Create("/live/a", b"1", ephemeral=True), Create("/kept", b"1")])
+        found = {path: store.get(path) for path in ("/live/a", "/live", "/kept")}
+        assert [node is not None and node.ephemeral for node in found.values()] == [True, False, False]
+
+    def test_a_node_has_another_stamp_after_each_change_of_its_children(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b"1")])
+        seen = set()
+
+        def stamp() -> int:
+            node = store.get("/a")
+            assert node is not None
+            return node.children_stamp
+
+        changes: list[list[Operation]] = [
+            [Create("/a/b", b"1")],
+            [Delete("/a/b")],
+            [Create("/a/b", b"1"), Create("/a/c", b"1", ephemeral=True)],
+            [Delete("/a/b"), Create("/a/d", b"1")],
+        ]
+        for change in changes:
+            seen.add(stamp())
+            store.commit(change)
+        seen.add(stamp())
+        assert len(seen) == len(changes) + 1
+        store.commit([Put("/a", b"2", 0), Put("/a/d", b"2", 0)])
+        assert stamp() in seen, "data is no child"
 
     def test_a_lost_session_is_replaced_and_told(self, store: MetadataStore, sessions: Sessions) -> None:
         lost, seen = threading.Event(), threading.Event()

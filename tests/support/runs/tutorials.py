@@ -12,6 +12,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from tests.support.demonstrated import user_environment
+from tests.support.paths import PROJECT
 from tests.support.waiting import patience_s
 
 _BETWEEN_BLOCKS = "\x1e"
@@ -57,11 +58,16 @@ def run(page: Path, folder: Path, *, timeout_s: float) -> None:
     assert steps, f"{page} has nothing to run"
     mark = f"\nprintf '{_BETWEEN_BLOCKS}'\n"
     script = "set -euo pipefail\n" + mark.join(step.shell for step in steps) + mark
-    binaries = Path(sys.executable).parent
+    environment = {
+        **user_environment(),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "CHECKOUT": str(PROJECT),
+        "COLUMNS": "200",
+    }
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=folder,
-        env={**user_environment(), "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"},
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -7,8 +7,8 @@ breaks commits.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rtolap.base.errors import CommitConflict, CommitUnknown, SessionLost, Unavailable
@@ -24,6 +24,7 @@ class _Node:
     data: bytes
     version: int
     owner: tuple[int, int] | None  # (store, session) of an ephemeral
+    children_stamp: int = 0
 
 
 class MemoryEnsemble:
@@ -34,6 +35,7 @@ class MemoryEnsemble:
         self.lock = threading.RLock()
         self.nodes: dict[str, _Node] = {"": _Node(b"", 0, None)}
         self.sequence = 0
+        self.commits = 0
         self.stores: list[MemoryStore] = []
         self.fault: Fault | None = None
 
@@ -47,6 +49,7 @@ class MemoryEnsemble:
             touched: list[str] = []
             for operation in operations:
                 touched += _apply(changed, operation, owner)
+            _stamp(changed, self.nodes.keys() ^ changed.keys(), self._next_stamp())
             self.nodes = changed
             self.notify_watchers(touched)
 
@@ -55,11 +58,23 @@ class MemoryEnsemble:
             gone = [path for path, node in self.nodes.items() if node.owner == owner]
             for path in gone:
                 del self.nodes[path]
+            _stamp(self.nodes, gone, self._next_stamp())
             self.notify_watchers([*gone, *(path.rpartition("/")[0] for path in gone)])
+
+    def _next_stamp(self) -> int:
+        self.commits += 1
+        return self.commits
 
     def notify_watchers(self, paths: Sequence[str]) -> None:
         for store in list(self.stores):
             store.touched(paths)
+
+
+def _stamp(nodes: dict[str, _Node], changed: Iterable[str], stamp: int) -> None:
+    """Give another stamp to the parents of nodes that were made or deleted."""
+    for parent in {path.rpartition("/")[0] for path in changed}:
+        if parent in nodes:
+            nodes[parent] = replace(nodes[parent], children_stamp=stamp)
 
 
 def _apply(nodes: dict[str, _Node], operation: Operation, owner: tuple[int, int]) -> list[str]:
@@ -84,7 +99,7 @@ def _apply(nodes: dict[str, _Node], operation: Operation, owner: tuple[int, int]
             if operation.version not in (-1, node.version):
                 raise CommitConflict(f"{path} has changed", expected=operation.version, found=node.version)
     if isinstance(operation, Put):
-        nodes[path] = _Node(operation.data, node.version + 1, node.owner)
+        nodes[path] = replace(node, data=operation.data, version=node.version + 1)
         return [path]
     if isinstance(operation, Delete):
         if any(other.startswith(path + "/") for other in nodes):
@@ -131,7 +146,9 @@ class MemoryStore:
         self._reachable()
         with self.ensemble.lock:
             node = self.ensemble.nodes.get(path)
-            return Versioned(node.data, node.version) if node is not None else None
+            if node is None:
+                return None
+            return Versioned(node.data, node.version, node.owner is not None, node.children_stamp)
 
     def children(self, path: str) -> tuple[str, ...]:
         self._reachable()

@@ -21,9 +21,11 @@ from rtolap.base.settings import Settings
 from rtolap.model.subscription import HBaseSource, Subscription
 from rtolap.sep.hbase.peers import DEFAULT_PARENT, ClusterKey
 from rtolap.sep.operations import (
+    CaptureLook,
     SubscriptionConsumers,
     create_subscription,
     drop_subscription,
+    look_at_capture,
     subscription_consumers,
 )
 from rtolap.sep.status.collect import collect
@@ -36,6 +38,7 @@ log = logging.getLogger(__name__)
 
 _ZOOKEEPER_PORT = 2181
 _PARENT_KEY = "parent"
+_LOOKED_AT_MASTER_S_MAX = 2.0  # ZooKeeper's part of a look stands without it
 
 
 class HBaseHook(AwaitedConnections):
@@ -154,18 +157,25 @@ class HBaseReplication(Closeable):
 
         Raises NotFound.
         """
-        drop_subscription(name, self._source_of(subscription), Settings(), log.warning)
+        drop_subscription(name, self.source_of(subscription), Settings(), log.warning)
 
     def consumers(self, name: str, subscription: Subscription | None) -> SubscriptionConsumers:
         """Return the consumers of a subscription on the cluster in its definition, else on the connection's.
 
         Raises NotFound.
         """
-        return subscription_consumers(name, self._source_of(subscription))
+        return subscription_consumers(name, self.source_of(subscription))
 
-    def _source_of(self, subscription: Subscription | None) -> HBaseSource:
-        if subscription is not None:
-            return subscription.at(self._hbase).source
+    def look(self, source: HBaseSource, before: ReplicationStatus | None) -> CaptureLook:
+        """Look at a cluster once, over connections of its own. See `look_at_capture`."""
+        key = ClusterKey(source.zookeeper, source.parent)
+        with ReplicationSources.open(key, master_timeout_s=_LOOKED_AT_MASTER_S_MAX) as sources:
+            return look_at_capture(sources, SystemClock().now_ms(), before)
+
+    def source_of(self, subscription: Subscription | None) -> HBaseSource:
+        """Return the cluster in its definition, else the connection's."""
+        if subscription is not None and subscription.source.zookeeper:
+            return subscription.source
         cluster = self._hook.cluster
         return HBaseSource(cluster.zookeeper, cluster.parent)
 

@@ -23,6 +23,7 @@ from rtolap.kafka.clusters import (
     cluster_of,
     plain_value,
 )
+from rtolap.kafka.dead_letters import NewDeadLetters, new_dead_letters
 from rtolap.kafka.producer import KafkaAdmin
 from rtolap.kafka.rights import Need, Operation, check_rights
 from rtolap.model.offsets import Offsets
@@ -113,6 +114,10 @@ class KafkaClusterHook(AwaitedConnections, KafkaBaseHook):
     def check(self, topics: Iterable[str], operation: Operation) -> None:
         """Raise NotFound, Forbidden or Unauthorized where `operation` on a topic is not allowed."""
         check_rights(self.cluster, (Need(topic, operation) for topic in topics))
+
+    def new_dead_letters(self, topic: str, since: Mapping[int, int], letters_max: int) -> NewDeadLetters:
+        """See `kafka.dead_letters.new_dead_letters`."""
+        return new_dead_letters(self.cluster, topic, since, letters_max)
 
     def log_ends(self, topic: str) -> Offsets:
         admin = KafkaAdmin(self.cluster)

@@ -38,5 +38,10 @@ def open_fleet(cluster: str, kafka_conn_id: str | None = None) -> FleetHook:
     return hook
 
 
+def fleet_hooks() -> ModuleType:
+    """Return the module of `FleetHook`, imported on demand, for what concerns no single cluster."""
+    return _hooks("fleet")
+
+
 def _hooks(module: str) -> ModuleType:
     return import_module(f"rtolap.airflow.hooks.{module}")

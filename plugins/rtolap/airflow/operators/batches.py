@@ -19,7 +19,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.hooks.spark import SPARK_DEFAULT, spark_options
-from rtolap.airflow.links import ProcessLogLink, SegmentsLink
+from rtolap.airflow.links import PageLink, ProcessLogLink, SegmentsLink
 from rtolap.airflow.operators.process import ManagedProcessOperator, failure, find
 from rtolap.model.instants import instant_ms
 from rtolap.protocols.agent.client import AgentClient
@@ -43,7 +43,7 @@ class BatchOperator(ManagedProcessOperator):
     """
 
     template_fields: Sequence[str] = ("cube", "batch", "range_start", "range_end", "source", "env")
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink())
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink(), PageLink())
     ui_color = "#f4e3d7"
 
     def __init__(

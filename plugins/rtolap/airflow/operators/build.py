@@ -15,20 +15,18 @@ the next execution: a process is acknowledged only when all its attempts are pro
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperatorLink, Context
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk import Context
 
-from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.hooks.spark import SPARK_DEFAULT, spark_options
-from rtolap.airflow.links import ProcessLogLink, SegmentsLink
 from rtolap.airflow.operators import build_batch as batch
 from rtolap.airflow.operators.build_batch import Build, BuildOutcome
-from rtolap.airflow.operators.process import ManagedProcessOperator, find
+from rtolap.airflow.operators.lineage import build_lineage
+from rtolap.airflow.operators.spark_rounds import SparkRoundsOperator
+from rtolap.airflow.outlets.datasets import Lineage, operator_lineage
 from rtolap.airflow.overdue import incomplete_builds, waiting_for_approval
-from rtolap.airflow.ready_assets import READY_SEGMENTS, announce, remember
+from rtolap.airflow.ready_assets import READY_SEGMENTS, announce, noted_versions, remember
 from rtolap.airflow.words import state_of
 from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.protocols.agent.client import AgentClient
@@ -36,10 +34,13 @@ from rtolap.protocols.agent.messages import LOG_BYTES_MAX, ProcessStatus
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import BuildSpecMessage, QueueEntry
 
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
 PROMOTE_POLL_S = 1.0
 
 
-class SparkBuildOperator(ManagedProcessOperator):
+class SparkBuildOperator(SparkRoundsOperator):
     """Builds and promotes all queued segments of `cube`; returns the names of the last batch.
 
     One build process per cube at any time, under the key `build.<cube>`: a second run, a retry or a cleared
@@ -56,66 +57,36 @@ class SparkBuildOperator(ManagedProcessOperator):
     """
 
     template_fields: Sequence[str] = ("cube", "process_key", "env", "incomplete_builds")
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink())
-    ui_color = "#f4e3d7"
+    work = "builds"
 
     def __init__(
         self,
         *,
         cube: str,
         segments_max: int = 128,
-        spark_conn_id: str = SPARK_DEFAULT,
-        spark_master: str | None = None,
-        spark_conf: Mapping[str, str] | None = None,
         job: str = "build_segment.py",
         promote_wait_s: float = 20.0,
         incomplete_builds: str = "build",
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("outlets", [READY_SEGMENTS])
-        super().__init__(argv=(), process_key=f"build.{cube}", one_shot=True, **kwargs)
-        self.cube = cube
+        super().__init__(cube=cube, job=job, **kwargs)
         self.segments_max = segments_max
-        self.spark_conn_id = spark_conn_id
-        self.spark_master = spark_master
-        self.spark_conf = dict(spark_conf or {})
-        self.job = job
         self.promote_wait_s = promote_wait_s
         self.incomplete_builds = incomplete_builds
+        self.lineage: Lineage | None = None
 
-    def execute(self, context: Context) -> list[str]:
-        self.process_key = f"build.{self.cube}"  # a mapped or templated cube is known only now
-        hook = RtolapHook(self.rtolap_conn_id)
-        with hook.agent() as agent, hook.coordinator() as coordinator:
-            running = find(agent, self.process_key)
-            if running is not None and running.is_live:
-                self.log.info("waiting for %s, which is under way", running.key)
-                return self.wait(context, running.generation)
-            promoted: list[str] = []
-            if running is not None:
-                promoted, errors = self._settle(context, agent, coordinator, running)
-                for error in errors:  # of an execution that was ended: this one starts over
-                    self.log.warning("an earlier attempt failed: %s", error)
-            return self._next(context, agent, coordinator, promoted)
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """Return the topic that was read, and the cube's history that was written."""
+        return operator_lineage(self.lineage)
 
-    def process_ended(self, context: Context, event: dict[str, Any], generation: int) -> list[str]:
-        self.process_key = f"build.{self.cube}"
-        hook = RtolapHook(self.rtolap_conn_id)
-        with hook.agent() as agent, hook.coordinator() as coordinator:
-            status = find(agent, self.process_key)
-            if status is None or status.is_live or status.generation != generation:
-                self.log.info("another task has read the result: looking at the queue again")
-                return self.execute(context)
-            promoted, errors = self._settle(context, agent, coordinator, status)
-            if errors:
-                lines = "\n".join((*errors, *status.log_tail))
-                raise AirflowException(f"{len(errors)} builds of {self.cube} failed:\n{lines}")
-            return self._next(context, agent, coordinator, promoted)
+    @staticmethod
+    def key_of(cube: str) -> str:
+        return f"build.{cube}"
 
-    def _next(
-        self, context: Context, agent: AgentClient, coordinator: CoordinatorClient, promoted: list[str]
+    def next_round(
+        self, context: Context, agent: AgentClient, coordinator: CoordinatorClient, made: list[str]
     ) -> list[str]:
-        """Start the next batch and wait for it; or, with the queue drained, end."""
         unfinished = coordinator.segments(self.cube, state="IMMUTABLE")
         queued = [entry for entry in coordinator.queue().entries if entry.cube == self.cube]
         waiting = (
@@ -130,19 +101,17 @@ class SparkBuildOperator(ManagedProcessOperator):
         entries = batch.choose(queued, self.cube, self.segments_max, unfinished, waiting)
         if not entries:
             self.log.info("nothing of %s can be built now", self.cube)
-            announced = announce(context, self.cube, coordinator)
-            self.log.info("%d READY versions are announced", len(announced))
-            return promoted
-        options = spark_options(
-            self.process_key, self.spark_conf, conn_id=self.spark_conn_id, master=self.spark_master
-        )
+            ready = noted_versions(context, self.cube, coordinator)
+            self.log.info("%d READY versions are announced", announce(context, self.cube, ready))
+            self.lineage = build_lineage(coordinator, self.cube, ready)
+            return made
         specs = self._attempts(coordinator, entries)
         builds = [batch.build_of(spec) for spec in specs]
         self.log.info("building %s", ", ".join(f"{build.segment} v{build.version}" for build in builds))
         generation = self.start(
             context,
             agent,
-            batch.argv(options, self.job),
+            batch.argv(self.options(), self.job),
             labels=batch.labels(builds),
             files={batch.SPECS_FILE: batch.specs_file(specs)},
         )
@@ -163,7 +132,7 @@ class SparkBuildOperator(ManagedProcessOperator):
                 break
         return specs
 
-    def _settle(
+    def settle(
         self, context: Context, agent: AgentClient, coordinator: CoordinatorClient, status: ProcessStatus
     ) -> tuple[list[str], list[str]]:
         """Promote what was built, in order; report the rest; then release the process.

@@ -14,7 +14,7 @@ from airflow.sdk import BaseOperator, BaseOperatorLink, Context
 from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.links import SegmentsLink
+from rtolap.airflow.links import PageLink, SegmentsLink
 from rtolap.model.instants import instant_ms
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.operations import requeue_window
@@ -24,7 +24,7 @@ class CubeOperator(BaseOperator):
     """Base of the calls that concern one cube."""
 
     template_fields: Sequence[str] = ("cube",)
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (SegmentsLink(),)
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (SegmentsLink(), PageLink())
 
     def __init__(self, *, cube: str, rtolap_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
         super().__init__(**kwargs)

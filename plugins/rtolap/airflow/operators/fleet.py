@@ -10,11 +10,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.on_demand import open_fleet
+from rtolap.airflow.links import PageLink
 from rtolap.airflow.operators.window_approval import responder
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
@@ -28,6 +29,7 @@ class PlanFleetOperator(BaseOperator):
     expected time, and `text` for the person who approves it."""
 
     template_fields: Sequence[str] = ("broker", "cluster", "throttle_bytes_per_s")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class SubmitPlanOperator(BaseOperator):
     submitted. The result is the plan's id; None when nothing has to move."""
 
     template_fields: Sequence[str] = ("planned", "answer", "cluster")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
 
     def __init__(
         self,
@@ -87,6 +90,38 @@ class SubmitPlanOperator(BaseOperator):
         return plan_id
 
 
+class CancelPlanOperator(BaseOperator):
+    """Cancels the plan that is carried out: what has not begun does not begin, and what is incomplete is
+    undone. Whoever has started the run counts as who cancels. A repetition changes nothing. The result is the
+    mover's answer."""
+
+    template_fields: Sequence[str] = ("plan_id", "reason", "cluster")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
+
+    def __init__(
+        self,
+        *,
+        plan_id: str,
+        reason: str = "",
+        cluster: str = DEFAULT_KAFKA_CLUSTER,
+        kafka_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.plan_id = plan_id
+        self.reason = reason
+        self.cluster = cluster
+        self.kafka_conn_id = kafka_conn_id
+
+    def execute(self, context: Context) -> str:
+        run = context.get("dag_run")
+        by = str(getattr(run, "triggering_user_name", None) or "airflow")
+        with final_at_once(), open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
+            answer: str = fleet.cancel(self.plan_id, by, self.reason)
+        self.log.info("%s, asked by %s", answer, by)
+        return answer
+
+
 class BrokerOperationOperator(BaseOperator):
     """Performs an operation on a broker's life, once for each run. `repair` begins its repair, after which
     its machine may be stopped. `repaired` ends the repair, after which it may be started. `retire` retires an
@@ -94,6 +129,7 @@ class BrokerOperationOperator(BaseOperator):
     without an approval, nothing is done. The result is the broker's state."""
 
     template_fields: Sequence[str] = ("broker", "answer", "cluster")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
 
     def __init__(
         self,

@@ -13,16 +13,13 @@ acknowledged only when all of its merges are committed or void).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from airflow.sdk import BaseOperatorLink, Context
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk import Context
 
-from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.hooks.spark import SPARK_DEFAULT, spark_options
-from rtolap.airflow.links import ProcessLogLink, SegmentsLink
-from rtolap.airflow.operators.process import ManagedProcessOperator, failure, find
+from rtolap.airflow.operators.process import failure
+from rtolap.airflow.operators.spark_rounds import SparkRoundsOperator
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -36,7 +33,7 @@ from rtolap.protocols.coordinator.merge_jobs import (
 )
 
 
-class MergeSegmentsOperator(ManagedProcessOperator):
+class MergeSegmentsOperator(SparkRoundsOperator):
     """Merges the segments of `cube` to the levels `to`, by default those that the cube declares; returns the
     intervals that it has merged.
 
@@ -47,64 +44,24 @@ class MergeSegmentsOperator(ManagedProcessOperator):
     """
 
     template_fields: Sequence[str] = ("cube", "to", "process_key", "env")
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink())
-    ui_color = "#f4e3d7"
+    work = "merges"
 
-    def __init__(
-        self,
-        *,
-        cube: str,
-        to: Sequence[str] = (),
-        spark_conn_id: str = SPARK_DEFAULT,
-        spark_master: str | None = None,
-        spark_conf: Mapping[str, str] | None = None,
-        job: str = JOB,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(argv=(), process_key=process_key(cube), one_shot=True, **kwargs)
-        self.cube = cube
+    def __init__(self, *, cube: str, to: Sequence[str] = (), job: str = JOB, **kwargs: Any) -> None:
+        super().__init__(cube=cube, job=job, **kwargs)
         self.to = list(to)
-        self.spark_conn_id = spark_conn_id
-        self.spark_master = spark_master
-        self.spark_conf = dict(spark_conf or {})
-        self.job = job
 
-    def execute(self, context: Context) -> list[str]:
-        self.process_key = process_key(self.cube)  # a mapped or templated cube is known only now
-        hook = RtolapHook(self.rtolap_conn_id)
-        with hook.agent() as agent, hook.coordinator() as coordinator:
-            running = find(agent, self.process_key)
-            if running is not None and running.is_live:
-                self.log.info("waiting for %s, which is under way", running.key)
-                return self.wait(context, running.generation)
-            merged: list[str] = []
-            if running is not None:
-                merged, errors = self._settle(agent, coordinator, running)
-                for error in errors:  # of an execution that was ended: this one starts over
-                    self.log.warning("an earlier merge failed: %s", error)
-            return self._next(context, agent, coordinator, merged)
+    @staticmethod
+    def key_of(cube: str) -> str:
+        return process_key(cube)
 
-    def process_ended(self, context: Context, event: dict[str, Any], generation: int) -> list[str]:
-        self.process_key = process_key(self.cube)
-        hook = RtolapHook(self.rtolap_conn_id)
-        with hook.agent() as agent, hook.coordinator() as coordinator:
-            status = find(agent, self.process_key)
-            if status is None or status.is_live or status.generation != generation:
-                self.log.info("another task has read the result: looking again")
-                return self.execute(context)
-            merged, errors = self._settle(agent, coordinator, status)
-            if errors:
-                lines = "\n".join((*errors, *status.log_tail))
-                raise AirflowException(f"{len(errors)} merges of {self.cube} failed:\n{lines}")
-            if not merged:  # all were void: a later run looks at what there is then
-                self.log.info("no merge of %s could be committed now", self.cube)
-                return merged
-            return self._next(context, agent, coordinator, merged)
+    def goes_on(self, made: Sequence[str]) -> bool:
+        if not made:  # all were void: a later run looks at what there is then
+            self.log.info("no merge of %s could be committed now", self.cube)
+        return bool(made)
 
-    def _next(
-        self, context: Context, agent: AgentClient, coordinator: CoordinatorClient, merged: list[str]
+    def next_round(
+        self, context: Context, agent: AgentClient, coordinator: CoordinatorClient, made: list[str]
     ) -> list[str]:
-        """Start the next merges and wait for them; or, with none left, end."""
         plans = coordinator.plan_merges(self.cube, to=self.to)
         for refused in plans.refused:
             self.log.info("%s %s is not merged now: %s", refused.level, refused.interval, refused.reason)
@@ -113,22 +70,19 @@ class MergeSegmentsOperator(ManagedProcessOperator):
                 "nothing of %s can be merged now; %d intervals are merged, %d are too new",
                 *(self.cube, plans.merged, plans.too_new),
             )
-            return merged
-        options = spark_options(
-            self.process_key, self.spark_conf, conn_id=self.spark_conn_id, master=self.spark_master
-        )
+            return made
         self.log.info("merging %s", ", ".join(f"{each.level} {each.interval}" for each in plans.merges))
         generation = self.start(
             context,
             agent,
-            job_arguments(options, self.job),
+            job_arguments(self.options(), self.job),
             labels=job_labels(plans),
             files=job_files(plans),
         )
         return self.wait(context, generation)
 
-    def _settle(
-        self, agent: AgentClient, coordinator: CoordinatorClient, status: ProcessStatus
+    def settle(
+        self, context: Context, agent: AgentClient, coordinator: CoordinatorClient, status: ProcessStatus
     ) -> tuple[list[str], list[str]]:
         """Commit what was written. Return the merged intervals, and the errors of those that are not
         written."""

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.links import ProcessLogLink
+from rtolap.airflow.links import PageLink, ProcessLogLink
 from rtolap.airflow.triggers.process import LOST, SUPERSEDED, ProcessTrigger
 from rtolap.base.errors import NotFound
 from rtolap.protocols.agent.client import AgentClient
@@ -45,7 +45,7 @@ class ManagedProcessOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("argv", "process_key", "env")
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(),)
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), PageLink())
     ui_color = "#dfeef2"
 
     def __init__(

@@ -18,7 +18,7 @@ from rtolap.airflow.declared import (
     loader_labels,
     receiver_labels,
 )
-from rtolap.airflow.links import ConsumersLink, LoaderProcessesLink, ProcessLogLink
+from rtolap.airflow.links import ConsumersLink, LoaderProcessesLink, PageLink, ProcessLogLink
 from rtolap.airflow.notify import Notify
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.base.decoding import convert
@@ -76,7 +76,11 @@ class LoaderOperator(ManagedProcessOperator):
     it again.
     """
 
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), LoaderProcessesLink())
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (
+        ProcessLogLink(),
+        LoaderProcessesLink(),
+        PageLink(),
+    )
 
     def __init__(
         self, *, loader: str, port: int, complete: Mapping[str, Any] | None = None, **kwargs: Any
@@ -105,7 +109,7 @@ class SubscriptionOperator(ManagedProcessOperator):
     `consumers` are active, the others take over.
     """
 
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), ConsumersLink())
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), ConsumersLink(), PageLink())
 
     def __init__(
         self, *, subscription: str, host: str = "", ports: Sequence[int] = (), **kwargs: Any

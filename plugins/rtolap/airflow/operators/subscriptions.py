@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context
 
 from rtolap.airflow.declared import defined_subscriptions
 from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.hbase_connection import HBASE_DEFAULT
 from rtolap.airflow.hooks.on_demand import open_replication
+from rtolap.airflow.links import PageLink
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 
@@ -22,6 +23,7 @@ class CreateSubscriptionOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("subscription",)
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
     ui_color = "#e4f0d8"
 
     def __init__(self, *, subscription: str, hbase_conn_id: str = HBASE_DEFAULT, **kwargs: Any) -> None:
@@ -48,6 +50,7 @@ class DropSubscriptionOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("subscription",)
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
     ui_color = "#f4dcdc"
 
     def __init__(self, *, subscription: str, hbase_conn_id: str = HBASE_DEFAULT, **kwargs: Any) -> None:

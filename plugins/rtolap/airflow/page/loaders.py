@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 
 from rtolap.airflow.declared import RunningLoader, loader_of
+from rtolap.airflow.page.answers import Asked, ask_all
 from rtolap.airflow.page.messages import LoaderRow, Loaders
-from rtolap.base.errors import RtolapError
+from rtolap.airflow.page.tasks import task_link
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.loader.messages import LoaderStatus
 
-_ASKED_AT_ONCE = 8
 _LAST_LINES = 3  # of the log of a process that has ended: there a loader says why
 
 
@@ -30,30 +30,25 @@ def loaders_of(
         # Of several processes of a job, any answers for all of it: one that runs is better than another.
         if loader is not None and (loader.name not in known or process.is_live):
             known[loader.name] = (loader, process)
-    asking = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="page-loaders")
-    try:
-        asked = {
-            name: asking.submit(ask, loader) for name, (loader, process) in known.items() if process.is_live
-        }
-        wait(asked.values(), timeout=answer_s_max)
-    finally:
-        asking.shutdown(wait=False, cancel_futures=True)
+    asked = ask_all(
+        {name: partial(ask, loader) for name, (loader, process) in known.items() if process.is_live},
+        answer_s_max,
+    )
     rows = [_row(name, process, asked.get(name)) for name, (_, process) in sorted(known.items())]
     return Loaders(now_ms=now_ms, loaders=tuple(rows))
 
 
-def _row(name: str, process: ProcessStatus, asked: Future[LoaderStatus] | None) -> LoaderRow:
+def _row(name: str, process: ProcessStatus, asked: Asked[LoaderStatus] | None) -> LoaderRow:
     def unknown(error: str) -> LoaderRow:
-        return LoaderRow(name=name, state=process.state, reason=process.reason, error=error)
+        return LoaderRow(
+            name=name, state=process.state, reason=process.reason, error=error, task=task_link(process)
+        )
 
     if asked is None:
         return unknown(" | ".join(("its process does not run", *process.log_tail[-_LAST_LINES:])))
-    if asked.cancelled() or not asked.done():
-        return unknown("it has not answered in time")
-    try:
-        status = asked.result()
-    except RtolapError as error:
-        return unknown(str(error))
+    status = asked.answer
+    if status is None:
+        return unknown(asked.error)
     if status.job != name:  # its port is another's by now
         return unknown(f"loader {status.job} answers at its port")
     return LoaderRow(
@@ -68,4 +63,5 @@ def _row(name: str, process: ProcessStatus, asked: Future[LoaderStatus] | None) 
         rows_rejected=status.rows_rejected,
         loaded_ms=status.last_loaded_ms,
         reason=status.reason or status.last_error,
+        task=task_link(process),
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from rtolap.airflow.page.tasks import TaskLink
+
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """A fault that needs a person.
@@ -28,6 +30,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         state: `HEALTHY`, or the word of who watches it.
         seen_ms: when it was last heard of; None where nobody keeps that.
+        task: that waits for it; None where no task of Airflow does.
     """
 
     role: str
@@ -35,6 +38,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     detail: str = ""
     seen_ms: int | None = None
+    task: TaskLink | None = None
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,6 +274,7 @@ class LoaderRow(msgspec.Struct, frozen=True, kw_only=True):
         state: of the job; of the process on the agent while the job's is not known.
         error: why its figures are missing; empty if they are not. Figures are None then.
         reason: why the job, or its process, is in its state.
+        task: that waits for its process; None where no task of Airflow does.
     """
 
     name: str
@@ -284,6 +289,7 @@ class LoaderRow(msgspec.Struct, frozen=True, kw_only=True):
     loaded_ms: int | None = None
     reason: str = ""
     error: str = ""
+    task: TaskLink | None = None
 
 
 class Loaders(msgspec.Struct, frozen=True, kw_only=True):

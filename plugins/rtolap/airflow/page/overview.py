@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from rtolap.airflow.page.figures import figures
 from rtolap.airflow.page.messages import Overview, Service
 from rtolap.airflow.page.problems import problems_of
+from rtolap.airflow.page.tasks import task_link
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.messages import ClusterInfo, QueueEntry
 
@@ -74,4 +75,5 @@ def _processes(processes: Sequence[ProcessStatus]) -> Iterator[Service]:
             state=_HEALTHY if healthy else process.state,
             detail=process.reason or (process.state if healthy else ""),
             seen_ms=process.changed_ms,
+            task=task_link(process),
         )

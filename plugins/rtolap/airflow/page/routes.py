@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import msgspec
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, Response
 from fastapi.responses import FileResponse
 
 from rtolap.airflow.declared import RunningLoader
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.page.answers import ANSWER_S_MAX
+from rtolap.airflow.page.answers import json_answer as _json
 from rtolap.airflow.page.ask_routes import router as ask_router
+from rtolap.airflow.page.capture_routes import router as capture_router
+from rtolap.airflow.page.cube_routes import router as cube_router
 from rtolap.airflow.page.cubes import cube_page, cubes_of
+from rtolap.airflow.page.fleet_routes import router as fleet_router
 from rtolap.airflow.page.loaders import loaders_of
 from rtolap.airflow.page.loads import containing, loads_found, loads_of, table_page
 from rtolap.airflow.page.messages import Rights
@@ -29,9 +33,10 @@ from rtolap.protocols.stored_tables.messages import TableName
 
 router = APIRouter(prefix="/page", dependencies=[Depends(reader)])
 router.include_router(ask_router)
+router.include_router(capture_router)
+router.include_router(cube_router)
+router.include_router(fleet_router)
 
-# A person waits, and each request has a thread of the API server meanwhile: the page asks again by itself.
-ANSWER_S_MAX = 8.0
 LOADER_S_MAX = 3.0  # for one loader of several; the others are not kept waiting
 
 _clock = SystemClock()
@@ -150,9 +155,3 @@ def _processes(hook: RtolapHook) -> tuple[tuple[ProcessStatus, ...], str]:
             return agent.processes(), ""
     except RtolapError as error:
         return (), str(error)
-
-
-def _json(message: msgspec.Struct) -> Response:
-    return Response(
-        msgspec.json.encode(message), media_type="application/json", headers={"cache-control": "no-store"}
-    )

@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
-from airflow.sdk import BaseSensorOperator, Context
+from airflow.sdk import BaseOperatorLink, BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 from airflow.triggers.base import BaseTrigger
 
 from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.links import PageLink
 from rtolap.airflow.triggers.base import address_of, addressed
 from rtolap.base.errors import RtolapError
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -28,6 +29,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
     Errors of the types in `passing` are retried, although another operator would fail at once.
     """
 
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
     passing: ClassVar[tuple[type[RtolapError], ...]] = ()
 
     def __init__(
@@ -56,11 +58,14 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
     def fired(self, context: Context, event: dict[str, Any]) -> Any:
         """Return the sensor's result, of what its trigger has fired."""
 
+    def announce(self, context: Context, result: Any) -> None:
+        """Add the events of assets that others wait for, as the sensor succeeds with `result`."""
+
     def execute(self, context: Context) -> Any:
         with final_at_once(*self.passing), self.client(RtolapHook(self.rtolap_conn_id)) as client:
             result = self.poll(client)
             if result is not None:
-                return result
+                return self._announced(context, result)
             trigger = addressed(self.trigger(client))
         return self.defer(
             trigger=trigger,
@@ -73,7 +78,11 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
         if event.get("waited_for") != waited_for:
             self.log.info("the event is another task's, so the wait goes on: %s", event)
             return self.execute(context)
-        return self.fired(context, event["said"])
+        return self._announced(context, self.fired(context, event["said"]))
+
+    def _announced(self, context: Context, result: Any) -> Any:
+        self.announce(context, result)
+        return result
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         try:
@@ -86,7 +95,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
             with final_at_once(*self.passing), self.client(RtolapHook(self.rtolap_conn_id)) as client:
                 result = self.poll(client)
                 if result is not None:
-                    return result
+                    return self._announced(context, result)
                 reason = f"waited {self.timeout:g} s without success: {self.found(client)}"
             raise type(ended)(reason) from ended
 

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from rtolap.airflow.links import WindowLink
+from rtolap.airflow.links import PageLink, WindowLink
 from rtolap.airflow.rebuilt import FAILED_AFTER_S, RebuildWatch, Rebuilt
 from rtolap.airflow.sensors.base import CoordinatorSensor
 from rtolap.airflow.triggers.cubes import QueueTrigger, RebuiltTrigger, WatermarkTrigger, WindowTrigger
@@ -158,7 +158,7 @@ class WindowCompleteSensor(CoordinatorSensor):
     """
 
     template_fields: Sequence[str] = ("application", "window_end", "lateness_ms", "cube", "segment")
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (WindowLink(),)
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (WindowLink(), PageLink())
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from rtolap.airflow.fleet_looks import LookResult, look
 from rtolap.airflow.hooks.on_demand import open_fleet
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.outlets.plans import FINISHED_PLANS, announce_plan
 from rtolap.airflow.sensors.base import DeferredSensor
 from rtolap.airflow.triggers.fleet import FleetTrigger
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
@@ -97,17 +98,26 @@ class NoUnderReplicatedPartitionSensor(FleetSensor):
 
 class PlanEndedSensor(FleetSensor):
     """Succeeds when a plan is done, and fails when some of its moves are not. The result has the moves by
-    state; it is empty where `plan_id` is None, since nothing had to move."""
+    state; it is empty where `plan_id` is None, since nothing had to move.
+
+    Has the outlet `FINISHED_PLANS`: a plan that is done is an event of the asset of the cluster."""
 
     template_fields: Sequence[str] = (*FleetSensor.template_fields, "plan_id")
     look_name = "plan_ended"
 
     def __init__(self, *, plan_id: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("outlets", [FINISHED_PLANS])
         super().__init__(**kwargs)
         self.plan_id = plan_id
 
     def arguments(self) -> dict[str, Any]:
         return {"plan_id": self.plan_id}
+
+    def announce(self, context: Context, result: dict[str, int]) -> None:
+        if self.plan_id is None:
+            return
+        with self.client(RtolapHook(self.rtolap_conn_id)) as fleet:
+            announce_plan(context, self.cluster, fleet.finished(self.plan_id))
 
 
 class BrokerSensor(FleetSensor):

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.sdk import Context
 
 from rtolap.airflow.completeness import behind
 from rtolap.airflow.declared import find_loader
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.operators.lineage import load_lineage
+from rtolap.airflow.outlets.datasets import Lineage, operator_lineage
+from rtolap.airflow.outlets.loads import LOADED_TABLES, announce_load
 from rtolap.airflow.sensors.base import DeferredSensor
 from rtolap.airflow.triggers.loaded import LoadedTrigger, offsets_of, outcome, words
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.model.instants import instant_ms
 from rtolap.protocols.loader.client import LoaderClient
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 
 class Loader(NamedTuple):
@@ -32,7 +38,11 @@ class LoadedSensor(DeferredSensor[Loader]):
     came, not event time).
 
     The sensor finds the loader by its name on the agent, and waits for a loader that is not running. The
-    result is {"loaded": {partition: offset}}.
+    result is {"loaded": {partition: offset}, "loader", "topic", "database", "table", "rows",
+    "kafka_cluster", "target", "server"}.
+
+    With the outlet `LOADED_TABLES`, the wait that succeeds is an event of the asset of the table. Only one
+    sensor of a table is to have it: Airflow fails one of two tasks that make an asset at the same moment.
     """
 
     template_fields: Sequence[str] = ("loader", "until", "offsets")
@@ -50,6 +60,7 @@ class LoadedSensor(DeferredSensor[Loader]):
         self.loader = loader
         self.until = until
         self.offsets = offsets
+        self.lineage: Lineage | None = None
 
     def client(self, hook: RtolapHook) -> AbstractContextManager[Loader]:
         return _asking(hook, self.loader)
@@ -82,6 +93,15 @@ class LoadedSensor(DeferredSensor[Loader]):
 
     def fired(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         return event
+
+    def announce(self, context: Context, result: dict[str, Any]) -> None:
+        if LOADED_TABLES in self.outlets:
+            announce_load(context, result)
+        self.lineage = load_lineage(result)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """Return the topic that was read, and the table that was loaded."""
+        return operator_lineage(self.lineage)
 
     def _offsets(self) -> dict[str, int]:
         """Return the offsets as JSON has them.

@@ -24,9 +24,8 @@ from rtolap.protocols.loader.messages import LoaderStatus
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LoadedTrigger(RtolapTrigger):
-    """A trigger that fires {"loaded": {partition: offset}} once `offsets` are reached. Without them, it fires
-    once everything is loaded that was in the topic at `until_ms`, by the clock. Partitions are strings, as
-    JSON has them.
+    """A trigger that fires `outcome` once `offsets` are reached. Without them, it fires once everything is
+    loaded that was in the topic at `until_ms`, by the clock. Partitions are strings, as JSON has them.
 
     It waits for a loader that does not answer, which may be starting again; the sensor's time-out ends the
     wait.
@@ -66,8 +65,21 @@ def offsets_of(offsets: Mapping[str, int]) -> dict[int, int]:
 
 
 def outcome(status: LoaderStatus) -> dict[str, Any]:
-    """Return the result of a task that has waited for a loader; partitions as JSON has them."""
-    return {"loaded": {str(partition): offset for partition, offset in sorted(status.visible.items())}}
+    """Return the result of a task that has waited for a loader; partitions as JSON has them.
+
+    `rows` counts what the loader's processes have loaded since they started.
+    """
+    return {
+        "loaded": {str(partition): offset for partition, offset in sorted(status.visible.items())},
+        "loader": status.job,
+        "topic": status.topic,
+        "database": status.database,
+        "table": status.table,
+        "rows": status.rows_loaded,
+        "kafka_cluster": status.kafka_cluster,
+        "target": status.target,
+        "server": status.server,
+    }
 
 
 def words(status: LoaderStatus, offsets: Mapping[int, int]) -> str:

@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from rtolap.base.clock import SystemClock
+from rtolap.base.complete import complete
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_cluster
@@ -25,8 +26,8 @@ from rtolap.cli.sep.verify import verify
 from rtolap.cli.watching import repeatable
 from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.model.quantities import instant_text
+from rtolap.model.subscription import dead_letter_topic
 from rtolap.model.yaml_files import read_definitions
-from rtolap.sep.delivery.letters import dead_letter_topic
 from rtolap.sep.delivery.requests import Request
 from rtolap.sep.operations import create_subscription, drop_subscription, open_source_to_change
 from rtolap.sep.shares.requests import post_to_shares
@@ -148,7 +149,7 @@ def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOptio
         rows = [("ports", ", ".join(state.ports) or "none")]
         if record is not None:
             rows += [("cluster id", record.cluster_id), ("start", instant_text(record.start_ms))]
-            values = msgspec.to_builtins(record.subscription)
+            values = complete(record.subscription)
             rows += [(key, msgspec.json.encode(value).decode()) for key, value in values.items()]
         if state.delivery is not None:
             values = msgspec.to_builtins(state.delivery)
@@ -218,7 +219,7 @@ def _document(state: SubscriptionState) -> dict[str, object]:
         "delivery": None if state.delivery is None else msgspec.to_builtins(state.delivery),
         "shares": msgspec.to_builtins(state.shares),
         "consumers": state.consumers,
-        "definition": None if record is None else msgspec.to_builtins(record.subscription),
+        "definition": None if record is None else complete(record.subscription),
     }
 
 

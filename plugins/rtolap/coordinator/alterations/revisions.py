@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from rtolap.base.complete import complete
 from rtolap.base.errors import Refused
 from rtolap.coordinator.alterations.settings import shown
 from rtolap.coordinator.assignment import TopicsOf
@@ -280,9 +281,7 @@ def _changes(newest: Cube, after: Cube) -> list[CubeChange]:
     found = []
     for name in changed_settings(before, after):
         values = [
-            cube.segment.window_ms
-            if name == "segment.window_ms"
-            else msgspec.to_builtins(getattr(cube, name))
+            cube.segment.window_ms if name == "segment.window_ms" else complete(getattr(cube, name))
             for cube in (before, after)
         ]
         found.append(CubeChange(name, values[0], values[1], _MEANING))

@@ -7,9 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import msgspec
-
 from rtolap.base.clock import Clock
+from rtolap.base.complete import complete
 from rtolap.base.errors import (
     DefinitionError,
     NotFound,
@@ -108,7 +107,7 @@ class Applications:
                     counters[counter] = counters.get(counter, 0) + number
             return wire.ApplicationInfo(
                 name=name,
-                definition=msgspec.to_builtins(running.application),
+                definition=complete(running.application),
                 epoch=running.epoch,
                 owner=None if running.owner is None else running.owner.url,
                 clients=len(running.sessions),

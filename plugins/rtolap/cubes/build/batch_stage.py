@@ -24,7 +24,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused
+from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.columnar.schema import EVENT_MS, physical_schema
 from rtolap.cubes.build.batch_errors import errors_of_source, failure_text, without_secrets
 from rtolap.cubes.build.batch_source import as_records, read_source, schema_of_batch
@@ -45,6 +45,7 @@ from rtolap.cubes.format.manifest import (
     decode,
     encode,
 )
+from rtolap.cubes.format.tries import new_try
 from rtolap.events.decode import EventDecoder
 from rtolap.model.batch import BatchSegment, BatchSpec
 from rtolap.model.cube import Cuboid, Schema
@@ -53,7 +54,7 @@ from rtolap.model.segment import SegmentRange, StagedPart, parse_segment_name
 from rtolap.object_store.store import ObjectStore, open_store
 
 REPLICA_SET = "batch"  # in the place of who uploads a part
-_ROWS = "rows"  # the folder of the files, by segment
+_ROWS = "rows"  # how the folder of the files of a try begins; they are there by segment
 _EXAMPLES, _SHOWN_CHARS = 5, 300  # of refused rows
 _ROWS_MAX = 1 << 16  # of a step: decoded and rolled up at once
 
@@ -107,14 +108,27 @@ def stage(spark: SparkSession, spec: BatchSpec, environment: dict[str, str]) -> 
         )
     for key, value in store.spark_settings.items():
         spark.conf.set(key, value)
-    folder = f"{spec.folder}/{_ROWS}"
-    store.delete_tree(folder)
-    _write(spark, store, spec, folder, environment)
-    manifest = BatchManifest(
-        cube=spec.cube, batch=spec.batch, parts=tuple(_parts(spark, store, spec, folder))
-    )
+    folder = f"{spec.folder}/{_ROWS}-{new_try()}"  # another driver's may be what the manifest names
+    try:
+        _write(spark, store, spec, folder, environment)
+        parts = tuple(_parts(spark, store, spec, folder))
+    except Exception:
+        _drop(store, folder)
+        raise
+    if store.exists(path):
+        _drop(store, folder)
+        return _staged(decode(store.read(path), BatchManifest, path))
+    manifest = BatchManifest(cube=spec.cube, batch=spec.batch, parts=parts)
     store.write(path, encode(manifest))
     return _staged(manifest)
+
+
+def _drop(store: ObjectStore, folder: str) -> None:
+    """Delete what no manifest names. Where the store does not let it, the clean-up of the batch does."""
+    try:
+        store.delete_tree(folder)
+    except RtolapError as error:
+        traceback.print_exception(error)
 
 
 def _staged(manifest: BatchManifest) -> Staged:

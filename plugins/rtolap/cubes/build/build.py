@@ -38,6 +38,7 @@ from rtolap.cubes.format.build_inputs import (
 )
 from rtolap.cubes.format.file_states import FileToLookAt
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
+from rtolap.cubes.format.tries import drop_try, new_try
 from rtolap.model.build_spec import BuildResult, BuildSpec
 from rtolap.model.cube import cuboids
 from rtolap.object_store.store import ObjectStore, open_store
@@ -114,24 +115,40 @@ def write_cuboids(
 ) -> list[list[CuboidEntry]]:
     """Run steps 2 to 5 of a batch: write the files of each spec, without a manifest, and count them again.
 
-    Of the specs their locations, their definitions and their names for reports are used.
+    Of the specs their locations, their definitions and their names for reports are used. What a failed try
+    has written is deleted; what other tries have written there is left (see `tries`).
     """
     events = [each.events for each in inputs]
-    for spec in specs:
-        store.delete_tree(spec.location)
-    if is_small(spark, specs[0].schema, cuboids(specs[0].cube_definition), inputs):
-        entries = _in_memory(spark, store, specs, inputs)
-        check_events(store, specs, events, entries)
-    else:
-        adopted = _in_files(spark, store, specs, inputs)
-        entries = adopted.entries
-        check_counted(specs, events, entries, adopted.events)
+    tried = new_try()
+    try:
+        if is_small(spark, specs[0].schema, cuboids(specs[0].cube_definition), inputs):
+            entries = _in_memory(spark, store, tried, specs, inputs)
+            check_events(store, specs, events, entries)
+        else:
+            adopted = _in_files(spark, store, tried, specs, inputs)
+            entries = adopted.entries
+            check_counted(specs, events, entries, adopted.events)
+    except Exception:
+        _drop(store, specs, tried)
+        raise
     report("counted", specs[0], segments=len(specs), events=sum(events))
     return entries
 
 
+def _drop(store: ObjectStore, specs: Sequence[BuildSpec], tried: str) -> None:
+    """Delete what a try has written. Where the store does not let it, the clean-up of the folder does."""
+    try:
+        drop_try(store, [spec.location for spec in specs], tried)
+    except RtolapError as error:
+        traceback.print_exception(error)
+
+
 def _in_memory(
-    spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec], inputs: Sequence[BuildInputs]
+    spark: SparkSession,
+    store: ObjectStore,
+    tried: str,
+    specs: Sequence[BuildSpec],
+    inputs: Sequence[BuildInputs],
 ) -> list[list[CuboidEntry]]:
     """Run steps 3 and 4 for small segments: files are written once, where they stay."""
     schema, of_cube = specs[0].schema, cuboids(specs[0].cube_definition)
@@ -139,7 +156,7 @@ def _in_memory(
     report("read", specs[0], segments=len(specs), rows=rows.num_rows)
     grouped = group_rows(spark, schema, of_cube, rows)
     report("grouped", specs[0], segments=len(specs), rows=grouped.num_rows)
-    writer = VersionWriter(store, specs, of_cube, grouped)
+    writer = VersionWriter(store, tried, specs, of_cube, grouped)
     by_cuboid = []
     for number, cuboid in enumerate(of_cube):
         by_cuboid.append(writer.write(number))
@@ -149,21 +166,25 @@ def _in_memory(
 
 
 def _in_files(
-    spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec], inputs: Sequence[BuildInputs]
+    spark: SparkSession,
+    store: ObjectStore,
+    tried: str,
+    specs: Sequence[BuildSpec],
+    inputs: Sequence[BuildInputs],
 ) -> Adopted:
     """Run steps 3 and 4 for large segments: tasks write below a scratch folder, and its files are moved."""
     writer: PieceWriter | CuboidWriter
     if executors_run_python(spark):
-        writer = PieceWriter(spark, store, specs)
+        writer = PieceWriter(spark, store, tried, specs)
     else:
         for key, value in store.spark_settings.items():
             spark.conf.set(key, value)
         if store.is_local:
             list_in_driver(spark)
-        writer = CuboidWriter(spark, store, specs)
+        writer = CuboidWriter(spark, store, tried, specs)
     writer.write_all([each.files for each in inputs])
     look = FilesOfBuild(spark, sum(each.bytes for each in inputs))
-    adopted = adopt(store, writer.folder, specs, writer.cuboids, writer.folders, look)
+    adopted = adopt(store, tried, specs, writer.cuboids, writer.folders, look)
     files = sum(len(entry.files) for of_spec in adopted.entries for entry in of_spec)
     report("moved", specs[0], segments=len(specs), files=files)
     return adopted

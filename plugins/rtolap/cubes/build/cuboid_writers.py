@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 from rtolap.columnar.schema import field_ids
 from rtolap.cubes.build.grouping import GROUPED_DIMENSIONS_MAX, group, spark_schema
 from rtolap.cubes.build.job_progress import report
-from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN, new_scratch
+from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
 from rtolap.cubes.format.build_pieces import (
     BuildTasks,
     PiecePlan,
@@ -31,6 +31,7 @@ from rtolap.cubes.format.build_pieces import (
     plan_combined,
     plan_pieces,
 )
+from rtolap.cubes.format.tries import scratch_of
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cube import Cuboid, cuboids, smallest_parents
 from rtolap.object_store.store import ObjectStore
@@ -45,13 +46,15 @@ _FIELD_ID = "parquet.field.id"  # Spark's name for the id of a column in a Parqu
 class PieceWriter:
     """Writes the cuboids of a batch into its scratch folder, split by cuboid and segment."""
 
-    def __init__(self, spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec]) -> None:
+    def __init__(
+        self, spark: SparkSession, store: ObjectStore, tried: str, specs: Sequence[BuildSpec]
+    ) -> None:
         self._context: SparkContext = spark.sparkContext
         self._store = store
         self._specs = specs
-        self.folder = new_scratch(specs)
+        self._folder = scratch_of(tried, specs[0].location)
         self.cuboids = cuboids(specs[0].cube_definition)
-        self._tasks = BuildTasks(specs[0].object_store, specs[0].schema, self.cuboids, self.folder)
+        self._tasks = BuildTasks(specs[0].object_store, specs[0].schema, self.cuboids, self._folder)
         self._bytes = [0] * len(self.cuboids)
 
     @property
@@ -115,14 +118,16 @@ class CuboidJob(NamedTuple):
 class CuboidWriter:
     """Writes the cuboids of a batch into its scratch folder, split by cuboid and segment."""
 
-    def __init__(self, spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec]) -> None:
+    def __init__(
+        self, spark: SparkSession, store: ObjectStore, tried: str, specs: Sequence[BuildSpec]
+    ) -> None:
         self._spark = spark
         self._store = store
         self._specs = specs
         self._schema = specs[0].schema
-        self._folders: dict[str, str] = {}  # of cuboids, by name, below `folder`
+        self._folders: dict[str, str] = {}  # of cuboids, by name, below `_folder`
         self._sizes: dict[str, int] = {}
-        self.folder = new_scratch(specs)
+        self._folder = scratch_of(tried, specs[0].location)
         self.cuboids = cuboids(specs[0].cube_definition)
 
     @property
@@ -173,7 +178,7 @@ class CuboidWriter:
         Rows of several segments are rebalanced into files of about `session.FILE_BYTES`, so each segment is
         one file unless it is large. For a single segment, the groups' own shuffle has done that.
         """
-        folder = f"{self.folder}/job-{len(self._folders)}"
+        folder = f"{self._folder}/job-{len(self._folders)}"
         numbers = [self.cuboids.index(cuboid) for cuboid in written]
         frame = group(source, self._schema, written, numbers)
         if len(self._specs) > 1:
@@ -207,7 +212,7 @@ class CuboidWriter:
         Executors do it: no row passes the driver.
         """
         frame = self._written(cuboid).sortWithinPartitions(SEGMENT_COLUMN, *cuboid.dimensions)
-        folder = f"{self.folder}/cuboid-{self.cuboids.index(cuboid)}"
+        folder = f"{self._folder}/cuboid-{self.cuboids.index(cuboid)}"
         self._write_files(frame, folder, SEGMENT_COLUMN)
         self._folders[cuboid.name] = folder
 

@@ -2,8 +2,10 @@
 
 1. verify the members' manifests, and their base cuboids as inputs of a build are
 2. write all cuboids of all members' rows together, as builds do, and count their events again
-3. write the manifest                                crash before: files without one, which a repetition
-                                                     deletes; after: the repetition reports the set
+3. write the manifest                                crash before: files that no manifest names, which go
+                                                     with the folder; after: the repetition reports the set
+
+Two drivers may write one set: neither deletes what the other has written (see `tries`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The jobs of a batch of large segments write below one scratch folder, split by cuboid and segment:
 `<scratch>/<job>/__cuboid=<number>/__segment=<place in the batch>/part-*.parquet`. The scratch folder lies
 inside the first attempt's own location, so that the cleanup of a dead attempt removes it too. Each try has a
-scratch folder of its own, so that unfinished writes of a killed driver cannot get into it.
+scratch folder and file names of its own (see `tries`).
 
 The rows of a batch of small segments are in memory: read together, and written out as versions. Spark plans,
 opens and closes each small file that it reads, and renames each that it writes. A thousand of them cost more
@@ -13,7 +13,6 @@ than what they hold, so the driver reads and writes them itself, several at a ti
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
@@ -29,9 +28,11 @@ from rtolap.base.errors import Corrupted
 from rtolap.base.files import fsync_dir, fsync_file
 from rtolap.columnar.schema import columns_with_statistics, history_schema, physical_schema
 from rtolap.cubes.format import history
+from rtolap.cubes.format.build_inputs import check_finished
 from rtolap.cubes.format.file_ranges import ranges_of
 from rtolap.cubes.format.file_states import FileToLookAt, LookAtFiles, entry_of, events_of, look_here
 from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
+from rtolap.cubes.format.tries import drop_unnamed, file_of, scratch_of
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.completeness import late_ppm
 from rtolap.model.cube import Cuboid, Schema
@@ -39,7 +40,6 @@ from rtolap.object_store.store import ObjectStore
 
 # Place in the batch, and place among the cuboids; no column of a cube begins with two underscores.
 SEGMENT_COLUMN, CUBOID_COLUMN = "__segment", "__cuboid"
-SCRATCH_FOLDER = "_batch"
 _WORKERS = 8  # mostly waiting for a disk or a remote store
 
 _SEGMENT_FIELD = pa.field(SEGMENT_COLUMN, pa.int32())
@@ -75,20 +75,15 @@ def batches(specs: Sequence[BuildSpec], segments_max: int) -> list[list[BuildSpe
     return batch_list
 
 
-def new_scratch(batch: Sequence[BuildSpec]) -> str:
-    """Return a folder for one try of the batch."""
-    return f"{batch[0].location}/{SCRATCH_FOLDER}-{uuid.uuid4().hex[:8]}"
-
-
 def adopt(
     store: ObjectStore,
-    scratch_folder: str,
+    tried: str,
     specs: Sequence[BuildSpec],
     cuboids: Sequence[Cuboid],
     folders: Sequence[str],
     look: LookAtFiles | None = None,
 ) -> Adopted:
-    """Move every file of the scratch folder to the version that it belongs to, and look at it there.
+    """Move every file of a try's scratch folder to the version that it belongs to, and look at it there.
 
     When this returns the files are durable, and the scratch folder is gone. A crash before
     leaves folders without a manifest.
@@ -97,6 +92,7 @@ def adopt(
         folders: of each cuboid, inside the scratch folder, with a folder for each segment that has rows.
         look: looks at the files where they are to be read; in this process where None is given.
     """
+    scratch_folder = scratch_of(tried, specs[0].location)
     names = [
         (history.cuboid_folder(cuboid), scratch, cuboid)
         for cuboid, scratch in zip(cuboids, folders, strict=True)
@@ -112,9 +108,10 @@ def adopt(
         by_cuboid = []
         for folder, scratch, _ in names:
             source = f"{scratch}/{SEGMENT_COLUMN}={place}"
-            moved = [f"{folder}/{name}" for name in listed.get(source, ())]
-            for name in moved:
-                store.move(f"{source}/{name.rpartition('/')[2]}", f"{spec.location}/{name}")
+            moved = []
+            for name in listed.get(source, ()):
+                moved.append(f"{folder}/{file_of(tried, name)}")
+                store.move(f"{source}/{name}", f"{spec.location}/{moved[-1]}")
             by_cuboid.append(moved)
         make_durable(store, [f"{spec.location}/{name}" for moved in by_cuboid for name in moved])
         return by_cuboid
@@ -176,7 +173,15 @@ def check_counted(
 def finish(
     store: ObjectStore, spec: BuildSpec, events: int, entries: Sequence[CuboidEntry]
 ) -> HistoryManifest:
-    """Write the manifest: from here on the version can be promoted."""
+    """Write the manifest: from here on the version can be promoted. Return that of a driver that came first.
+
+    Raises Corrupted or NotFound where its version cannot be promoted.
+    """
+    if store.exists(history.manifest_path(spec.location)):
+        first = history.verify(store, spec.location, spec.schema)
+        check_finished(spec, first)
+        drop_unnamed(store, spec.location, entries, first.cuboids)
+        return first
     late = spec.late_events(events)
     manifest = HistoryManifest(
         cube=spec.cube,
@@ -252,10 +257,16 @@ class VersionWriter:
     """Writes the rows of all cuboids and segments of a batch to where they belong, a cuboid at a time."""
 
     def __init__(
-        self, store: ObjectStore, specs: Sequence[BuildSpec], cuboids: Sequence[Cuboid], rows: pa.Table
+        self,
+        store: ObjectStore,
+        tried: str,
+        specs: Sequence[BuildSpec],
+        cuboids: Sequence[Cuboid],
+        rows: pa.Table,
     ) -> None:
         """Take the written rows. `rows` come with the number of their cuboid and their place in the batch."""
         self._store = store
+        self._file = file_of(tried, "part-00000.parquet")
         self._specs = specs
         self._cuboids = cuboids
         order, self._ends = _by_version(rows, len(cuboids), len(specs))
@@ -276,7 +287,8 @@ class VersionWriter:
             table = of_cuboid.slice(start, int(self._ends[version]) - start)
             if cuboid.dimensions:
                 table = table.sort_by([(name, "ascending") for name in cuboid.dimensions])
-            return _write(self._store, self._specs[place].location, cuboid, table.cast(expected))
+            location = self._specs[place].location
+            return _write(self._store, location, cuboid, self._file, table.cast(expected))
 
         with ThreadPoolExecutor(_WORKERS) as pool:
             return list(pool.map(write, range(len(self._specs))))
@@ -293,10 +305,10 @@ def _by_version(rows: pa.Table, cuboids: int, segments: int) -> tuple[NDArray[np
     return np.argsort(codes, kind="stable"), ends
 
 
-def _write(store: ObjectStore, location: str, cuboid: Cuboid, table: pa.Table) -> CuboidEntry:
+def _write(store: ObjectStore, location: str, cuboid: Cuboid, name: str, table: pa.Table) -> CuboidEntry:
     folder = history.cuboid_folder(cuboid)
     if not table.num_rows:
         return CuboidEntry(folder, cuboid.dimensions, 0, ())
     batches = table.combine_chunks().to_batches()
-    file = write_file(store, location, f"{folder}/part-00000.parquet", table.schema, batches)
+    file = write_file(store, location, f"{folder}/{name}", table.schema, batches)
     return CuboidEntry(folder, cuboid.dimensions, table.num_rows, (file,))

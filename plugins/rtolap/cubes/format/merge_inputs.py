@@ -14,6 +14,7 @@ from rtolap.base.errors import Corrupted, DefinitionError, Refused
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_inputs import DeclaredInputs, InputFile, read_text
 from rtolap.cubes.format.manifest import CuboidEntry, MergedManifest, decode, encode
+from rtolap.cubes.format.tries import drop_unnamed
 from rtolap.model.cube import cuboids
 from rtolap.model.merging.specs import MergeSpec
 from rtolap.object_store.store import ObjectStore
@@ -52,7 +53,14 @@ def declared_members(store: ObjectStore, spec: MergeSpec) -> DeclaredInputs:
 
 
 def finish_set(store: ObjectStore, spec: MergeSpec, entries: Sequence[CuboidEntry]) -> MergedManifest:
-    """Write the manifest, as the last write of a merge: from here on it can be committed."""
+    """Write the manifest, as the last write of a merge: from here on it can be committed.
+
+    Return that of a driver that came first. Raises Corrupted or NotFound where its set cannot be committed.
+    """
+    if store.exists(history.manifest_path(spec.location)):
+        first = verify_set(store, spec)
+        drop_unnamed(store, spec.location, entries, first.cuboids)
+        return first
     manifest = MergedManifest(
         cube=spec.cube,
         merge=spec.merge,

@@ -84,7 +84,8 @@ class CubeAssembly:
         epoch: int = 0,
         ahead: NextAssignment | None = None,
     ) -> CubeRunner:
-        """Return a runner that has not started. Local data of an earlier creation of the cube is deleted.
+        """Return a runner that has not started. Local data of an earlier creation of the cube is deleted,
+        and what was made before the cluster's metadata was restored.
 
         `epoch`: of the assignment that stands; `ahead`: the one that the runner reads for, beside another.
 
@@ -98,6 +99,8 @@ class CubeAssembly:
             if other.name != cube_id:
                 shutil.rmtree(other, ignore_errors=True)
         slots = self.slots(schema.cube.name, cube_id)
+        restored = self.metadata.control(schema.cube.name).restored
+        slots.follow_restore(restored)
         create_topic = partial(
             self.connections.admin(table.kafka_cluster).create_topic,
             table.dead_letter_topic,
@@ -138,6 +141,7 @@ class CubeAssembly:
             schema,
             core,
             cube_id=cube_id,
+            restored=restored,
             receiver_id=self.receiver_id,
             replica_set=self.replica_set,
             metadata=self.metadata,

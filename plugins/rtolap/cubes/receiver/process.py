@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 
 import pyarrow as pa
 
+import rtolap
 from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Metrics
 from rtolap.cubes.receiver.assembly import CubeAssembly
@@ -135,6 +136,7 @@ class ReceiverService:
             self._metrics.port,
             machine=self._machine,
             rack=self._rack,
+            program=rtolap.__version__,
         )
         if self._placement in ("off", "warn"):
             self._metadata.register_receiver(record)

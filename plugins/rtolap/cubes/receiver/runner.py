@@ -88,11 +88,14 @@ class CubeRunner:
         clock: Clock,
         open_watermark_client: OpenWatermarkClient,
         ahead: NextAssignment | None = None,
+        restored: str = "",
     ) -> None:
-        """Take the parts of a running cube. `ahead`: the assignment it follows before that stands."""
+        """Take the parts of a running cube. `ahead`: the assignment it follows before that stands.
+        `restored`: of the control record under which its state begins."""
         self.schema = schema
         self.core = core
         self.cube_id = cube_id
+        self.restored = restored
         self.changed = threading.Condition()
         self._receiver_id = receiver_id
         self._metadata = metadata

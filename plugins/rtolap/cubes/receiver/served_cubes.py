@@ -138,13 +138,14 @@ class ServedCubes:
             self._forget_refusal(name)
 
     def _end_dropped(self, cubes: Mapping[str, str]) -> None:
-        """End the runners of cubes that are gone, or that others have taken the place of."""
-        for name in [name for name, one in self._ahead.items() if cubes.get(name) != one.runner.cube_id]:
+        """End the runners of cubes that are gone, that others have taken the place of, or whose metadata was
+        restored from a backup meanwhile."""
+        for name in [name for name, one in self._ahead.items() if _is_over(one.runner, cubes.get(name))]:
             self._discard_ahead(name)
-        for name in [name for name, runner in self._runners.items() if cubes.get(name) != runner.cube_id]:
+        for name in [name for name, runner in self._runners.items() if _is_over(runner, cubes.get(name))]:
             with self._lock:
                 runner = self._runners.pop(name)
-            log.info("cube %s was dropped", name)
+            log.info("cube %s was dropped or restored", name)
             runner.stop()
             shutil.rmtree(self._cubes.slots(name, runner.cube_id).base, ignore_errors=True)
 
@@ -265,3 +266,8 @@ class ServedCubes:
             self._begun.notify_all()
         runner.start()
         log.info("cube %s: serving", schema.cube.name)
+
+
+def _is_over(runner: CubeRunner, cube_id: str | None) -> bool:
+    """Return True if the runner's state belongs to no cube that stands. `cube_id`: of that which stands."""
+    return runner.cube_id != cube_id or runner.control().restored != runner.restored

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import DefinitionError, Refused
+from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.fleet.isolation.registry import HostRegistry
 from rtolap.fleet.lifecycle.states import BrokerEvent, legal
-from rtolap.fleet.moves.states import PlanState
+from rtolap.fleet.moves.records import PlanRecord
+from rtolap.fleet.moves.requests import RequestKind
+from rtolap.fleet.moves.states import MoveState, PlanState
 from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.operations.brokers import FleetBrokers
@@ -65,7 +67,7 @@ class OpenedFleet:
         if broker is not None and len(plan):
             self._check_drained(broker)
         digest = plan_digest(plan)
-        path = f"{_FOLDER}/{digest}.json"
+        path = plan_path(digest)
         self.plans.write(path, plan_json(plan))
         return {
             "path": path,
@@ -114,6 +116,23 @@ class OpenedFleet:
                 action="see rtolap fleet brokers",
             )
 
+    def cancel(self, plan_id: str, by: str, reason: str) -> str:
+        """Cancel the plan that is carried out, and return the mover's answer. A plan that has ended, or is
+        being cancelled, needs no more. Raises DefinitionError for an unknown plan."""
+        cluster_id = self.administration.describe_cluster().cluster_id
+        fleet_store = FleetStore(self.metadata, cluster_id)
+        stored = fleet_store.plan(plan_id)
+        if stored is None:
+            raise DefinitionError(f"there is no plan {plan_id}")
+        state = stored.record.state
+        if state in (PlanState.CANCELLING, PlanState.RELEASING, PlanState.ENDED):
+            return f"plan {plan_id}: {state}"
+        requests = MoverRequests(fleet_store, self.clock, self.token, by)
+        try:
+            return requests.ask(RequestKind.CANCEL, reason=reason, plan_id=plan_id).message
+        except NotFound:  # the mover carries out one plan, and this one is known: it has ended meanwhile
+            return f"plan {plan_id}: {PlanState.ENDED}"
+
     def running(self) -> list[str]:
         """Return what moves: the plan that is carried out, and partitions under any reassignment."""
         cluster_id = self.administration.describe_cluster().cluster_id
@@ -123,13 +142,33 @@ class OpenedFleet:
 
     def ended(self, plan_id: str) -> dict[str, int] | None:
         """Return how the moves of a plan ended, by their states; None while it is carried out."""
-        cluster_id = self.administration.describe_cluster().cluster_id
-        stored = FleetStore(self.metadata, cluster_id).plan(plan_id)
+        record = self._record(self._store(), plan_id)
+        if record.state is not PlanState.ENDED:
+            return None
+        return {str(state): number for state, number in record.counts().items() if number}
+
+    def finished(self, plan_id: str) -> dict[str, Any]:
+        """Return what an ended plan has moved: its id, its moves that are done, and the bytes of their
+        copies."""
+        store = self._store()
+        record = self._record(store, plan_id)
+        moves = store.read_moves(plan_id, record.moves_digest)
+        done = [move for number, move in enumerate(moves) if record.move_state(number) is MoveState.DONE]
+        return {
+            "plan": plan_id,
+            "moves": len(done),
+            "bytes": sum(move.size_bytes * len(move.coming()) for move in done),
+            "by": record.by,
+        }
+
+    def _store(self) -> FleetStore:
+        return FleetStore(self.metadata, self.administration.describe_cluster().cluster_id)
+
+    def _record(self, store: FleetStore, plan_id: str) -> PlanRecord:
+        stored = store.plan(plan_id)
         if stored is None:
             raise DefinitionError(f"there is no plan {plan_id}")
-        if stored.record.state is not PlanState.ENDED:
-            return None
-        return {str(state): number for state, number in stored.record.counts().items() if number}
+        return stored.record
 
     def under_replicated(self) -> list[str]:
         """Return the partitions with a replica that is not in sync, as topic:number."""
@@ -139,6 +178,11 @@ class OpenedFleet:
             for partition in described.partitions
             if set(partition.in_sync) < set(partition.replicas)
         ]
+
+
+def plan_path(digest: str) -> str:
+    """Return where the plan of this digest waits for its approval."""
+    return f"{_FOLDER}/{digest}.json"
 
 
 def _submitted(fleet_store: FleetStore, planned: Mapping[str, Any]) -> str | None:

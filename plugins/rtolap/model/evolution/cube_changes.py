@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rtolap.base.complete import complete
 from rtolap.base.errors import Refused
 from rtolap.model.cube import Cube, cuboids
 
@@ -136,7 +137,7 @@ def gone_cuboids(before: Cube, after: Cube) -> tuple[str, ...]:
 
 def _settings(cube: Cube) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, value in msgspec.to_builtins(cube).items():
+    for name, value in complete(cube).items():
         if name in _PARTS:
             found.update({f"{name}.{inner}": each for inner, each in value.items()})
         else:

@@ -12,7 +12,7 @@ OPERATION = "operation"
 FormatName = Literal["json", "csv", "avro", "protobuf"]
 
 
-class RecordFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RecordFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """A format with its options. Each option belongs to the formats that its line names.
 
     Attributes:

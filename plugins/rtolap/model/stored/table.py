@@ -22,7 +22,7 @@ PartitionUnit = Literal["hour", "day", "week", "month", "year"]
 SKETCH_TYPES = ("hll", "bitmap")
 
 
-class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A column of a stored table.
 
     Attributes:
@@ -55,7 +55,7 @@ class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return BINARY if self.type.strip().lower() in SKETCH_TYPES else parse_type(self.type)
 
 
-class RangePartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RangePartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A partition for each calendar unit (UTC) of `column`.
 
     Attributes:
@@ -72,7 +72,7 @@ class RangePartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     on_demand: bool = True
 
 
-class Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The distribution of rows over buckets, by a hash of `columns`.
 
     Without columns, the key columns count.
@@ -82,7 +82,7 @@ class Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns: tuple[str, ...] = ()
 
 
-class StoredTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class StoredTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """`sequence_column` and `delete_sign` are for unique tables, where deleting is allowed by default."""
 
     database: str

@@ -21,6 +21,7 @@ from rtolap.protocols.agent.messages import (
     Shutdown,
     check_key,
 )
+from rtolap.protocols.rest.ids_sent import SENDS_IDS, SENDS_IDS_ASYNC
 
 T = TypeVar("T")
 
@@ -98,7 +99,11 @@ class AgentClient(Closeable):
     def __init__(self, base_url: str, token: str) -> None:
         self._base_url = base_url.rstrip("/")
         self._http = httpx.Client(
-            base_url=self._base_url, headers=_headers(token), trust_env=False, verify=trust(None)
+            event_hooks=SENDS_IDS,
+            base_url=self._base_url,
+            headers=_headers(token),
+            trust_env=False,
+            verify=trust(None),
         )
 
     def close(self) -> None:
@@ -158,7 +163,11 @@ class AsyncAgentClient:
     def __init__(self, base_url: str, token: str) -> None:
         self._base_url = base_url.rstrip("/")
         self._http = httpx.AsyncClient(
-            base_url=self._base_url, headers=_headers(token), trust_env=False, verify=trust(None)
+            event_hooks=SENDS_IDS_ASYNC,
+            base_url=self._base_url,
+            headers=_headers(token),
+            trust_env=False,
+            verify=trust(None),
         )
 
     async def __aenter__(self) -> AsyncAgentClient:

@@ -39,7 +39,7 @@ _TASK_LABEL = "task"
 LIVE_STATES = frozenset({"PENDING", "RUNNING", "BACKOFF", "STOPPING"})
 
 
-class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`max` restarts after crashes, then FAILED; the wait doubles from `backoff_s` up to `backoff_s_max`.
 
     A process that stayed up for `forget_after_s` has its earlier crashes forgiven. One-shot processes are
@@ -54,7 +54,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     final_codes: tuple[int, ...] = ()
 
 
-class ProcessSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ProcessSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """`argv[0]` is `rtolap` or `spark-submit`, never a path; `labels` are the caller's own.
 
     A process that nobody has renewed for `lease_s` is unattended, and goes on; one that nobody has renewed
@@ -105,7 +105,7 @@ class WaitingTask(msgspec.Struct, frozen=True):
         return None if label is None else decode_json(label, cls)
 
 
-class GenerationRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GenerationRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     generation: int
 
 
@@ -116,7 +116,7 @@ class LastGeneration(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
 
 
-class Shutdown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Shutdown(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A request to end the agent.
 
     Attributes:

@@ -21,6 +21,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
 from rtolap.protocols.coordinator import calls
 from rtolap.protocols.coordinator import messages as wire
+from rtolap.protocols.rest.ids_sent import SENDS_IDS, SENDS_IDS_ASYNC
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.protocols.rest.proven import ProvenAuth
@@ -62,6 +63,7 @@ class CoordinatorClient(Closeable):
         self._leader = LeaderFinder(urls)
         self._retry_s = retry_s
         self._http = httpx.Client(
+            event_hooks=SENDS_IDS,
             headers={} if learnt else headers(token),
             auth=ProvenAuth(token) if learnt else None,
             timeout=timeout_s,
@@ -184,7 +186,11 @@ class AsyncCoordinatorClient:
         self._leader = LeaderFinder(urls)
         self._retry_s = retry_s
         self._http = httpx.AsyncClient(
-            headers=headers(token), timeout=TIMEOUT_S, transport=transport, verify=trust(None)
+            event_hooks=SENDS_IDS_ASYNC,
+            headers=headers(token),
+            timeout=TIMEOUT_S,
+            transport=transport,
+            verify=trust(None),
         )
 
     async def __aenter__(self) -> AsyncCoordinatorClient:

@@ -27,6 +27,7 @@ from rtolap.base.errors import (
     Unavailable,
 )
 from rtolap.base.mutual_proof import ANSWER_HEADER, ClientSession, Hello
+from rtolap.base.spans import sent_headers
 from rtolap.protocols.flight.client import answers, named, open_channel
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ class FlightChannel(Closeable):
         while True:
             number = session.next_number()
             try:
-                answer = ask([(b"authorization", session.header(number))])
+                answer = ask([(b"authorization", session.header(number)), *_ids()])
             except FAILURES as error:
                 failure = named(self._peer, operation, error)
                 if isinstance(failure, SessionUnknown) and not reopened:
@@ -129,6 +130,10 @@ class FlightChannel(Closeable):
             f"{operation} does not count",
             action="see who listens at that address, and whether it has the same token file",
         )
+
+
+def _ids() -> Headers:
+    return [(name.encode(), value.encode()) for name, value in sent_headers().items()]
 
 
 class _AnswersFactory(flight.ClientMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types

@@ -13,6 +13,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
 from rtolap.protocols.loader.messages import API, PROCESS_API, LoaderProcessStatus, LoaderStatus
 from rtolap.protocols.rest.error_responses import error_of
+from rtolap.protocols.rest.ids_sent import SENDS_IDS, SENDS_IDS_ASYNC
 
 TIMEOUT_S = 10.0
 
@@ -24,6 +25,7 @@ class LoaderClient(Closeable):
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
         self._http = httpx.Client(
+            event_hooks=SENDS_IDS,
             headers={"Authorization": f"Bearer {token}"},
             timeout=timeout_s,
             trust_env=False,
@@ -60,7 +62,11 @@ class AsyncLoaderClient:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"}
         self._http = httpx.AsyncClient(
-            headers=headers, timeout=timeout_s, trust_env=False, verify=trust(None)
+            event_hooks=SENDS_IDS_ASYNC,
+            headers=headers,
+            timeout=timeout_s,
+            trust_env=False,
+            verify=trust(None),
         )
 
     async def __aenter__(self) -> Self:

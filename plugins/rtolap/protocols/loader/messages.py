@@ -102,6 +102,9 @@ class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
         phase: what a running one does now.
         reason: why it is in its state.
         kafka_cluster: the cluster that has the topic.
+        target: the kind of server that has the table: rtolap, doris or starrocks.
+        rejects_topic: the topic of refused records; "" where they go to a file.
+        server: URL of its first front end; "" for the front ends of the settings.
         loaded: offsets up to which all records are in the table.
         visible: offsets up to which records can be read in the table, as far as its process knows.
         log_ends: offsets at which the topic ends, requested from the broker for this response.
@@ -130,6 +133,9 @@ class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     table: str = ""
     topic: str = ""
     kafka_cluster: str = DEFAULT_KAFKA_CLUSTER
+    target: str = "rtolap"
+    rejects_topic: str = ""
+    server: str = ""
     sequence: int | None = None
     pending: int = 0
     loaded: dict[int, int] = {}

@@ -12,6 +12,8 @@ SESSION_TOKEN_HEADER = "Rtolap-Session-Token"
 """A request's: what its session has been answered, by any query service. A response's: that and this answer.
 Several tokens of one session stand with SESSION_TOKEN_SEPARATOR between them."""
 SESSION_TOKEN_SEPARATOR = ","
+STATEMENT_HEADER = "Rtolap-Statement"
+"""A response's: the id under which the logs of all services, and the query log, have the statement."""
 ON_BEHALF_HEADER = "Rtolap-On-Behalf-Of"
 """A request's that has the cluster's token: for whom a service asks, percent-encoded, as `service:name`. The
 statement has the rights, the share and the query log of a plain user with that name."""

@@ -24,6 +24,7 @@ from rtolap.base.errors import CommitUnknown, Unavailable
 from rtolap.base.tls import trust
 from rtolap.model.stored.table import StoredTable
 from rtolap.protocols.rest.error_responses import unreadable
+from rtolap.protocols.rest.ids_sent import SENDS_IDS
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.protocols.rest.request import PASSING, PAUSE, headers
@@ -92,7 +93,11 @@ class StoredTablesClient(Closeable):
         self._change_timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
         self._read_timeout = httpx.Timeout(min(timeout_s, read_timeout_s))
         self._http = httpx.Client(
-            headers=headers(token), transport=transport, verify=trust(ca), limits=SHARED_BY_THREADS
+            event_hooks=SENDS_IDS,
+            headers=headers(token),
+            transport=transport,
+            verify=trust(ca),
+            limits=SHARED_BY_THREADS,
         )
 
     def close(self) -> None:

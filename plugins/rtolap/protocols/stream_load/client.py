@@ -12,6 +12,7 @@ import msgspec
 from rtolap.base.closeable import Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import NotFound, Refused, Unavailable
+from rtolap.base.ids import bound
 from rtolap.protocols.stream_load.front_ends import ASK_TIMEOUT_S, FrontEnds, read
 from rtolap.protocols.stream_load.messages import (
     KEEP_LABEL_HEADER,
@@ -89,13 +90,14 @@ class StreamLoadClient(Closeable):
         options: SendOptions,
         label: str,
     ) -> LoadAnswer:
-        answer = self._front_ends.put(
-            path,
-            headers,
-            body,
-            timeout_s=options.timeout_s + GRACE_S,
-            repeatable=isinstance(body, bytes),
-        )
+        with bound(load=label):
+            answer = self._front_ends.put(
+                path,
+                headers,
+                body,
+                timeout_s=options.timeout_s + GRACE_S,
+                repeatable=isinstance(body, bytes),
+            )
         return read_load(answer.status, answer.body, label)
 
     def commit(self, db: str, txn_id: int) -> TwoPhaseAnswer:

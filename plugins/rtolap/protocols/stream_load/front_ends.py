@@ -26,7 +26,9 @@ from rtolap.base.errors import (
     Unavailable,
     from_dict,
 )
+from rtolap.base.spans import sent_headers
 from rtolap.base.tls import trust
+from rtolap.protocols.rest.ids_sent import SENDS_IDS
 from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.protocols.stream_load.expect_continue import PutAnswer, put
 from rtolap.protocols.stream_load.redirects import PlainBackends
@@ -66,7 +68,11 @@ class FrontEnds(Closeable):
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
         self.authorization = f"Basic {basic}"
         self.http = httpx.Client(
-            verify=self._trust, timeout=ASK_TIMEOUT_S, trust_env=False, limits=SHARED_BY_THREADS
+            event_hooks=SENDS_IDS,
+            verify=self._trust,
+            timeout=ASK_TIMEOUT_S,
+            trust_env=False,
+            limits=SHARED_BY_THREADS,
         )
 
     def close(self) -> None:
@@ -91,7 +97,7 @@ class FrontEnds(Closeable):
         A front end that broke off may have carried the request out. Only a body under a label may therefore
         go to the next one, because the label admits it once.
         """
-        sent = dict(headers) | {"authorization": self.authorization}
+        sent = dict(headers) | sent_headers() | {"authorization": self.authorization}
         last_error: Unavailable | None = None
         for endpoint in self._in_turn() if repeatable else self._in_turn()[:1]:
             url = endpoint + path

@@ -143,7 +143,7 @@ class SchemaAnswer(msgspec.Struct, frozen=True):
     count: int = 0
 
 
-class AcknowledgeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AcknowledgeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     labels: tuple[str, ...]
 
 

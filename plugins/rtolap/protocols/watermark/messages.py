@@ -43,7 +43,7 @@ def check_host_names(names: Sequence[str], what: str) -> None:
             )
 
 
-class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Report of what the consumer of one partition has read, by host.
 
     `hosts` are names that are new in this session and level; they get the indices from `hosts_from` on.
@@ -67,7 +67,7 @@ class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     progress: dict[str, int] = {}
 
 
-class UnitReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class UnitReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The oldest work of a unit. A refusal names a unit by `unit_path`.
 
     Attributes:
@@ -88,7 +88,7 @@ def unit_path(level: str, processor: str, key_group: int) -> str:
     return f"{level}/{processor}/{key_group}"
 
 
-class ReportBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ReportBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A client's reports, sent at once.
 
     Attributes:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple
@@ -21,6 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
+from rtolap.base.ids import CarryingPool
 from rtolap.column_types import ColumnType
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.completeness import offsets_text
@@ -94,7 +94,7 @@ class Fetcher:
         self._plans: OrderedDict[tuple[str, TimeRange], _Planned] = OrderedDict()
         self._sizes: OrderedDict[tuple[str, tuple[str, ...]], int] = OrderedDict()  # rows of the last read
         self._lock = threading.Lock()
-        self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look-segments")
+        self._looks = CarryingPool(LOOKS_MAX, thread_name_prefix="look-segments")
         self._answered = SessionPositions()  # by this service, to anybody
 
     def segments(self, read: CubeRead, cancellation: Cancellation) -> tuple[SegmentRecord, ...]:

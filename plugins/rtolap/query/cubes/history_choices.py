@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from rtolap.base.errors import Corrupted
+from rtolap.base.ids import CarryingPool
 from rtolap.cubes.format.manifest import CuboidEntry
 from rtolap.metadata.merging.units import HistoryUnit
 from rtolap.model.cube import smallest_covering
@@ -56,9 +56,7 @@ class Beside:
     answers before another thread has begun."""
 
     def __init__(self, *, is_remote: bool) -> None:
-        self._threads = (
-            ThreadPoolExecutor(READS_MAX, thread_name_prefix="history-read") if is_remote else None
-        )
+        self._threads = CarryingPool(READS_MAX, thread_name_prefix="history-read") if is_remote else None
 
     @property
     def is_alone(self) -> bool:

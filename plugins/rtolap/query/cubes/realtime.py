@@ -4,7 +4,6 @@ fails."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotReached, RtolapError, StaleSnapshot, Unauthorized, Unavailable
+from rtolap.base.ids import CarryingPool
 from rtolap.model.segment import parse_segment_name
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.protocols.receiver.messages import (
@@ -77,7 +77,7 @@ class FlightSource:
 class Realtime:
     def __init__(self, source: RealtimeSource, clock: Clock) -> None:
         self._source = source
-        self._sets = ThreadPoolExecutor(SETS_MAX, thread_name_prefix="replica-set")
+        self._sets = CarryingPool(SETS_MAX, thread_name_prefix="replica-set")
         self._receivers = QueryPeers("receiver-call", CALLS_MAX, self._ping, clock)
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ import json
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import date, datetime
 from decimal import Decimal
@@ -19,6 +18,7 @@ import pyarrow as pa
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from rtolap.base.ids import CarryingPool
 from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.memory_budget import RESULT, Account
 from rtolap.query.statement_outcome import StatementOutcome, result_pieces
@@ -91,7 +91,7 @@ class StreamedAnswer(StreamingResponse):
     """Releases the query's admission as soon as reading ends, not when its objects are collected."""
 
     def __init__(
-        self, answer: Answer, media_type: str, pool: ThreadPoolExecutor, headers: Mapping[str, str]
+        self, answer: Answer, media_type: str, pool: CarryingPool, headers: Mapping[str, str]
     ) -> None:
         super().__init__(answer, media_type=media_type, headers=headers)
         self._answer = answer

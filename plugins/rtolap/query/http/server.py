@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import msgspec
@@ -13,6 +12,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from rtolap.base.errors import RtolapError, Unauthorized
+from rtolap.base.ids import CarryingPool, new_id, note
 from rtolap.base.users import Users
 from rtolap.protocols.query.messages import (
     ARROW_STREAM,
@@ -20,6 +20,7 @@ from rtolap.protocols.query.messages import (
     ON_BEHALF_HEADER,
     SESSION_TOKEN_HEADER,
     SESSION_TOKEN_SEPARATOR,
+    STATEMENT_HEADER,
     HistoryCacheReport,
 )
 from rtolap.query.http.answers import StreamedAnswer, WholeAnswer
@@ -54,7 +55,7 @@ def make_app(
         history_cache: returns the report of the history cache with at most that many versions.
     """
     app = FastAPI(title="rtolap query", version="1", docs_url=None, redoc_url=None, openapi_url=None)
-    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http-query")
+    pool = CarryingPool(THREADS, thread_name_prefix="http-query")
     executor = Executor(service, users, connections)
     shares: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(THREADS_PER_USER))
 
@@ -87,6 +88,8 @@ def make_app(
     @app.post("/api/v1/query", response_model=None)
     async def query(request: Request) -> Response:
         user = asking_user(caller_of(request).user, request.headers.get(ON_BEHALF_HEADER, ""))
+        statement = new_id()
+        note(statement=statement)
         promised = service.session_tokens.read(
             SESSION_TOKEN_SEPARATOR.join(request.headers.getlist(SESSION_TOKEN_HEADER))
         )
@@ -121,7 +124,7 @@ def make_app(
             account.close()
             raise
         token = service.session_tokens.write(session.positions)
-        headers = {SESSION_TOKEN_HEADER: token} if token else {}
+        headers = {STATEMENT_HEADER: statement, **({SESSION_TOKEN_HEADER: token} if token else {})}
         media_type = ARROW_STREAM if arrow else "application/json"
         if answer.whole is not None:
             return WholeAnswer(answer, media_type, headers)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 import pyarrow as pa
 
 from rtolap.base.errors import RtolapError, Unauthorized, UnsupportedSql
+from rtolap.base.ids import bound, new_id
 from rtolap.query.cancel import Cancellation
 from rtolap.query.memory_budget import PACKET, PARAMETERS, Account
 from rtolap.query.mysql import codes
@@ -89,7 +90,8 @@ class MySqlConnection:
                 payload = self._stream.read(PACKET_BYTES_MAX, self._reserve)
                 if not payload or payload[0] == codes.COM_QUIT:
                     return
-                self._command(payload[0], payload)
+                with bound(statement=new_id()):
+                    self._command(payload[0], payload)
             except Unauthorized as error:
                 self._error(error)
                 return

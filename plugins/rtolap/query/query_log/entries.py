@@ -40,6 +40,7 @@ SCHEMA = pa.schema(
         ("FILES_READ", pa.int64()),
         ("SPILLED_BYTES", pa.int64()),
         ("FETCH_MS", pa.float64()),
+        ("STATEMENT_ID", pa.string()),
     ]
 )
 
@@ -53,12 +54,14 @@ class Asked:
         user: empty for clients that have the cluster's token.
         door: http or mysql; empty for what the service itself asks.
         database: empty for the cubes' own.
+        statement_id: under which the logs of all services have it; empty for what the service itself asks.
     """
 
     text: str
     user: str
     door: str
     database: str
+    statement_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,7 @@ def row_of(entry: Entry, service: str) -> Row:
         sum(stats.files_cached + stats.files_remote for stats in own),
         sum(stats.spilled_bytes for stats in own),
         sum(stats.fetch_ms for stats in entry.reads),
+        asked.statement_id,
     )
 
 

@@ -7,12 +7,12 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, OutOfRange
+from rtolap.base.ids import CarryingPool
 from rtolap.base.settings import Settings
 from rtolap.cubes.format.manifest import FileEntry
 from rtolap.object_store.store import ObjectStore
@@ -50,8 +50,8 @@ class SparkScans:
         self._url = service.url
         self._result_bytes_max = result_bytes_max
         self.connections = Connections(service, store.spark_settings)
-        self._scans = ThreadPoolExecutor(SCANS_MAX, thread_name_prefix="spark-scan")
-        self._interrupts = ThreadPoolExecutor(SCANS_MAX, thread_name_prefix="spark-interrupt")
+        self._scans = CarryingPool(SCANS_MAX, thread_name_prefix="spark-scan")
+        self._interrupts = CarryingPool(SCANS_MAX, thread_name_prefix="spark-interrupt")
         self._lock = threading.Lock()
         self._verified: OrderedDict[str, None] = OrderedDict()
         self._running: dict[str, Connection] = {}  # by tag

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from rtolap.base.errors import (
     Unavailable,
     UnknownColumn,
 )
+from rtolap.base.ids import CarryingPool
 from rtolap.model.predicate import columns_of
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.protocols.storage.messages import ScanRequest, TabletId
@@ -75,7 +76,7 @@ class StoredReader:
         self._source = source
         self._bytes_max = bytes_max
         self._nodes = QueryPeers("storage-call", CALLS_MAX, self._ping, clock)
-        self._pool = ThreadPoolExecutor(SCANS_AT_ONCE, thread_name_prefix="stored-scan")
+        self._pool = CarryingPool(SCANS_AT_ONCE, thread_name_prefix="stored-scan")
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)

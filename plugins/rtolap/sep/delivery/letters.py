@@ -85,10 +85,6 @@ class Letters:
     late: list[bool]
 
 
-def dead_letter_topic(subscription: str) -> str:
-    return f"rtolap-sep-{subscription}.dead-letters"
-
-
 def dead_letters(
     topic: str,
     batch: EditBatch,

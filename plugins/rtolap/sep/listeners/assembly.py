@@ -19,12 +19,11 @@ from rtolap.kafka.interfaces import TopicAdmin
 from rtolap.kafka.producer import KafkaAdmin
 from rtolap.kafka.transactions import KafkaTransactionalProducer
 from rtolap.metadata.store import MetadataStore
-from rtolap.model.subscription import Subscription
+from rtolap.model.subscription import Subscription, dead_letter_topic
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.journal import WHOLE, Journal, Share, ensure_partitions, ensure_topic, journal_name
 from rtolap.sep.delivery.letters import TOPIC_CONFIG as LETTERS_CONFIG
-from rtolap.sep.delivery.letters import dead_letter_topic
 from rtolap.sep.delivery.listener import Listener
 from rtolap.sep.delivery.poison import PoisonPolicy
 from rtolap.sep.events.entry_points import load_payload_extractor

@@ -11,6 +11,9 @@ from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.hbase.queues import Queue, read_queues
 from rtolap.sep.status.jmx import JmxPages
 from rtolap.sep.status.model import (
+    JMX,
+    LOG_SIZES,
+    PEERS,
     MissingSource,
     PeerStatus,
     QueueStatus,
@@ -189,7 +192,7 @@ def _peers(sources: ReplicationSources, missing: list[MissingSource]) -> dict[st
     try:
         return sources.master.peers()
     except RtolapError as error:
-        missing.append(MissingSource("peers", str(error)))
+        missing.append(MissingSource(PEERS, str(error)))
         return None
 
 
@@ -203,18 +206,18 @@ def _reports(sources: ReplicationSources, missing: list[MissingSource]) -> Serve
 
 def _sizes(sources: ReplicationSources, missing: list[MissingSource]) -> LogSizes | None:
     if sources.wal_sizes is None:
-        missing.append(MissingSource("sizes of logs", "HBase's root directory was not named"))
+        missing.append(MissingSource(LOG_SIZES, "HBase's root directory was not named"))
         return None
     try:
         return sources.wal_sizes.read()
     except (NotFound, Unavailable) as error:
-        missing.append(MissingSource("sizes of logs", str(error)))
+        missing.append(MissingSource(LOG_SIZES, str(error)))
         return None
 
 
 def _pages(sources: ReplicationSources, reports: ServerReports, missing: list[MissingSource]) -> JmxPages:
     if sources.jmx is None:
-        missing.append(MissingSource("JMX", "it was not requested"))
+        missing.append(MissingSource(JMX, "it was not requested"))
         return JmxPages({}, {})
     pages = sources.jmx.read(reports.info_ports)
     missing += pages.missing

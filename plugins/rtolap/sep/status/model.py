@@ -14,6 +14,9 @@ NOTHING = "nothing to replicate"
 FAILING = "calls to the sinks fail"
 STANDING = "calls fail or hang: none was confirmed since the look before"
 
+PEERS = "peers"
+LOG_SIZES, JMX = "sizes of logs", "JMX"  # sources that a look reads on request
+
 
 class MissingSource(msgspec.Struct, frozen=True):
     """A source that could not be read, and the reason. Its columns are empty."""

@@ -5,7 +5,6 @@ tasks.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import httpx
 import msgspec
 from fastapi import APIRouter, FastAPI
 
+from rtolap.base.ids import CarryingPool
 from rtolap.base.metrics import Metrics
 from rtolap.protocols.storage.messages import TabletId
 from rtolap.servers.limits import HttpLimits
@@ -134,7 +134,7 @@ class Assembly:
         leases = Leases(ledger)
         mastership = Mastership(leases, here.owner, lease_ms=options.lease_ms)
         self.election = Election(ledger, leases, mastership, here)
-        self._pool = ThreadPoolExecutor(options.node_calls_max, thread_name_prefix="nodes")
+        self._pool = CarryingPool(options.node_calls_max, thread_name_prefix="nodes")
         self.manager = TransactionManager(
             ledger,
             mastership,

@@ -21,6 +21,7 @@ from rtolap.base.errors import ProcessFailed, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.base.tls import trust
 from rtolap.base.users import Users
+from rtolap.protocols.rest.ids_sent import SENDS_IDS
 from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.protocols.rest.request import headers
 from rtolap.protocols.storage.client import StorageClients
@@ -82,7 +83,10 @@ def run(settings: Settings, options: FrontendOptions) -> None:
             options,
             masters=closing.enter_context(
                 httpx.Client(
-                    headers=headers(token), verify=trust(settings.stream_load_ca), limits=SHARED_BY_THREADS
+                    event_hooks=SENDS_IDS,
+                    headers=headers(token),
+                    verify=trust(settings.stream_load_ca),
+                    limits=SHARED_BY_THREADS,
                 )
             ),
             own_routes=(nodes_router(nodes, guard.token),),

@@ -9,6 +9,7 @@ from rtolap.model.offsets import Offsets
 from rtolap.protocols.loader.messages import LoaderStatus
 from rtolap.stored.loader.job import read_config
 from rtolap.stored.loader.process import LoaderProcess
+from rtolap.stored.loader.records.rejects import reject_topic
 from rtolap.stored.loader.starting import WAITING
 from rtolap.stored.loader.states import StopCause
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobState, Series
@@ -73,6 +74,7 @@ def status_of_job(
             last_ms = max(filter(None, (last_ms, record.loaded_at_ms)), default=None)
     if log is not None and log.topic_id and topic_id and log.topic_id != topic_id:
         loaded = {}
+    loader = read_config(job).loader
     return LoaderStatus(
         job=job.job_id,
         state=job.state.value,
@@ -84,7 +86,10 @@ def status_of_job(
         database=job.db,
         table=job.table,
         topic=job.topic,
-        kafka_cluster=read_config(job).loader.kafka_cluster,
+        kafka_cluster=loader.kafka_cluster,
+        target=loader.sink.target,
+        rejects_topic=reject_topic(loader.topic, loader.name) if loader.rejects.to == "topic" else "",
+        server=next(iter(loader.sink.urls), ""),
         sequence=sequence,
         pending=sum(not record.loaded for records in series for record in records),
         loaded=loaded,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import closing
 from queue import Empty, Full, Queue
 from threading import Event, Lock, Thread
@@ -23,6 +23,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError, Unavailable
+from rtolap.base.ids import CarryingPool, carried
 from rtolap.protocols.flight.client import silence
 from rtolap.protocols.storage.client import StorageNode
 from rtolap.protocols.storage.messages import COPY_DATA, COPY_NAME, CatchUp, CopyRequest, Reached, TabletId
@@ -58,7 +59,7 @@ class CatchingUp:
         self._node_at, self._published = node_at, published
         self._lock = Lock()
         self._copies: dict[TabletId, Future[None]] = {}
-        self._pool = ThreadPoolExecutor(COPIES_MAX, thread_name_prefix="copy")
+        self._pool = CarryingPool(COPIES_MAX, thread_name_prefix="copy")
 
     def close(self) -> None:
         """Give copies up that have not begun, and wait for those under way."""
@@ -167,7 +168,7 @@ def _batches(source: StorageNode, request: CopyRequest) -> Generator[pa.RecordBa
     _require_answer(source, request)
     arrived: Queue[_Item] = Queue(AHEAD_MAX)
     over = Event()
-    Thread(target=_read, args=(source, request, arrived, over), name="copied", daemon=True).start()
+    Thread(target=carried(_read), args=(source, request, arrived, over), name="copied", daemon=True).start()
     try:
         while (item := _next(source, request, arrived)) is not None:
             if isinstance(item, Exception):

@@ -23,6 +23,7 @@ from rtolap.base.decoding import decode_json
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.tls import trust
+from rtolap.protocols.rest.ids_sent import SENDS_IDS
 from rtolap.protocols.storage.client import StorageClients
 from rtolap.protocols.storage.messages import Heartbeat, HeartbeatAnswer
 from rtolap.protocols.stored_tables.messages import API
@@ -186,7 +187,10 @@ class HeartbeatClient:
     def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:
         self._urls = list(urls)
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {token}"}, timeout=_HEARTBEAT_TIMEOUT_S, verify=trust(ca)
+            event_hooks=SENDS_IDS,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=_HEARTBEAT_TIMEOUT_S,
+            verify=trust(ca),
         )
 
     def send(self, name: str, beat: Heartbeat) -> HeartbeatAnswer:

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rtolap.base.errors import LabelUsed, RtolapError
+from rtolap.base.ids import note
+from rtolap.base.spans import span
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.bodies.batches import check_ratio
 from rtolap.stored.bodies.decode import decode_body
@@ -112,7 +114,8 @@ class Loads:
         deadline_s = time.monotonic() + request.timeout_ms / 1000
         reading = self._services.reading(request, pipe, progress, deadline_s)
         try:
-            return self._answered(request, reading, progress, deadline_s)
+            with span("load"):
+                return self._answered(request, reading, progress, deadline_s)
         finally:
             reading.close()
 
@@ -130,6 +133,7 @@ class Loads:
         except RtolapError as error:
             return progress.failed(error, messages.on_the_wire(str(error)))
         progress.txn_id = transaction.txn_id
+        note(transaction=transaction.txn_id)
         writer: Writer | None = None
         try:
             distribution = Distribution(self._tables.catalogue, table, request.options, deadline_s)

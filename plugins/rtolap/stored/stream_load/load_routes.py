@@ -14,7 +14,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import msgspec
@@ -23,6 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from rtolap.base.errors import RtolapError, TooManyAtOnce, Unavailable
+from rtolap.base.ids import CarryingPool, note
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.stream_load.authentication import Guard
 from rtolap.stored.stream_load.body_pipe import BodyPipe
@@ -63,7 +63,7 @@ class LoadEndpoint:
 
 def load_routes(endpoint: LoadEndpoint) -> APIRouter:
     router = APIRouter()
-    pool = ThreadPoolExecutor(endpoint.running_max, thread_name_prefix="load")
+    pool = CarryingPool(endpoint.running_max, thread_name_prefix="load")
     running: Counter[str] = Counter()  # of each user
 
     @router.put("/api/{db}/{table}/_stream_load")
@@ -76,6 +76,7 @@ def load_routes(endpoint: LoadEndpoint) -> APIRouter:
             headers = _headers(request)
             check_framing(headers)
             wanted = load_request(db, table, headers, user)
+            note(load=wanted.label)
             take = endpoint.groups.run if _joins(request, wanted) else endpoint.loads.run
         except RtolapError as error:
             return _answer(_failed(request, error), ends=expects(request))

@@ -17,7 +17,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
+from rtolap.base.ids import CarryingPool
 from rtolap.protocols.flight.client import PING_AFTER_S, PING_AGAIN_S, silence
 from rtolap.protocols.storage.client import RowStream, StorageNode
 from rtolap.protocols.storage.messages import PutHead, StorageNodeInfo
@@ -59,7 +60,7 @@ class NodeDirectory(Closeable):
         self._lock = Lock()
         self._known: dict[str, StorageNodeInfo] = {}
         self._known_until_s = 0.0
-        self._calls = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="node call")
+        self._calls = CarryingPool(CALLS_MAX, thread_name_prefix="node call")
         self._still: dict[str, float] = {}  # node that stands still -> when it was pinged last
         self._given_up: Counter[str] = Counter()  # calls of a node that nobody waits for any more
 

@@ -11,6 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.ids import carried
 from rtolap.protocols.storage.client import RowStream
 from rtolap.protocols.storage.messages import PutAnswer, PutEnd, PutHead, TabletId
 
@@ -62,7 +63,7 @@ class NodeSender:
         self._stream: RowStream | None = None
         self.failure: RtolapError | None = None
         self.answer: PutAnswer | None = None
-        self._thread = Thread(target=self._run, name=f"load {head.txn_id} to {node}", daemon=True)
+        self._thread = Thread(target=carried(self._run), name=f"load {head.txn_id} to {node}", daemon=True)
         self._thread.start()
 
     @property

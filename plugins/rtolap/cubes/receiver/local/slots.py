@@ -2,6 +2,7 @@
 
     <base>/checkpoint.json, fragments/   where no slot counts
     <base>/current                       name of the slot that counts; absent: <base> itself
+    <base>/restored              id of the restore that this state follows; absent: none
     <base>/ahead-<epoch>/                a slot: what a runner has read for an assignment that is prepared
 
 Every slot is exact under every assignment: it states offsets, and what a receiver does not own is dropped
@@ -17,12 +18,26 @@ from rtolap.base.files import write_atomic
 from rtolap.cubes.receiver.local.checkpoint import FRAGMENTS, NAME
 
 _CURRENT = "current"
+_RESTORED = "restored"
 _AHEAD = "ahead-"
 
 
 class StateSlots:
     def __init__(self, base: Path) -> None:
         self.base = base
+
+    def follow_restore(self, restored: str) -> None:
+        """Delete the state unless it was made under the cluster state that this restore has brought back.
+
+        The state may lack what was in history since the backup, and history of the restored cluster may not
+        hold it: everything is read again from Kafka. "" stands for a cluster that was never restored.
+        """
+        marker = self.base / _RESTORED
+        if (marker.read_text() if marker.exists() else "") == restored:
+            return
+        shutil.rmtree(self.base, ignore_errors=True)  # a crash before the marker is written repeats this
+        self.base.mkdir(parents=True, exist_ok=True)
+        write_atomic(marker, restored.encode())
 
     def current(self) -> Path:
         """Return the folder that counts."""

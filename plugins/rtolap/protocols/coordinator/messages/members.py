@@ -20,6 +20,7 @@ class Health(Message):
     leader_url: str | None = None
     zookeeper: bool = Field(description="is the session to ZooKeeper alive?")
     applications: int = Field(default=0, description="how many applications it runs")
+    program: str = Field(default="", description="version of rtolap that it runs")
 
 
 class PartitionReport(Message):
@@ -106,6 +107,7 @@ class ReceiverInfo(Message):
         metrics_port: 0 without one.
         machine: name of the machine that it runs on; "" where it declares none.
         rack: what fails together with other machines; "" where none is declared.
+        program: version of rtolap that it runs; "" where that is one that does not say so.
     """
 
     receiver_id: str
@@ -119,6 +121,7 @@ class ReceiverInfo(Message):
     metrics_port: int = 0
     machine: str = ""
     rack: str = ""
+    program: str = ""
     cubes: dict[str, CubeReport] = Field(default_factory=dict)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import msgspec
@@ -17,6 +16,7 @@ from fastapi.responses import Response
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, LabelUsed, NotFound
+from rtolap.base.ids import CarryingPool
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.election import Election
@@ -85,14 +85,14 @@ class Decisions:
 
 def decisions_router(decisions: Decisions, election: Election) -> APIRouter:
     router = APIRouter(prefix=wire.PREFIX)
-    deciding = ThreadPoolExecutor(DECISIONS_MAX, thread_name_prefix="decision")
-    waiting = ThreadPoolExecutor(WAITS_MAX, thread_name_prefix="wait")
+    deciding = CarryingPool(DECISIONS_MAX, thread_name_prefix="decision")
+    waiting = CarryingPool(WAITS_MAX, thread_name_prefix="wait")
 
     def route(
         path: str,
         kind: type[B],
         decide: Callable[[B], msgspec.Struct],
-        pool: ThreadPoolExecutor = deciding,
+        pool: CarryingPool = deciding,
     ) -> None:
         @router.post(f"/{path}")
         async def answer(request: Request) -> Response:

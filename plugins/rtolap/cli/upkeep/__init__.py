@@ -1,0 +1,1 @@
+"""Commands that keep a cluster: backups of its metadata, and their restore."""

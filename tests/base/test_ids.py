@@ -1,0 +1,196 @@
+"""Ids of requests: bound at a door, carried by threads and headers, and in each line of a log."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import io
+import json
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rtolap.base.ids import (
+    IDS_MAX,
+    VALUE_CHARS_MAX,
+    CarryingPool,
+    bound,
+    carried,
+    ids,
+    new_id,
+    note,
+    received,
+    sent,
+)
+from rtolap.base.logs import JsonLines, LogFormat, TextLines
+
+from tests.support.paths import PLUGINS
+
+NAMES = st.from_regex(r"[a-z]{1,8}", fullmatch=True)
+
+
+@given(st.dictionaries(NAMES, st.text(min_size=1, max_size=200), max_size=IDS_MAX + 3))
+def test_what_is_sent_is_received_and_fits_a_header(given_ids: dict[str, str]) -> None:
+    with bound(given_ids):
+        known, header = dict(ids()), sent()
+    assert received(header) == known
+    assert len(known) == min(len(given_ids), IDS_MAX)
+    assert all(len(value) <= VALUE_CHARS_MAX for value in known.values())
+    assert header.isascii()
+    assert header.isprintable()
+
+
+@given(st.text(max_size=300))
+def test_whatever_comes_in_a_header_is_one_line_of_a_log(header: str) -> None:
+    found = received(header)
+    with bound(found):
+        line = logged("text", "hello")
+    assert line.count("\n") == 1
+    assert len(found) <= IDS_MAX
+
+
+def test_ids_of_a_request_end_with_it_and_those_of_its_caller_come_back() -> None:
+    assert ids() == {}
+    note(lost="there is no request")
+    assert ids() == {}
+    with bound(statement="a"):
+        with bound(cube="c"):
+            note(segment="s")
+            assert ids() == {"statement": "a", "cube": "c", "segment": "s"}
+        assert ids() == {"statement": "a"}
+    assert ids() == {}
+    assert new_id() != new_id()
+
+
+def test_threads_of_a_pool_work_for_those_who_submit_and_what_they_note_is_known_to_all() -> None:
+    seen: list[dict[str, str]] = []
+    with CarryingPool(2) as pool:
+        for number in range(20):
+            with bound(statement=number):
+                pool.submit(lambda number=number: note(load=number)).result()
+                pool.submit(lambda: seen.append(dict(ids()))).result()
+        pool.submit(lambda: seen.append(dict(ids()))).result()
+    assert seen == [{"statement": str(number), "load": str(number)} for number in range(20)] + [{}]
+
+
+def test_a_function_that_is_carried_works_for_its_caller_in_any_thread() -> None:
+    seen: list[dict[str, str]] = []
+    with bound(plan="p"):
+        run = carried(lambda: seen.append(dict(ids())))
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [{"plan": "p"}]
+
+
+def test_tasks_of_a_loop_do_not_mix_their_ids() -> None:
+    async def work(number: int) -> str:
+        with bound(request=number):
+            await asyncio.sleep(0)
+            return await asyncio.to_thread(lambda: ids()["request"])
+
+    async def all_of_them() -> list[str]:
+        return await asyncio.gather(*(work(number) for number in range(30)))
+
+    assert asyncio.run(all_of_them()) == [str(number) for number in range(30)]
+
+
+def logged(log_format: LogFormat, message: str, *, error: bool = False) -> str:
+    """The line that a service writes."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
+    log = logging.Logger("rtolap.test")
+    log.addHandler(handler)
+    if error:
+        try:
+            raise ValueError("no\nspace")
+        except ValueError:
+            log.exception(message)
+    else:
+        log.warning(message)
+    return written.getvalue()
+
+
+@pytest.fixture
+def working() -> Iterator[None]:
+    with bound(load="hits-7", transaction=41):
+        yield
+
+
+@pytest.mark.usefixtures("working")
+def test_a_line_has_the_ids_behind_its_message_or_as_fields() -> None:
+    assert logged("text", "published").endswith(
+        "WARNING rtolap.test: published [load=hits-7 transaction=41]\n"
+    )
+    line = json.loads(logged("json", "published\nevil"))
+    assert (line["load"], line["transaction"], line["message"]) == ("hits-7", "41", "published\nevil")
+    failed = json.loads(logged("json", "failed", error=True))
+    assert "ValueError: no\nspace" in failed["error"]
+
+
+def test_an_id_takes_the_place_of_no_field_of_a_line() -> None:
+    with bound(message="m", level="l", cube="c"):
+        line = json.loads(logged("json", "hello"))
+    assert (line["message"], line["level"], line["cube"]) == ("hello", "WARNING", "c")
+
+
+def test_a_line_without_a_request_says_nothing_of_ids() -> None:
+    assert logged("text", "started").endswith("rtolap.test: started\n")
+
+
+STORED = ("bodies", "engine", "frontend", "node", "stream_load")
+# Rooms whose threads work for requests, and the threads there that work for nobody in particular.
+ROOMS = ("protocols", "query", "servers", *(f"stored/{room}" for room in STORED))
+BACKGROUND = {
+    "query/cancel.py",  # time limits of all statements
+    "query/cluster/remembered.py",  # looks that many statements share
+    "query/history_cache/keeper.py",
+    "query/mysql/client_watch.py",
+    "query/mysql/server.py",  # accepts, and serves connections: each command is a request
+    "query/query_log/log.py",
+    "query/workers/pool.py",
+    "query/workers/process.py",
+    "servers/flight_guard/relay.py",
+    "servers/flight_server.py",
+    "servers/metrics_server.py",
+    "stored/node/compactor.py",
+    "stored/node/load_door.py",
+    "stored/node/process.py",
+    "stored/stream_load/periodic_task.py",
+}
+
+
+def plain_threads(text: str) -> list[int]:
+    """Lines that make a thread or a pool which does not take the ids of its maker along."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func).rpartition(".")[2]
+            target = next((ast.unparse(each.value) for each in node.keywords if each.arg == "target"), "")
+            if name == "ThreadPoolExecutor" or (name == "Thread" and not target.startswith("carried(")):
+                found.append(node.lineno)
+    return found
+
+
+def test_threads_that_work_for_requests_take_their_ids_along() -> None:
+    root = PLUGINS / "rtolap"
+    files = [file for room in ROOMS for file in (root / room).rglob("*.py")]
+    found = {str(file.relative_to(root)) for file in files if plain_threads(file.read_text())}
+    assert found == BACKGROUND
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("pool = ThreadPoolExecutor(4)", [1]),
+        ("threading.Thread(target=run)", [1]),
+        ("Thread(target=carried(run))", []),
+        ("CarryingPool(4)", []),
+    ],
+)
+def test_a_plain_thread_is_noticed(text: str, lines: list[int]) -> None:
+    assert plain_threads(text) == lines

@@ -1,0 +1,1 @@
+"""Clusters whose metadata is lost and restored."""

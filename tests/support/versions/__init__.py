@@ -1,0 +1,1 @@
+"""Messages and records of two versions: which there are, drawn ones, and those that a release has written."""
