@@ -87,7 +87,7 @@ CALLS: tuple[Callable[[Endpoints], str | tuple[str, ...]], ...] = (
 )
 
 
-@hypothesis_settings(max_examples=400)
+@hypothesis_settings(max_examples=400, deadline=None)
 @given(
     host=st.sampled_from([None, None, "x", OWN]),
     port=st.sampled_from([None, 1]),
