@@ -42,7 +42,7 @@ from tests.support.aggregates.measured import (
     comparable,
     measured_events,
 )
-from tests.support.query.sql_oracle import oracle_cursor
+from tests.support.query.oracles.sql_oracle import oracle_cursor
 from tests.support.seeds import so_many
 
 SEED = 4700

@@ -29,9 +29,9 @@ from rtolap.query.sql.dialect import RtolapSql
 from rtolap.query.statement_service import QueryService
 
 from tests.support.aggregates.measured import MEASURED, SCHEMA, Measured, measured_events
+from tests.support.query.oracles.sql_oracle import asked_of, oracle_cursor
 from tests.support.query.query_endpoints import TOKEN, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld, value_text
-from tests.support.query.sql_oracle import asked_of, oracle_cursor
 
 SEED = 8000
 KEYS = ("", "shop", "region", "hour_start", "shop, region")

@@ -33,8 +33,8 @@ from rtolap.query.statement_service import QueryService
 
 from tests.support.aggregates.joined import joined
 from tests.support.aggregates.measured import MEASURED, SCHEMA, Measured, made_schema, measured_events
+from tests.support.query.oracles.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.query.query_world import QueryWorld, value_text
-from tests.support.query.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.seeds import so_many
 
 SEED = 4711

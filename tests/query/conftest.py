@@ -11,8 +11,8 @@ from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world
+from tests.support.query.oracles.sql_oracle import open_oracle
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import open_oracle
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.approval.value_lists import MEMBERS_MIN, shortened
 from rtolap.query.statement_service import QueryService
 
+from tests.support.query.oracles.sql_oracle import rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import rows_of
 
 _FILL = [f"none {number}" for number in range(MEMBERS_MIN)]
 _NUMBERS = list(range(100, 100 + MEMBERS_MIN))

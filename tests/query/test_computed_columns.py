@@ -17,8 +17,8 @@ from rtolap.model.table import Column, Lookup, Table, TimeColumn
 from rtolap.model.validation.definition import validate_schema
 from rtolap.query.statement_service import QueryService
 
+from tests.support.query.oracles.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, oracle_cursor, rows_of
 
 START = datetime(2013, 5, 1, 10)
 REVENUE, LATE_DELAY, IS_LATE = "price * quantity", "CASE WHEN delay > 15 THEN delay END", "delay > 15"

@@ -19,8 +19,8 @@ from rtolap.query.statement_service import QueryService
 
 from tests.query.test_filtered_measures import CUBE, START, TABLE, events
 from tests.support.aggregates.measured import with_computed
+from tests.support.query.oracles.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.seeds import so_many
 
 SEEDS = range(so_many(3))

@@ -17,7 +17,7 @@ from rtolap.query.mysql.codes import error_code
 from rtolap.query.sql.rules.patterns import translated
 from rtolap.query.statement_service import QueryService
 
-from tests.support.query.expression_oracle import our_rows
+from tests.support.query.oracles.expression_oracle import our_rows
 from tests.support.query.query_world import QueryWorld
 
 

@@ -21,8 +21,8 @@ from rtolap.query.described import described
 from rtolap.query.statement_service import QueryService
 
 from tests.support.aggregates.measured import with_computed
+from tests.support.query.oracles.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.seeds import so_many
 
 START = datetime(2013, 5, 1, 10)

@@ -26,8 +26,8 @@ from rtolap.query.statements.sql_session import SqlSession
 from rtolap.servers.limits import HttpLimits
 from rtolap.stack.servers.spark import TOKEN_VARIABLE, connect_program
 
+from tests.support.query.oracles.sql_oracle import rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import rows_of
 
 CHANGES_WORLD = True
 SQL = "select carrier, count(*), sum(distance) from flights group by carrier"

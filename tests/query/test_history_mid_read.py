@@ -15,7 +15,7 @@ from rtolap.query.spills.folder import Spills
 
 from tests.support.cubes.flights import flights_world
 from tests.support.query.moving_history import MovingHistory
-from tests.support.query.sql_oracle import rows_of
+from tests.support.query.oracles.sql_oracle import rows_of
 
 SQL = "select carrier, origin, count(*), sum(distance), sum(price) from flights group by carrier, origin"
 POINTS = 400  # more than one read has

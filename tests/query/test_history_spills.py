@@ -32,8 +32,8 @@ from rtolap.query.spills.tables import SpilledTable
 
 from tests.support.query.on_spark.drawn_reads import difference, drawn_history, drawn_read
 from tests.support.query.on_spark.scanned_history import SCHEMA, make_history
+from tests.support.query.oracles.sql_oracle import rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import rows_of
 from tests.support.scrape import Scrape
 from tests.support.seeds import so_many
 from tests.support.waiting import until

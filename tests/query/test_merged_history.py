@@ -21,8 +21,8 @@ from rtolap.query.statement_service import QueryService
 
 from tests.query.test_oracle import random_query
 from tests.support.cubes.flights import flights_world
+from tests.support.query.oracles.sql_oracle import asked_of, open_oracle, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, open_oracle, rows_of
 from tests.support.seeds import so_many
 
 QUERIES = so_many(40)

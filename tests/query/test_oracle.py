@@ -9,8 +9,8 @@ import pytest
 from rtolap.base.errors import QueryError
 from rtolap.query.statement_service import QueryService
 
+from tests.support.query.oracles.sql_oracle import asked_of, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, rows_of
 from tests.support.seeds import so_many
 
 QUERIES = so_many(60)

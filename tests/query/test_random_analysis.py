@@ -20,9 +20,9 @@ from rtolap.query.sql.rules.totals import EventTotals
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world
-from tests.support.query.mariadb_oracle import Row
+from tests.support.query.oracles.mariadb_oracle import Row
+from tests.support.query.oracles.sql_oracle import asked_of, open_oracle
 from tests.support.query.random_analysis import FLIGHTS, ROUTES, AnalysisWriter, Places, rows_differ
-from tests.support.query.sql_oracle import asked_of, open_oracle
 from tests.support.seeds import notices, so_many
 
 STATEMENTS = 40

@@ -22,8 +22,8 @@ from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flight_table, random_flights
 from tests.support.query.calendar_units import unit_start
+from tests.support.query.oracles.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.seeds import so_many
 
 START = datetime(2013, 3, 1, 22, 10)

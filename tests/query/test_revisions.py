@@ -36,10 +36,10 @@ from tests.support.cubes.flights import (
     random_flights,
     routes_schema,
 )
-from tests.support.query.mariadb_oracle import Row
+from tests.support.query.oracles.mariadb_oracle import Row
+from tests.support.query.oracles.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.random_analysis import FLIGHTS, ROUTES, AnalysisWriter, Places, rows_differ
-from tests.support.query.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.seeds import notices, so_many
 
 HOUR_MS = 3_600_000

@@ -7,8 +7,8 @@ import pytest
 from rtolap.base.errors import QueryError
 from rtolap.query.statement_service import QueryService
 
+from tests.support.query.oracles.sql_oracle import asked_of, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, rows_of
 
 KEYS = "hour_start, day_start, carrier, origin, gate, fare_class, flown_on, on_time"
 STAR = (

@@ -18,8 +18,8 @@ from rtolap.scan import first_groups
 from rtolap.scan.first_groups import Chosen, choose_groups
 
 from tests.support.cubes.flights import AIRLINES, AIRLINES_CSV, flights_schema, random_flights, routes_schema
+from tests.support.query.oracles.sql_oracle import asked_of, open_oracle, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, open_oracle, rows_of
 from tests.support.seeds import so_many
 
 Source = dict[str | None, Any]

@@ -17,8 +17,8 @@ from rtolap.protocols.stored_tables.messages import AddColumn, RenameColumn, Tab
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import AIRLINE_ROWS
+from tests.support.query.oracles.sql_oracle import asked_of, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, rows_of
 from tests.support.stored.stored_world import StoredWorld
 
 CHANGES_WORLD = True

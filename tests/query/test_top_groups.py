@@ -13,8 +13,8 @@ from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import AIRLINES, AIRLINES_CSV, flights_schema, random_flights, routes_schema
 from tests.support.query import query_world
+from tests.support.query.oracles.sql_oracle import asked_of, open_oracle, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, open_oracle, rows_of
 
 ORDERED = {
     "select carrier, count(*) n from flights group by carrier order by n desc limit 2":

@@ -8,8 +8,8 @@ from rtolap.base.errors import QueryError
 from rtolap.model.predicate import And, Compare
 from rtolap.query.statement_service import QueryService
 
+from tests.support.query.oracles.sql_oracle import asked_of, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, rows_of
 
 JOINED = [
     "select f.carrier, f.n, r.d from (select carrier, count(*) n from flights group by carrier) f "

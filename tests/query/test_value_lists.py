@@ -11,8 +11,8 @@ from rtolap.query.sql.dialect import RtolapSql
 from rtolap.query.sql.parser import parse
 from rtolap.query.statement_service import QueryService
 
+from tests.support.query.oracles.sql_oracle import rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import rows_of
 
 _FILL = [f"none {number}" for number in range(MEMBERS_MIN)]
 _NUMBERS = [str(number) for number in range(100, 100 + MEMBERS_MIN)]

@@ -11,8 +11,8 @@ from rtolap.protocols.receiver.messages import PartialQuery
 from rtolap.query.cubes import value_sets
 from rtolap.query.statement_service import QueryService
 
+from tests.support.query.oracles.sql_oracle import asked_of, rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, rows_of
 
 _LETTERS = "select carrier from airlines where name like 'A%'"
 ONE, JFK = In("carrier", ("AA",)), In("carrier", ("AA", "DL", "UA", "é'\"%_", "日本 😀"))

@@ -28,7 +28,7 @@ from rtolap.stack.process import ManagedProcess
 
 from tests.support.cubes.services import Services, wait_for
 from tests.support.query.binary_protocol import BinaryProtocol
-from tests.support.query.mariadb_oracle import MariaOracle, Row, differences, open_maria
+from tests.support.query.oracles.mariadb_oracle import MariaOracle, Row, differences, open_maria
 from tests.support.query.query_world import PARTITIONS
 from tests.support.query.random_sql import RandomStatement
 from tests.support.query.random_sql_times import random_half_hour_statement

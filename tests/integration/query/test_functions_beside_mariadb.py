@@ -22,7 +22,7 @@ from rtolap.stack.process import ManagedProcess
 
 from tests.support.cubes.flights import flights_world
 from tests.support.query.function_calls import CALLS, COMPARED, QUERIES, random_calls
-from tests.support.query.mariadb_oracle import MariaOracle, open_maria
+from tests.support.query.oracles.mariadb_oracle import MariaOracle, open_maria
 from tests.support.query.query_world import QueryWorld
 from tests.support.seeds import so_many
 

@@ -32,7 +32,7 @@ from tests.support.cubes.service_world import PARTITIONS, World
 from tests.support.cubes.services import Services, wait_for
 from tests.support.kafka_topics import create_topic
 from tests.support.query.asked_statements import LOOKUP, REGIONS
-from tests.support.query.mariadb_oracle import MariaOracle, Row, open_maria
+from tests.support.query.oracles.mariadb_oracle import MariaOracle, Row, open_maria
 from tests.support.query.random_analysis import (
     FLIGHTS,
     ROUTES,

@@ -16,8 +16,8 @@ from rtolap.query.statement_service import QueryService
 from rtolap.stack.process import ManagedProcess
 
 from tests.support.cubes.flights import flights_world
-from tests.support.query.expression_oracle import compared, our_rows
-from tests.support.query.mariadb_oracle import MariaOracle, open_maria
+from tests.support.query.oracles.expression_oracle import compared, our_rows
+from tests.support.query.oracles.mariadb_oracle import MariaOracle, open_maria
 from tests.support.query.random_expressions import SAMPLE_ROWS, SAMPLES, random_expression_statement
 from tests.support.seeds import so_many
 

@@ -19,7 +19,7 @@ from rtolap.stack.process import ManagedProcess
 
 from tests.support.cubes.flights import flights_world
 from tests.support.query.binary_protocol import BinaryProtocol
-from tests.support.query.mariadb_oracle import MariaOracle, Row, differences, open_maria
+from tests.support.query.oracles.mariadb_oracle import MariaOracle, Row, differences, open_maria
 from tests.support.query.query_endpoints import TOKEN, open_endpoints
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.random_sql import RandomStatement, random_statement

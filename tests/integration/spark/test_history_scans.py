@@ -40,9 +40,9 @@ from tests.support.query.on_spark.spark_asking import (
     scans_of,
 )
 from tests.support.query.on_spark.spark_connect import SparkServer, occupied, spark_server
+from tests.support.query.oracles.sql_oracle import rows_of
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.random_sql import random_statement
-from tests.support.query.sql_oracle import rows_of
 from tests.support.seeds import so_many
 from tests.support.waiting import until
 

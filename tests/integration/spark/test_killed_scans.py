@@ -13,8 +13,8 @@ from rtolap.query.statement_service import QueryService
 from tests.support.cubes.flights import flights_world
 from tests.support.query.on_spark.spark_asking import SQL, Asked, scanning, scans_of
 from tests.support.query.on_spark.spark_connect import SparkServer, occupied, spark_server
+from tests.support.query.oracles.sql_oracle import rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import rows_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isclose
 
-from tests.support.query.mariadb_oracle import Row, alike, plain
+from tests.support.query.oracles.mariadb_oracle import Row, alike, plain
 
 _PATTERNS = ("%a%", "A%", "_", "%!%%", "!_%", "J%", "%", "", "%n%")
 _EXPRESSIONS = ("^A", "a$", "[A-K]", "^.$", "n|o", "^[^a-z]*$", "[[:digit:]]")

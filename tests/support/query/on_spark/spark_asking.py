@@ -13,8 +13,8 @@ from rtolap.query.spark.scans import SparkScans
 from rtolap.query.statement_service import QueryService
 
 from tests.support.query.on_spark.spark_connect import SparkServer
+from tests.support.query.oracles.sql_oracle import rows_of
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import rows_of
 from tests.support.waiting import patience_s, until
 
 RESULT_BYTES_MAX = 64 << 20

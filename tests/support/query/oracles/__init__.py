@@ -1,0 +1,1 @@
+"""Other engines whose answers are those that ours are held to."""
