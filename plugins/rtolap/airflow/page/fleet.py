@@ -9,8 +9,6 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from rtolap.airflow.page.answers import Asked
 from rtolap.airflow.page.fleet_messages import (
     Broker,
@@ -23,6 +21,7 @@ from rtolap.airflow.page.fleet_messages import (
     PlanStage,
     SlowBroker,
 )
+from rtolap.base.decoding import convert
 
 if TYPE_CHECKING:
     from rtolap.fleet.moves.status import MoveStatus
@@ -203,5 +202,5 @@ def _named(text: str, names: Iterable[str]) -> Iterable[str]:
 
 def _slow(look: SlowLook) -> tuple[SlowBroker, ...]:
     """Return the judged brokers, those that are not well first."""
-    rows = msgspec.convert(look.documents(), list[SlowBroker])
+    rows = convert(look.documents(), list[SlowBroker])
     return tuple(sorted(rows, key=lambda each: (not each.is_slow, each.state == "NORMAL", each.broker)))
