@@ -14,7 +14,8 @@ from rtolap.agent.commands import Commands
 from rtolap.agent.host import Host
 from rtolap.agent.spark_allowed import SparkAllowed
 from rtolap.base.errors import DefinitionError
-from rtolap.model.batch import BatchSource, BatchSpec
+from rtolap.cubes.format.tries import new_try
+from rtolap.model.batch import ROWS_FOLDER, BatchSource, BatchSpec
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.merging.specs import MergeMember, MergeSpec
 from rtolap.model.offsets import PartRange
@@ -437,6 +438,24 @@ def test_a_batch_that_reads_or_writes_elsewhere_is_refused(
 ) -> None:
     with pytest.raises(DefinitionError, match=re.escape(said)):
         reading.check(staging_job(msgspec.structs.replace(BATCH, **other)))
+
+
+def from_batch(rows: str) -> ProcessSpec:
+    """A build of what a batch has staged, in a folder of rows."""
+    path = f"batches/sales_cube/{'0f' * 16}/b-1/{rows}/__segment=3"
+    return asked_for(build(batch="b-1", parts=(BuildPart("b-1", path, (), 5, 5),)))
+
+
+def test_what_a_try_of_a_batch_has_staged_is_built(commands: Commands) -> None:
+    for rows in (*(f"rows-{new_try()}" for _ in range(20)), "rows"):  # the last: of an earlier version
+        assert ROWS_FOLDER.fullmatch(rows)
+        assert commands.check(from_batch(rows))[-1] == "{files}/specs.json"
+
+
+@pytest.mark.parametrize("rows", ["rows-", "rows-..", "rows-0f/../x", "rows-0123456789ab/rows", "other"])
+def test_rows_of_no_try_are_not_built(commands: Commands, rows: str) -> None:
+    with pytest.raises(DefinitionError, match="its part lies outside"):
+        commands.check(from_batch(rows))
 
 
 def test_an_agent_reads_no_source_that_its_operator_has_not_named(tmp_path: Path) -> None:

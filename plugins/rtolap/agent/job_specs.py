@@ -15,7 +15,7 @@ from rtolap.agent.host import Host
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
-from rtolap.model.batch import BATCH_ID, BatchSpec, check_source
+from rtolap.model.batch import BATCH_ID, ROWS_FOLDER, BatchSpec, check_source
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.merging.specs import MERGE_ID, MergeSpec
 from rtolap.protocols.agent.messages import FILES_MARK
@@ -66,7 +66,8 @@ def _check_build(spec: BuildSpec, host: Host) -> None:
     _fits("build", "location", spec.location, re.compile(location))
     parts = f"staged/{segment}/v{spec.version}/{_PART}"
     if spec.batch:
-        parts = f"batches/{re.escape(spec.cube)}/{_CUBE_ID}{re.escape(spec.batch)}/rows/__segment=[0-9]+"
+        folder = f"batches/{re.escape(spec.cube)}/{_CUBE_ID}{re.escape(spec.batch)}"
+        parts = f"{folder}/{ROWS_FOLDER.pattern}/__segment=[0-9]+"
         _fits("build", "batch", spec.batch, BATCH_ID)
     for part in spec.parts:
         _fits("build", "part", part.path, re.compile(parts))
