@@ -55,6 +55,7 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "RTOLAP_SEEDS": "how many times as many seeds the tests take; 1 if it is not set",
     "RTOLAP_STACK_DIR": "folder of the local stack; `.stack` if it is not set",
     "RTOLAP_STACK_ID": "set by the local stack for its processes, to know them again",
+    "RTOLAP_TEST_LONG": "set for tests that take five minutes each",
     "RTOLAP_TEST_SLOWNESS": "how much longer tests wait for servers; 1 if it is not set",
     "RTOLAP_TEST_SPARK_CONNECTOR": "jar of the Spark connector for the tests that write with it",
     "RTOLAP_TEST_UNTIL": "when no further test begins, in seconds since 1970; never if it is not set",
