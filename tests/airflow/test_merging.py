@@ -16,7 +16,8 @@ from rtolap.protocols.coordinator import merge_jobs
 from rtolap.protocols.coordinator.merge_jobs import merge_all
 from rtolap.protocols.coordinator.messages import CommittedMerge, MergePlans, PlannedMerge
 
-from tests.airflow.test_operators import SPARK, context, deferred, event_of, resumed
+from tests.airflow.task_context import task_context
+from tests.airflow.test_operators import SPARK, deferred, event_of, resumed
 from tests.support.agent_harness import RunningAgent
 
 pytestmark = pytest.mark.usefixtures("connection")
@@ -101,9 +102,9 @@ def drain(operator: MergeSegmentsOperator, ctx: Any) -> list[str]:
 
 def test_all_that_can_be_merged_is_merged_by_one_execution(coordinator: FakeCoordinator) -> None:
     SPARK.script = 'grep -q merge "$0"'
-    drain(merging(), context())
+    drain(merging(), task_context())
     assert coordinator.commits == ["d1", "d2", "d3"]
-    assert drain(merging(), context()) == []
+    assert drain(merging(), task_context()) == []
 
 
 def test_a_task_that_is_executed_again_waits_for_the_process_that_runs(
@@ -111,12 +112,12 @@ def test_a_task_that_is_executed_again_waits_for_the_process_that_runs(
 ) -> None:
     go = agent.folder / "go"
     SPARK.script = f"while [ ! -e {go} ]; do sleep 0.05; done"
-    first = deferred(lambda: merging().execute(context()))
-    again = deferred(lambda: merging().execute(context()))
+    first = deferred(lambda: merging().execute(task_context()))
+    again = deferred(lambda: merging().execute(task_context()))
     assert first.trigger.generation == again.trigger.generation
     assert len(coordinator.plans) == 2, "planned once"
     go.touch()
-    operator, ctx = merging(), context()
+    operator, ctx = merging(), task_context()
     read = event_of(again)
     go.unlink()  # the process of the next merge runs on
     following = deferred(lambda: resumed(operator, ctx, again, read))
@@ -133,7 +134,7 @@ def test_what_is_not_written_fails_the_task_behind_the_others_and_the_retry_plan
 ) -> None:
     SPARK.script = "echo no space; exit 4"
     coordinator.unwritten = {"d1"}
-    operator, ctx = merging(), context()
+    operator, ctx = merging(), task_context()
     waiting = deferred(lambda: operator.execute(ctx))
     with pytest.raises(AirflowException, match=r"(?s)d1 is not written.*no space"):
         resumed(operator, ctx, waiting)
@@ -149,14 +150,14 @@ def test_a_merge_whose_members_have_changed_is_void_and_no_round_is_repeated_for
 ) -> None:
     SPARK.script = "exit 0"
     coordinator.changed = {"d1", "d2", "d3"}
-    assert drain(merging(), context()) == []
+    assert drain(merging(), task_context()) == []
     assert len(coordinator.plans) == 2
 
 
 def test_the_job_gets_the_plans_as_its_file(coordinator: FakeCoordinator, agent: RunningAgent) -> None:
     seen = agent.folder / "seen.json"
     SPARK.script = f'cp "$0" {seen}'
-    drain(merging(), context())
+    drain(merging(), task_context())
     assert [each["merge"] for each in json.loads(seen.read_text())] == [f"{2:032x}"]
 
 
@@ -165,7 +166,7 @@ def test_the_command_merges_all_at_the_agent_and_goes_on_with_a_process_that_is_
 ) -> None:
     monkeypatch.setattr(merge_jobs, "POLL_S", 0.05)
     SPARK.script = "exit 0"
-    deferred(lambda: merging().execute(context()))  # a task that was lost
+    deferred(lambda: merging().execute(task_context()))  # a task that was lost
     seen: list[MergePlans] = []
     with agent.client() as client:
         options = ("--master", "local[1]")
