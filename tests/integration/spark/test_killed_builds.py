@@ -80,7 +80,7 @@ def test_a_build_killed_after_any_step_leaves_no_half_version_and_is_built_whole
         spec.location: assert_recount(of, spec, raw)
         for of, spec, raw in zip(stagings, specs, raws, strict=True)
     }
-    assert_nothing_else(staging, found)
+    assert_nothing_else(staging, found, killed=True)
 
 
 def is_finished(staging: Staging, spec: BuildSpec) -> bool:

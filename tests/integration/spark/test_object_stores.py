@@ -228,7 +228,7 @@ def test_a_segment_is_staged_built_after_a_kill_promoted_answered_and_cleaned_up
     assert s3_keys.secret not in done.errors
     staging = Staging(store, uri, tmp_path)
     manifest = assert_recount(staging, spec, raw)
-    assert_nothing_else(staging, {spec.location: manifest})
+    assert_nothing_else(staging, {spec.location: manifest}, killed=True)
     record = builds.promote(CUBE.name, SEGMENT, spec.build_id)
     assert (record.state, record.version, record.events) == (SegmentState.READY, 1, raw.num_rows)
 
