@@ -32,7 +32,8 @@ _CHUNK_BYTES = 1 << 20
 _NAMED_MAX = 5
 _TEMPORARY_SUFFIX = ".rtolap-tmp"
 MARKER = "rtolap-store"
-LAYOUT_FOLDERS = frozenset({"staged", "history", "batches", "merged"})
+# Of whoever writes into the store: cubes, plans of brokers, and the probe of `rtolap doctor`.
+LAYOUT_FOLDERS = frozenset({"staged", "history", "batches", "merged", "fleet", "doctor"})
 _SEGMENT = re.compile(r"[A-Za-z0-9_.+=,@~-]+")
 
 
