@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 from rtolap.base.errors import StaleSnapshot, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady
+from rtolap.cubes.receiver.local.align import NO_VECTORS, versions_of
 from rtolap.cubes.receiver.local.cut_logs import counted_beyond, known_by_vectors
 from rtolap.cubes.receiver.settled import SettledVersion
+from rtolap.cubes.receiver.upload import upload_job
 from rtolap.kafka.interfaces import CutPartition
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.segment_format.pages import HistoryFrontier
@@ -164,6 +168,42 @@ def test_while_vectors_cannot_be_read_an_earlier_view_stands(world: World) -> No
     world.settled.away = False
     world.bench.step()
     assert world.rows({NAME: 1}) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tables_are_of_the_versions_that_the_vectors_beside_them_say(tmp_path: Path, seed: int) -> None:
+    """A segment is closed while its events arrive. Whoever looks a record up knows of it before the view of
+    the step has it; what is chosen for an upload in between holds nothing from the vector on."""
+    chooser, world = random.Random(seed), World(tmp_path)
+    bench, record = world.bench, None
+    decided, known, seen = sorted(chooser.sample(range(1, 30), 3))
+    for turn in range(35):
+        bench.send(chooser.randint(1, 6), partition=0)
+        bench.send(chooser.randint(1, 6), partition=1)
+        if turn == decided:
+            target = dict(bench.core.state.positions)
+            world.settled.put({}, 0)
+            closed = world.settled.records.pop(START_MS)
+            record = msgspec.structs.replace(closed, state=SegmentState.IMMUTABLE, target=target)
+        if turn == known and record is not None:
+            world.settled.records[START_MS] = record
+        if turn == seen and record is not None:
+            bench.view = replace(bench.view, records={START_MS: record})
+        bench.core.step(bench.view)
+        state = bench.core.state
+        for start, segment in state.segments.items():
+            vectors = state.vectors.get(start, NO_VECTORS)
+            for table in segment.tables:
+                assert table.versions == versions_of(vectors, table.ranges, bench.core.valid_partitions)
+        if record is not None:
+            job = upload_job(bench.schema, state, bench.view.control, {START_MS: record})
+            if job is not None:
+                assert sum(table.events for table in job.tables) == sum(record.target.values())
+    bench.realign()
+    job = upload_job(bench.schema, bench.core.state, bench.view.control, bench.view.records)
+    assert job is not None
+    assert record is not None
+    assert sum(table.events for table in job.tables) == sum(record.target.values())
 
 
 def test_a_cut_log_is_held_against_the_frontier_and_the_newest_segment_is_named() -> None:

@@ -92,6 +92,10 @@ class RecordIntake:
     def _with_vectors(self, state: LocalState, events: pa.Table) -> LocalState:
         """Return the state with the vectors of settled segments that events fall into.
 
+        Not of those that have tables here: the record may be newer than what these are aligned with, one that
+        was closed just now for instance. Taken alone, its vectors would give the tables to versions that their
+        events are not of, and they could be uploaded before the next alignment.
+
         Raises Unavailable where they cannot be read: the batch is read again.
         """
         drop_late = self._schema.cube.late.policy == "drop"
@@ -100,6 +104,7 @@ class RecordIntake:
             start: vectors_of(record, drop_late=drop_late)
             for start in segment_starts(events, window_ms)
             if start not in state.vectors
+            and start not in state.segments
             and (state.horizon_ms is None or start + window_ms > state.horizon_ms)
             and (record := state.settled.record(start)) is not None
         }
