@@ -252,10 +252,17 @@ class Receiver:
         )
 
     def upload(self, times: int = 1) -> bool:
+        """Do the worker's part: it acts on the records as they are now, whatever the core's view is. From
+        then on the core's lookups know them too, as its view does not before the next look."""
         if not self.leading:
             return False
         control = self.cluster.metadata.control(self.cluster.cube)
-        job = upload_job(self.schema, self.core.state, control, self.view.records)
+        records = self.view.records
+        if self.segments is not None:
+            self.segments.refresh()
+            opened = self.segments.known()[1].open
+            records = {record.start_ms: self.settled.whole(record) for record in opened.values()}
+        job = upload_job(self.schema, self.core.state, control, records)
         if job is None:
             return False
         for _ in range(times):
