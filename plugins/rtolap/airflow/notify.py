@@ -51,7 +51,7 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Notice:
-    """What is told: a line, and a text with the link to what it is about."""
+    """A message to people: a line, and a text with the link to what it is about."""
 
     subject: str
     text: str

@@ -38,7 +38,7 @@ class _Format(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup says about itself.
+    """The first part of a backup: what it says about itself.
 
     Attributes:
         backup_id: new for each backup.

@@ -49,7 +49,7 @@ class NamedDataset(NamedTuple):
 
 
 class Lineage(NamedTuple):
-    """What a task has made of what."""
+    """The datasets that a task has read, and those that it has written."""
 
     inputs: tuple[NamedDataset, ...] = ()
     outputs: tuple[NamedDataset, ...] = ()

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Asked(msgspec.Struct, Generic[T], frozen=True):
-    """What one of them has answered.
+    """The answer of one of several that were asked.
 
     Attributes:
         answer: None where there is none.
