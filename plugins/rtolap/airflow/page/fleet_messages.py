@@ -139,7 +139,7 @@ class PlannedDisk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedDisks(msgspec.Struct, frozen=True, kw_only=True):
-    """The shares of disks that are used before and after a plan. expected_s: None where it would never end."""
+    """The used shares of disks before and after a plan. expected_s: None where it would never end."""
 
     digest: str
     kind: str

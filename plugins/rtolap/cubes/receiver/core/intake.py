@@ -92,8 +92,8 @@ class RecordIntake:
     def _with_vectors(self, state: LocalState, events: pa.Table) -> LocalState:
         """Return the state with the vectors of settled segments that events fall into.
 
-        Not of those that have tables here: the record may be newer than what these are aligned with, one that
-        was closed just now for instance. Taken alone, its vectors would give the tables to versions that their
+        Not of those that have tables here: the record may be newer than what these are aligned with, such as
+        one that was closed just now. Taken alone, its vectors would give the tables to versions that their
         events are not of, and they could be uploaded before the next alignment.
 
         Raises Unavailable where they cannot be read: the batch is read again.
