@@ -1,4 +1,4 @@
-"""A statement is found again in the receivers' logs, by the id that its answer and the query log have."""
+"""A statement is found again in the logs of receivers and workers, by the id that its answer has."""
 
 from __future__ import annotations
 
@@ -63,3 +63,6 @@ def test_a_statement_leads_from_the_query_services_door_to_the_receivers_log(
         found = calls("r0", statement)
         assert any(line.endswith("flight_server: do_get") for line in found), (statement, found)
     assert calls("query", first)
+    for statement in (first, second, by_mysql):  # its worker is a process of its own, with the service's log
+        found = calls("query", statement)
+        assert any(line.endswith("process: Run") for line in found), (statement, found)

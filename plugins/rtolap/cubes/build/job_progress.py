@@ -7,6 +7,7 @@ from itertools import dropwhile
 import msgspec
 from pyspark.errors import PythonException
 
+from rtolap.base.ids import ids
 from rtolap.model.build_spec import BuildSpec
 
 EXIT_REFUSED, EXIT_FAILED = 3, 4
@@ -16,13 +17,18 @@ ERROR_CHARS = 2000
 def report(event: str, spec: BuildSpec, **fields: object) -> None:
     """Report progress. `spec` is the build meant, or the first of the batch."""
     line = {"event": event, "cube": spec.cube, "segment": spec.segment, "build_id": spec.build_id, **fields}
-    print(f"rtolap-progress: {msgspec.json.encode(line).decode()}", flush=True)
+    _print(line)
 
 
 def report_batch(event: str, cube: str, batch: str, **fields: object) -> None:
     """Report progress of a batch that is staged."""
-    line = {"event": event, "cube": cube, "batch": batch, **fields}
-    print(f"rtolap-progress: {msgspec.json.encode(line).decode()}", flush=True)
+    _print({"event": event, "cube": cube, "batch": batch, **fields})
+
+
+def _print(line: dict[str, object]) -> None:
+    """Print the line, with the ids of the job that are not in it."""
+    known = {name: value for name, value in ids().items() if name not in line}
+    print(f"rtolap-progress: {msgspec.json.encode({**known, **line}).decode()}", flush=True)
 
 
 def error_text(error: Exception) -> str:
