@@ -30,7 +30,7 @@ from tests.support.waiting import patience_s, until
 pytestmark = pytest.mark.integration
 
 IDLE_S = 600.0
-DEBUG = {"RTOLAP_LOG_LEVEL": "DEBUG"}
+OF_JOB = {"RTOLAP_AGENT_KEY": "build.1", "RTOLAP_LOG_LEVEL": "DEBUG"}
 BY_TASKS = ("--conf", "spark.rtolap.lookedAtInDriverBytesMax=0")  # files are looked at by Python of executors
 
 
@@ -52,13 +52,7 @@ class Warm:
         )
         return subprocess.Popen(
             [str(file) if word.startswith(FILES_MARK) else word for word in argv],
-            env={
-                **os.environ,
-                **self._commands.environment(),
-                "RTOLAP_AGENT_KEY": "build.1",
-                "RTOLAP_IDS": ids,
-                **DEBUG,
-            },
+            env={**os.environ, **self._commands.environment(), **OF_JOB, "RTOLAP_IDS": ids},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
