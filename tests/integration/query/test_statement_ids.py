@@ -86,7 +86,7 @@ def test_a_statement_leads_through_the_logs_of_all_services_and_its_trace_throug
     assert calls("query", first)
     for statement in (first, second, by_mysql):  # its worker is a process of its own, with the service's log
         found = calls("query", statement)
-        assert any(line.endswith("process: Run") for line in found), (statement, found)
+        assert any("workers.process: " in line for line in found), (statement, found)
         (trace,) = traces("query", statement)  # each of its lines names the same
         assert traces("r0", statement) == {trace}
         mine = until_both(receiver, trace)

@@ -23,8 +23,12 @@ log = logging.getLogger(__name__)
 
 
 def job_of_parent() -> AbstractContextManager[None]:
-    """Write the driver's log as its environment says, and work for the ids of who has started it."""
+    """Write the driver's log as its environment says, and work for the ids of who has started it.
+
+    Py4J would say each call into the JVM at DEBUG, with the secrets that are handed over there.
+    """
     write_logs_of_child(os.environ)
+    logging.getLogger("py4j").setLevel(logging.INFO)
     return bound(of_parent(os.environ))
 
 
