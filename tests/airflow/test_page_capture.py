@@ -15,11 +15,11 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.page import capture_routes
 from rtolap.airflow.page.answers import TOO_LATE, ask_all
-from rtolap.airflow.page.capture import TEXT_MAX, cut, listener_text
-from rtolap.airflow.page.capture_messages import Capture
-from rtolap.airflow.page.capture_routes import EarlierLooks
+from rtolap.airflow.page.capture import routes as capture_routes
+from rtolap.airflow.page.capture.looks import TEXT_MAX, cut, listener_text
+from rtolap.airflow.page.capture.messages import Capture
+from rtolap.airflow.page.capture.routes import EarlierLooks
 from rtolap.airflow.page.rights import reader
 from rtolap.airflow.plugin import app
 from rtolap.base.errors import Unavailable

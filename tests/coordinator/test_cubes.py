@@ -184,6 +184,27 @@ def test_pause_resume_and_disable_are_switches(cluster: Cluster) -> None:
     cluster.client.drop_cube(NAME)
 
 
+def test_who_has_turned_a_switch_stays_until_it_is_turned_again(cluster: Cluster) -> None:
+    cluster.enabled()
+    first = cluster.client.cube(NAME).switched
+    assert first is not None
+    assert (first.to, first.by) == ("enable", "")
+    client = cluster.client
+    for turn, to, by in (
+        (client.pause_cube, "pause", "ada"),
+        (client.pause_cube, "pause", "ada"),  # the one who came first
+        (client.resume_cube, "resume", "bob"),
+        (client.disable_cube, "disable", "ann"),
+        (client.enable_cube, "enable", "eve"),
+    ):
+        asked = by if client.cube(NAME).switched is None or client.cube(NAME).switched.to != to else "late"  # type: ignore[union-attr]
+        status = turn(NAME, by=asked, reason=f"of {asked}")
+        assert status.switched is not None
+        assert (status.switched.to, status.switched.by) == (to, by)
+        assert status.switched.reason == f"of {by}"
+        assert status.switched.at_ms == cluster.metadata.clock.now_ms()
+
+
 def test_forced_closing_is_written_for_the_leaders_and_never_shrinks(cluster: Cluster) -> None:
     cluster.enabled()
     later = "19700101010000_19700101020000"

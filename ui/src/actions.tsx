@@ -5,6 +5,7 @@ import { type ReactNode, useState } from "react";
 
 import { address, request } from "./data";
 import type { Rights } from "./messages";
+import { Warning } from "./share";
 
 interface Action {
   dagId: string;
@@ -13,6 +14,7 @@ interface Action {
   explanation: string;
   confirm?: string; // what has to be typed, for what cannot be undone
   conf: () => Record<string, unknown>;
+  runId?: string; // of the one run that there may be; else Airflow makes one up
   children?: ReactNode;
   disabled?: boolean;
   withdrawn?: boolean; // nothing is left to do: the button goes, and a dialog that is open says to its end what it started
@@ -23,6 +25,7 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
   const [typed, setTyped] = useState("");
   const [problem, setProblem] = useState("");
   const [run, setRun] = useState("");
+  const [waits, setWaits] = useState(false);
   const [busy, setBusy] = useState(false);
   if (!rights?.may_start.includes(action.dagId) || (action.withdrawn && !open)) return null;
 
@@ -31,9 +34,10 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
     setProblem("");
     try {
       // Without a logical date: Airflow has one run of each, and two people may start the same.
-      const body = { logical_date: null, conf: action.conf() };
+      const body = { logical_date: null, conf: action.conf(), ...(action.runId ? { dag_run_id: action.runId } : {}) };
       const made = await request<{ dag_run_id: string }>(`api/v2/dags/${action.dagId}/dagRuns`, body);
       setRun(made.dag_run_id);
+      setWaits(await isPaused(action.dagId));
     } catch (error) {
       setProblem(error instanceof Error ? error.message : String(error));
     } finally {
@@ -46,6 +50,7 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
     setTyped("");
     setProblem("");
     setRun("");
+    setWaits(false);
   }
 
   const mayStart = !busy && !run && !action.disabled && !action.withdrawn && (!action.confirm || typed === action.confirm);
@@ -79,6 +84,7 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
                     <Alert.Title>{problem}</Alert.Title>
                   </Alert.Root>
                 ) : null}
+                {waits ? <Warning text={`${action.dagId} is paused in Airflow: the run waits until somebody unpauses it.`} /> : null}
                 {run ? (
                   <Alert.Root role="status" status="success">
                     <Alert.Indicator />
@@ -102,6 +108,15 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
       </Portal>
     </Dialog.Root>
   );
+}
+
+// A run of a paused DAG waits. Where that is not known, nothing is said.
+async function isPaused(dagId: string): Promise<boolean> {
+  try {
+    return (await request<{ is_paused: boolean }>(`api/v2/dags/${dagId}`)).is_paused;
+  } catch {
+    return false;
+  }
 }
 
 export function DateTime({ label, value, change }: { label: string; value: string; change: (to: string) => void }) {

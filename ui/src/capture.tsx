@@ -1,4 +1,4 @@
-// Change capture: see plugins/rtolap/airflow/page/capture.py. Times are milliseconds since the epoch.
+// Change capture: see plugins/rtolap/airflow/page/capture/messages.py. Times are milliseconds since the epoch.
 
 import { Flex, Stack, Text } from "@chakra-ui/react";
 

@@ -98,7 +98,7 @@ export function FleetView({
   const polled = usePolled<Fleet>(`rtolap/page/fleet?cluster=${encodeURIComponent(cluster || "default")}`, 5000);
   return (
     <Stack gap={6}>
-      <Approvals />
+      <Approvals rights={rights} />
       <Fresh of={polled}>{(data) => <Shown choose={choose} data={data} rights={rights} />}</Fresh>
     </Stack>
   );

@@ -69,11 +69,13 @@ def test_partitions_move_and_move_back_as_a_person_has_approved(
     assert before.assignment == {first_set: whole}
     run_id = airflow.trigger(DAG_ID, cube=cube, by="count", over=[second_set])
     asked = question(airflow, DAG_ID, run_id, "approve")
-    assert asked["subject"] == "Move partitions of a cube?"
+    assert asked["subject"] == f"Move partitions of {cube}?"
     assert f"partition 0: {first_set} → {second_set}" in asked["body"]
     assert client.cube(cube).next_epoch is None, "nothing moves before the answer"
     press(airflow, DAG_ID, run_id, "approve")
-    assert question(airflow, DAG_ID, run_id, "approve_back")["subject"] == "Move the partitions back?"
+    assert (
+        question(airflow, DAG_ID, run_id, "approve_back")["subject"] == f"Move the partitions of {cube} back?"
+    )
     moved = client.cube(cube)
     assert (moved.assignment, moved.assignment_epoch) == ({second_set: whole}, before.assignment_epoch + 1)
     stream.send(1)  # of the same day: no segment closes, and nothing is staged

@@ -1,4 +1,5 @@
-"""Routes of what a cube's page shows beside the cube: its builds, and the watermark of its application.
+"""Routes of what a cube's page shows beside the cube: its builds, the watermark of its application, and the
+windows that wait.
 
 Each is asked by itself, so that an agent or an application's owner that is away hides no segment.
 """
@@ -11,6 +12,7 @@ from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page.answers import ANSWER_S_MAX, json_answer
 from rtolap.airflow.page.builds import BuildProcess, CubeBuilds, build_process
 from rtolap.airflow.page.watermark import HOSTS_MAX, CubeWatermarks, watermarks_of
+from rtolap.airflow.page.windows import CubeWindows, windows_of
 from rtolap.base.clock import SystemClock
 from rtolap.base.decoding import convert
 from rtolap.base.errors import NotFound, RtolapError
@@ -56,6 +58,20 @@ def watermark(cube: str) -> Response:
             answer = _watermarks(coordinator, closes_by.application, now_ms)
         except RtolapError as error:
             answer = CubeWatermarks(now_ms=now_ms, application=closes_by.application, error=str(error))
+    return json_answer(answer)
+
+
+@router.get("/cubes/{cube}/windows")
+def windows(cube: str) -> Response:
+    """Answer the windows of a cube that have ended and may not close, with what is missing."""
+    now_ms = _clock.now_ms()
+    with RtolapHook().coordinator(timeout_s=ANSWER_S_MAX, retry_s=0.0) as coordinator:
+        definition = convert(coordinator.cube(cube).definition, Cube)
+        try:
+            answer = windows_of(coordinator, definition, now_ms=now_ms)
+        except RtolapError as error:
+            application = "" if definition.watermark is None else definition.watermark.application
+            answer = CubeWindows(now_ms=now_ms, application=application, error=str(error))
     return json_answer(answer)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rtolap.airflow.declared import consumer_key
 from rtolap.airflow.page.answers import Asked
-from rtolap.airflow.page.capture_messages import (
+from rtolap.airflow.page.capture.messages import (
     Capture,
     CaptureCluster,
     CapturePeer,
