@@ -1,4 +1,4 @@
-"""Windows that wait, on a cube's page: what is missing, and that they are those that a person is asked about."""
+"""Windows that wait, on the page of a cube: what is missing, and that a person is asked about them."""
 
 from __future__ import annotations
 

@@ -132,12 +132,74 @@ def test_a_purge_needs_the_name_of_the_cube_typed(
     expect(page.get_by_text("Purged up to")).to_be_visible()
 
 
+def test_a_cube_is_paused_and_resumed_under_the_name_of_who_did_it(
+    sign_in: Callable[..., Page], stream: Any, airflow: Any
+) -> None:
+    page = sign_in("ada", f"?view=cubes&cube={stream.name}")
+    start_of(page, "Pause", reason="the topic is broken")
+    expect(page.get_by_role("dialog").get_by_text("rtolap_cube_switch is paused in Airflow")).to_be_visible()
+    airflow.unpause("rtolap_cube_switch")
+    airflow.until("pause", lambda: True if airflow.coordinator.cube(stream.name).paused else None)
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    expect(page.get_by_text(re.compile(r"^Paused .* by ada: the topic is broken$"))).to_be_visible()
+    expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+    picture(page, "paused")
+    start_of(page, "Resume")
+    airflow.until("resumption", lambda: None if airflow.coordinator.cube(stream.name).paused else True)
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    expect(page.get_by_text(re.compile(r"^Resumed .* by ada\.$"))).to_be_visible()
+    stream.send(1)
+    assert airflow.until("an answer about what was sent", stream.answer) == stream.recount()
+
+
+def start_of(page: Page, button: str, reason: str = "") -> None:
+    """Press a button of a cube, and start its run."""
+    page.get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    if reason:
+        dialog.get_by_label("Reason").fill(reason)
+    dialog.get_by_role("button", name="Start").click()
+    expect(dialog.get_by_role("status").get_by_role("link")).to_be_visible()
+
+
+def test_a_segment_whose_build_has_failed_is_queued_again(
+    sign_in: Callable[..., Page], stream: Any, airflow: Any
+) -> None:
+    client, cube = airflow.coordinator, stream.name
+    stream.send(1)
+    (segment,) = airflow.until("a segment", lambda: client.segments(cube) or None)
+    client.close_segment(cube, segment.segment)
+
+    def state() -> str:
+        found: str = client.segment(cube, segment.segment).state
+        return found
+
+    airflow.until("upload", lambda: True if state() == "REMOTE_PERSISTED" else None)
+    build = client.start_build(cube, segment.segment)
+    client.fail_build(cube, segment.segment, build.build_id, f"no disk {MARKUP}")
+    airflow.unpause("rtolap_requeue")
+    page = sign_in("viewer", f"?view=cubes&cube={cube}")
+    expect(page.get_by_text("build failed: no disk").first).to_be_visible()
+    expect(page.get_by_role("button", name="Requeue")).to_have_count(0)
+    page = sign_in("ada", f"?view=cubes&cube={cube}")
+    start_of(page, "Requeue")
+
+    def forgotten() -> bool | None:
+        return True if client.segment(cube, segment.segment).build is None else None
+
+    airflow.until("a queue without the failed build", forgotten)
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    expect(page.get_by_role("button", name="Requeue")).to_have_count(0)
+    assert_is_text(page)
+    assert state() == "REMOTE_PERSISTED"
+
+
 def test_who_may_not_start_a_dag_sees_no_button_for_it(
     sign_in: Callable[..., Page], stream: Any, airflow: Any
 ) -> None:
     page = sign_in("viewer", f"?view=cubes&cube={stream.name}")
     expect(page.get_by_test_id("age").first).to_be_visible()
-    for name in ("Rebuild a day", "Plan a move", "Purge"):
+    for name in ("Rebuild a day", "Plan a move", "Purge", "Pause", "Turn off"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     with airflow.signed_in("viewer") as client:
         answer = client.post("/api/v2/dags/rtolap_purge/dagRuns", json={"logical_date": None, "conf": {}})
