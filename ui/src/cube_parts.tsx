@@ -4,8 +4,9 @@ import { Flex, Stack, Text } from "@chakra-ui/react";
 
 import { usePolled } from "./data";
 import { type TaskLink, TaskLinks } from "./links";
-import type { CubePage } from "./messages";
+import type { CubePage, Rights } from "./messages";
 import { Figure, Fresh, LongTable, Section, State } from "./parts";
+import { RefusedRecords } from "./refused";
 import { Warning } from "./share";
 import { behind, count, duration, instant } from "./words";
 
@@ -185,7 +186,7 @@ function Held({ data }: { data: Watermarks }) {
   );
 }
 
-export function RefusedOf({ data }: { data: CubePage }) {
+export function RefusedOf({ data, rights }: { data: CubePage; rights: Rights | null }) {
   const late = data.segments.late_events.reduce<number>((sum, each) => sum + (each ?? 0), 0);
   return (
     <Section title="Late and refused events">
@@ -204,6 +205,7 @@ export function RefusedOf({ data }: { data: CubePage }) {
           label="Refused events"
           rows={data.refused.length}
         />
+        {rights?.may_ask ? <RefusedRecords cube={data.cube.name} /> : null}
       </Stack>
     </Section>
   );

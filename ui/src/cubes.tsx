@@ -286,7 +286,7 @@ function Details({ data, rights }: { data: CubePage; rights: Rights | null }) {
       </Section>
       <BuildsOf cube={cube.name} />
       <WindowsOf cube={cube.name} rights={rights} />
-      <RefusedOf data={data} />
+      <RefusedOf data={data} rights={rights} />
       <WatermarkOf cube={cube.name} />
       <Section title="Partitions">
         <LongTable

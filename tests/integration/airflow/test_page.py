@@ -17,6 +17,8 @@ from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.integration
 
+REFUSED = 130  # more than one answer of the page has
+
 
 def test_an_operator_sees_services_cubes_and_receivers(
     sign_in: Callable[..., Page], history: Any, airflow: Any
@@ -221,14 +223,45 @@ def test_markup_in_a_record_is_shown_as_text(
     sign_in: Callable[..., Page], stream: Any, airflow: Any, kafka: str
 ) -> None:
     producer = Producer({"bootstrap.servers": kafka})
-    producer.produce(stream.name, f'{{"at": "{MARKUP}"}}'.encode(), partition=0)
+    for number in range(REFUSED):
+        producer.produce(stream.name, f'{{"at": "{MARKUP}", "number": {number}}}'.encode(), partition=0)
     assert producer.flush(30) == 0
-    airflow.until("refusal", lambda: airflow.coordinator.cube(stream.name).refused or None)
+
+    def refused_all() -> bool | None:
+        counts = airflow.coordinator.cube(stream.name).refused
+        return True if sum(counts.values()) >= REFUSED else None
+
+    airflow.until("refusals", refused_all)
     page = sign_in("viewer", f"?view=cubes&cube={stream.name}")
     expect(page.get_by_text("records are in no count").first).to_be_visible()
     refused = page.get_by_role("table", name="Refused events")
     expect(refused.get_by_role("row").nth(1)).to_contain_text("<img src=x")
+    expect(page.get_by_role("button", name="Show refused records")).to_have_count(0)
     assert_is_text(page)
+    path = f"/rtolap/page/cubes/{stream.name}/refused"
+    with airflow.signed_in("viewer") as client:
+        assert client.get(path).status_code == 403
+
+    def written() -> bool | None:
+        """The dead letters are there, which are written after they are counted."""
+        with airflow.signed_in("ada") as client:
+            found = client.get(path).raise_for_status().json()
+        return True if [each["offset"] for each in found["records"]][:1] == [REFUSED - 1] else None
+
+    airflow.until("the last dead letter", written)
+    page = sign_in("ada", f"?view=cubes&cube={stream.name}")
+    page.get_by_role("button", name="Show refused records").click()
+    records = page.get_by_role("table", name="Refused records")
+    newest = records.get_by_role("row").nth(1)
+    expect(newest).to_contain_text(f'"number": {REFUSED - 1}')
+    page.get_by_role("button", name="Older ones").click()
+    expect(
+        page.get_by_text(f"{REFUSED} records of {stream.name}.dead-letters. There are no older ones.")
+    ).to_be_visible()
+    expect(page.get_by_role("button", name="Older ones")).to_have_count(0)
+    assert_is_text(page)
+    assert serious_in(page) == []
+    picture(page, "refused")
 
 
 def test_what_is_not_fresh_any_more_says_so(sign_in: Callable[..., Page], airflow: Any) -> None:

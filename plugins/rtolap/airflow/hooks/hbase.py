@@ -68,7 +68,7 @@ class HBaseHook(AwaitedConnections):
             return None
 
     def root_dir_of(self, cluster: ClusterKey) -> str | None:
-        """Return the folder of the cluster's logs; None where the connection is another's, or does not say."""
+        """Return the folder of the cluster's logs; None where the connection is another's or says none."""
         named = None if self._declared is None else self._declared.extra_dejson.get(_ROOT_DIR)
         return str(named) if named and cluster == self.cluster else None
 
