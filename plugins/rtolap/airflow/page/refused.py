@@ -56,14 +56,13 @@ def offsets_before(text: str) -> dict[int, int]:
     """Return the offsets that an earlier answer has given as `older`. Raises DefinitionError."""
     if not text:
         return {}
+    wanted = "`older` of an earlier answer"
+    if len(text) > _BEFORE_CHARS_MAX:
+        raise DefinitionError("these are no offsets", expected=wanted, found=f"{len(text)} characters")
     try:
-        if len(text) > _BEFORE_CHARS_MAX:
-            raise ValueError(f"{len(text)} characters")
         return decode_json(text, dict[int, int])
-    except (*UNDECODABLE, ValueError) as error:
-        raise DefinitionError(
-            "these are no offsets", expected="`older` of an earlier answer", found=str(error)
-        ) from error
+    except UNDECODABLE as error:
+        raise DefinitionError("these are no offsets", expected=wanted, found=str(error)) from error
 
 
 def refused_records(topic: str, source: str, found: OlderDeadLetters, *, now_ms: int) -> RefusedRecords:
