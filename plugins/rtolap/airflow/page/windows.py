@@ -102,8 +102,7 @@ def windows_of(coordinator: CoordinatorClient, cube: Cube, *, now_ms: int) -> Cu
     held: dict[Window, list[str]] = {}
     for segment in coordinator.segments(cube.name, state=_ACTIVE):
         held.setdefault(Window(application, segment.end_ms, lateness_ms), []).append(segment.segment)
-    queued = [entry for entry in coordinator.queue().entries if entry.cube == cube.name]
-    closed = forced(queued)
+    closed = forced(coordinator.queue(cube.name).entries)
     for entry, window in closed.items():
         held.setdefault(window, []).append(entry.segment)
     ended = oldest((window for window in held if window.due_ms <= at_ms), len(held))
