@@ -16,6 +16,7 @@ interface Action {
   conf: () => Record<string, unknown>;
   runId?: string; // of the one run that there may be; else Airflow makes one up
   children?: ReactNode;
+  reset?: () => void; // of what the dialog's fields hold, whenever it opens or closes
   disabled?: boolean;
   withdrawn?: boolean; // nothing is left to do: the button goes, and a dialog that is open says to its end what it started
 }
@@ -47,6 +48,7 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
 
   function change(to: boolean) {
     setOpen(to);
+    action.reset?.();
     setTyped("");
     setProblem("");
     setRun("");

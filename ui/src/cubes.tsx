@@ -146,6 +146,7 @@ function Switches({ page, rights }: { page: CubePage | null; rights: Rights | nu
   if (page === null) return null;
   const { name, state } = page.cube;
   const children = <Input aria-label="Reason" onChange={(event) => setReason(event.target.value)} placeholder="Reason" value={reason} />;
+  const reset = () => setReason("");
   const conf = (to: string) => () => ({ cube: name, to, reason });
   return (
     <>
@@ -157,6 +158,7 @@ function Switches({ page, rights }: { page: CubePage | null; rights: Rights | nu
           explanation: "Its receivers read nothing until it is resumed. What they hold is answered, and segments that are closed are built.",
           conf: conf("pause"),
           children,
+          reset,
           withdrawn: state !== "on",
         }}
         rights={rights}
@@ -169,6 +171,7 @@ function Switches({ page, rights }: { page: CubePage | null; rights: Rights | nu
           explanation: "Its receivers read on where they have stopped.",
           conf: conf("resume"),
           children,
+          reset,
           withdrawn: state !== "paused",
         }}
         rights={rights}
@@ -182,6 +185,7 @@ function Switches({ page, rights }: { page: CubePage | null; rights: Rights | nu
           confirm: name,
           conf: conf("disable"),
           children,
+          reset,
           withdrawn: state === "off",
         }}
         rights={rights}
@@ -194,6 +198,7 @@ function Switches({ page, rights }: { page: CubePage | null; rights: Rights | nu
           explanation: "Its receivers read on where they have stopped. The first time, its partitions are assigned.",
           conf: conf("enable"),
           children,
+          reset,
           withdrawn: state !== "off",
         }}
         rights={rights}
@@ -254,7 +259,8 @@ function Details({ data, rights }: { data: CubePage; rights: Rights | null }) {
       </Text>
       {data.switched ? (
         <Text overflowWrap="anywhere">
-          {TURNED[data.switched.to] ?? data.switched.to} {behind(data.now_ms, data.switched.at_ms)} by {data.switched.by || "somebody who gave no name"}
+          {TURNED[data.switched.to] ?? data.switched.to} {behind(data.now_ms, data.switched.at_ms)}
+          {data.switched.by ? ` by ${data.switched.by}` : ""}
           {data.switched.reason ? `: ${data.switched.reason}` : "."}
         </Text>
       ) : null}

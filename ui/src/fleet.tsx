@@ -198,6 +198,7 @@ function OnePlan({ plan, cluster, nowMs, rights }: { plan: Plan; cluster: string
             explanation: "What has not begun does not begin. What is incomplete is undone. What is done stays.",
             confirm: plan.plan_id,
             conf: () => ({ plan_id: plan.plan_id, reason, cluster }),
+            reset: () => setReason(""),
             children: (
               <Input aria-label="Reason" onChange={(event) => setReason(event.target.value)} placeholder="Reason" value={reason} />
             ),

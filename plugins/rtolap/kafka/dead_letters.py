@@ -116,7 +116,8 @@ def older_dead_letters(
         for message in _messages(KafkaCluster.of(cluster), topic, last_ones)
         if not _is_further_part(message)
     ]
-    letters.sort(key=lambda each: each.at_ms, reverse=True)
+    # Many are refused in one millisecond.
+    letters.sort(key=lambda each: (each.at_ms, each.letter.partition, each.letter.offset), reverse=True)
     return OlderDeadLetters(tuple(letters), starts, more=starts != firsts)
 
 

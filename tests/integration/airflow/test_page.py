@@ -254,11 +254,16 @@ def test_markup_in_a_record_is_shown_as_text(
     records = page.get_by_role("table", name="Refused records")
     newest = records.get_by_role("row").nth(1)
     expect(newest).to_contain_text(f'"number": {REFUSED - 1}')
-    page.get_by_role("button", name="Older ones").click()
+    told = page.get_by_text(re.compile(f" records of {stream.name}.dead-letters"))
+    older = page.get_by_role("button", name="Older ones")
+    expect(older).to_be_visible()  # one answer has not all of them
+    while older.count():
+        before = told.inner_text()
+        older.click()
+        expect(told).not_to_have_text(before)
     expect(
         page.get_by_text(f"{REFUSED} records of {stream.name}.dead-letters. There are no older ones.")
     ).to_be_visible()
-    expect(page.get_by_role("button", name="Older ones")).to_have_count(0)
     assert_is_text(page)
     assert serious_in(page) == []
     picture(page, "refused")

@@ -159,7 +159,8 @@ def check_some_at_a_time(world: ReceiverWorld, listed: list[DeadLetter]) -> None
     more = True
     while more:
         letters, before, more = older_dead_letters(world.kafka, topic, before, 3)
-        assert [each.at_ms for each in letters] == sorted((each.at_ms for each in letters), reverse=True)
+        places = [(each.at_ms, each.letter.partition, each.letter.offset) for each in letters]
+        assert places == sorted(places, reverse=True)
         found += [each.letter for each in letters]
     assert Counter(found) == Counter(listed)
     assert older_dead_letters(world.kafka, topic, before, 3).letters == ()
