@@ -190,14 +190,16 @@ def test_who_has_turned_a_switch_stays_until_it_is_turned_again(cluster: Cluster
     assert first is not None
     assert (first.to, first.by) == ("enable", "")
     client = cluster.client
-    for turn, to, by in (
-        (client.pause_cube, "pause", "ada"),
-        (client.pause_cube, "pause", "ada"),  # the one who came first
-        (client.resume_cube, "resume", "bob"),
-        (client.disable_cube, "disable", "ann"),
-        (client.enable_cube, "enable", "eve"),
+    for turn, asked, to, by in (
+        (client.pause_cube, "ada", "pause", "ada"),
+        (client.pause_cube, "late", "pause", "ada"),
+        (client.resume_cube, "bob", "resume", "bob"),
+        (client.resume_cube, "late", "resume", "bob"),
+        (client.disable_cube, "ann", "disable", "ann"),
+        (client.disable_cube, "late", "disable", "ann"),
+        (client.enable_cube, "eve", "enable", "eve"),
+        (client.enable_cube, "late", "enable", "eve"),
     ):
-        asked = by if client.cube(NAME).switched is None or client.cube(NAME).switched.to != to else "late"  # type: ignore[union-attr]
         status = turn(NAME, by=asked, reason=f"of {asked}")
         assert status.switched is not None
         assert (status.switched.to, status.switched.by) == (to, by)

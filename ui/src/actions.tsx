@@ -3,7 +3,7 @@
 import { Alert, Button, Dialog, Field, Input, Link, Portal, Stack, Text } from "@chakra-ui/react";
 import { type ReactNode, useState } from "react";
 
-import { address, request } from "./data";
+import { address, CONFLICT, Refused, request } from "./data";
 import type { Rights } from "./messages";
 import { Warning } from "./share";
 
@@ -15,6 +15,7 @@ interface Action {
   confirm?: string; // what has to be typed, for what cannot be undone
   conf: () => Record<string, unknown>;
   runId?: string; // of the one run that there may be; else Airflow makes one up
+  taken?: string; // what is said where that run is there already
   children?: ReactNode;
   reset?: () => void; // of what the dialog's fields hold, whenever it opens or closes
   disabled?: boolean;
@@ -40,7 +41,8 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
       setRun(made.dag_run_id);
       setWaits(await isPaused(action.dagId));
     } catch (error) {
-      setProblem(error instanceof Error ? error.message : String(error));
+      const isTaken = error instanceof Refused && error.status === CONFLICT && action.taken;
+      setProblem(isTaken || (error instanceof Error ? error.message : String(error)));
     } finally {
       setBusy(false);
     }

@@ -9,6 +9,7 @@ export interface Polled<T> {
   again: () => void;
 }
 
+export const CONFLICT = 409;
 const REQUEST_MS_MAX = 20_000;
 
 export function address(path: string): string {

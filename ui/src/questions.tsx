@@ -3,7 +3,7 @@
 import { Alert, Button, Dialog, Field, Flex, Input, Link, Portal, Stack, Text } from "@chakra-ui/react";
 import { type ReactNode, useState } from "react";
 
-import { Refused, request, usePolled } from "./data";
+import { CONFLICT, Refused, request, usePolled } from "./data";
 import { runAddress, taskAddress } from "./links";
 import type { Rights } from "./messages";
 import { Fresh } from "./parts";
@@ -37,7 +37,6 @@ interface Chosen {
 const WORDS: Record<string, Record<string, string>> = {
   approve_back: { Approve: "Undo the move", Reject: "Keep the move" },
 };
-const CONFLICT = 409;
 
 function wordsOf(question: Question, option: string): string {
   return WORDS[question.task_instance.task_id]?.[option] ?? option;

@@ -77,6 +77,7 @@ function Shown({ data, rights }: { data: Windows; rights: Rights | null }) {
                     explanation: "A question appears, here and in Airflow. Nothing closes before a person has approved it.",
                     conf: () => each.conf,
                     runId: each.run_id,
+                    taken: `Run ${each.run_id} has asked about it before. Clear its task "ask" in Airflow to ask again.`,
                     withdrawn: asked !== undefined,
                   }}
                   rights={rights}

@@ -228,6 +228,22 @@ def test_a_day_that_a_person_lets_go_is_closed_and_built_as_approved(
     assert {fleet.segment(day).state for day in (2, 3)} == {"ACTIVE"}
 
 
+def test_what_a_person_rejects_on_the_page_waits_and_is_asked_about_once(
+    fleet: Fleet, sign_in: Callable[..., Page]
+) -> None:
+    page = sign_in("ada", f"?view=cubes&cube={fleet.name}")
+    window = shown_window(page, fleet, 3)
+    window.get_by_role("button", name="Reject").click()
+    page.get_by_role("dialog").get_by_role("button", name="Answer").click()
+    expect(page.get_by_text(re.compile("Reject is recorded, as the answer of ada"))).to_be_visible()
+    expect(window.get_by_text("Nobody is asked about it now.")).to_be_visible()
+    window.get_by_role("button", name="Ask now").click()
+    page.get_by_role("dialog").get_by_role("button", name="Start").click()
+    told = f"Run {fleet.run_id(3)} has asked about it before."
+    expect(page.get_by_role("alert").get_by_text(told)).to_be_visible()
+    assert fleet.segment(3).state == "ACTIVE"
+
+
 def test_where_builds_need_approval_a_day_closed_by_force_waits_for_it(airflow: Any, fleet: Fleet) -> None:
     variable = {"key": "rtolap_incomplete_builds", "value": "approve"}
     airflow.api.post("/api/v2/variables", json=variable).raise_for_status()
