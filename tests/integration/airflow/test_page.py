@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
+from rtolap.airflow.page.rights import ANSWERED_ON_THE_PAGE, STARTED_BY_THE_PAGE
 
 from tests.integration.airflow.browsing import MARKUP, assert_is_text, picture, serious_in
 from tests.support.waiting import patience_s
@@ -204,8 +205,15 @@ def test_who_may_not_start_a_dag_sees_no_button_for_it(
     for name in ("Rebuild a day", "Plan a move", "Purge", "Pause", "Turn off"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     with airflow.signed_in("viewer") as client:
-        answer = client.post("/api/v2/dags/rtolap_purge/dagRuns", json={"logical_date": None, "conf": {}})
-    assert answer.status_code == 403
+        rights = client.get("/rtolap/page/rights").raise_for_status().json()
+        assert (rights["may_start"], rights["may_answer"], rights["may_ask"]) == ([], [], False)
+        body: dict[str, Any] = {"logical_date": None, "conf": {}}
+        for dag_id in STARTED_BY_THE_PAGE:
+            assert client.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body).status_code == 403, dag_id
+    with airflow.signed_in("ada") as client:
+        rights = client.get("/rtolap/page/rights").raise_for_status().json()
+    assert set(rights["may_start"]) == set(STARTED_BY_THE_PAGE)
+    assert set(rights["may_answer"]) == set(ANSWERED_ON_THE_PAGE)
 
 
 def test_who_may_see_nothing_has_no_page(sign_in: Callable[..., Page], airflow: Any) -> None:
