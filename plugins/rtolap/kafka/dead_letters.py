@@ -31,6 +31,26 @@ class DeadLetter(NamedTuple):
     value: str | None
 
 
+class KeptLetter(NamedTuple):
+    """A dead letter as its topic keeps it.
+
+    Attributes:
+        partition: that of the refused record.
+        offset: that of the refused record.
+        value: its whole value, up to the size that a letter takes.
+        headers: of the letter, by name.
+    """
+
+    partition: int
+    offset: int
+    value: bytes | None
+    headers: Mapping[str, bytes]
+
+    def text(self, header: str) -> str:
+        """Return a header for people; "" where there is none."""
+        return self.headers.get(header, b"").decode("utf-8", "replace")
+
+
 class NewDeadLetters(NamedTuple):
     """What a topic of dead letters has beyond the offsets of an earlier look.
 
@@ -50,6 +70,20 @@ def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadL
     for message in _messages(KafkaCluster.of(cluster), topic, {}):
         if not _is_further_part(message):
             yield _letter(message)
+
+
+def kept_letters(cluster: KafkaCluster | str, topic: str, newest: int | None = None) -> Iterator[KeptLetter]:
+    """Yield the letters that the topic holds now, whole. `newest`: only the last so many records of each
+    partition; None for all. Raises NotFound, Forbidden or Unavailable."""
+    for message in _messages(KafkaCluster.of(cluster), topic, {}, newest):
+        headers = {name: _bytes(value) for name, value in message.headers() or ()}
+        value = message.value()
+        yield KeptLetter(
+            int(headers.get("partition", b"-1")),
+            int(headers.get("offset", b"-1")),
+            None if value is None else _bytes(value),
+            headers,
+        )
 
 
 def new_dead_letters(
@@ -73,7 +107,9 @@ def new_dead_letters(
     return NewDeadLetters(tuple(letters), offsets, more=False)
 
 
-def _messages(reached: KafkaCluster, topic: str, since: Mapping[int, int]) -> Iterator[Message]:
+def _messages(
+    reached: KafkaCluster, topic: str, since: Mapping[int, int], newest: int | None = None
+) -> Iterator[Message]:
     """Yield the records that the topic holds now, from `since` on. An offset that the topic does not have is
     of an earlier topic of that name: then all that this one holds comes."""
     consumer = reached.open(Consumer, consumer_settings("rtolap-dead-letters"))
@@ -88,6 +124,8 @@ def _messages(reached: KafkaCluster, topic: str, since: Mapping[int, int]) -> It
             first, end = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)
             known = since.get(partition.partition, first)
             partition.offset = known if first <= known <= end else first
+            if newest is not None:
+                partition.offset = max(partition.offset, end - newest)
         consumer.assign(partitions)
         open_partitions = {partition.partition for partition in partitions}
         while open_partitions:
@@ -123,6 +161,10 @@ def _letter(message: Message) -> DeadLetter:
         headers.get("detail", ""),
         None if value is None else value[:_VALUE_CHARS_MAX],
     )
+
+
+def _bytes(value: bytes | str | None) -> bytes:
+    return value.encode() if isinstance(value, str) else value or b""
 
 
 def _text(value: bytes | str | None) -> str | None:
