@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rtolap.airflow.declared import RunningLoader, loader_labels
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.page import loads
-from rtolap.airflow.page.loaders import loaders_of
-from rtolap.airflow.page.messages import LoadList, Loads, StoredTablePage
 from rtolap.airflow.page.rights import reader
+from rtolap.airflow.page.stored import loads
+from rtolap.airflow.page.stored.loaders import letters_of, loaders_of
+from rtolap.airflow.page.stored.messages import LoadList, Loads, StoredTablePage
 from rtolap.airflow.plugin import app
 from rtolap.base.errors import Unavailable
 from rtolap.model.stored.partitions import PartitionRange

@@ -1,4 +1,4 @@
-// What the routes answer: see plugins/rtolap/airflow/page/messages.py. Times are milliseconds since the epoch.
+// What the routes answer: see plugins/rtolap/airflow/page, its messages.py and stored/messages.py. Times are milliseconds since the epoch.
 
 import type { TaskLink } from "./links";
 
@@ -184,6 +184,29 @@ export interface LoaderRow {
 export interface Loaders {
   now_ms: number;
   loaders: LoaderRow[];
+}
+
+export interface Letter {
+  partition: number;
+  offset: number;
+  state: string;
+  reason: string;
+  detail: string;
+  value: string | null;
+  batch: string;
+  replay: string;
+  who: string;
+  at_ms: number | null;
+  note: string;
+}
+
+export interface LetterPage {
+  now_ms: number;
+  loader: string;
+  topic: string;
+  letters: Letter[];
+  counts: Record<string, number>;
+  cut: boolean;
 }
 
 export interface Rights {

@@ -14,7 +14,13 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import requires_access_dag
 
 READ_AS = "rtolap_segment_build"
-STARTED_BY_THE_PAGE = ("rtolap_backfill", "rtolap_purge", "rtolap_move_partitions", "rtolap_fleet_cancel")
+STARTED_BY_THE_PAGE = (
+    "rtolap_backfill",
+    "rtolap_purge",
+    "rtolap_move_partitions",
+    "rtolap_fleet_cancel",
+    "rtolap_dead_letters",
+)
 
 # A route's dependency: 401 without a signed-in user, 403 for one who may not read.
 reader = requires_access_dag("GET", DagAccessEntity.TASK_LOGS, READ_AS)

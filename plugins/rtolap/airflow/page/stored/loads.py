@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rtolap.airflow.page.messages import (
+from rtolap.airflow.page.stored.messages import (
     Load,
     LoadList,
     Loads,
