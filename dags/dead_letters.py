@@ -1,8 +1,8 @@
 """Replays or drops dead letters of a loader: records that it has refused.
 
-Started by hand, and by the page. A replay loads each open letter once into the loader's table, by the loader's
-present definition; what is refused again stays open. A drop gives letters up for ever; they stay in their
-topic. The loader has to run.
+Started by hand, and by the page. A replay loads each open letter once into the loader's table, by the
+loader's present definition; what is refused again stays open. A drop gives letters up for ever; they stay in
+their topic. The loader has to run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ with DAG(
     schedule=None,
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
     catchup=False,
+    max_active_runs=1,  # one at a time replays: the next one waits, and does not fail
     params={
         "loader": Param(type="string", minLength=1, description="Name of the loader."),
         "action": Param(REPLAY, type="string", enum=[REPLAY, DROP], description="What is done with them."),
@@ -26,7 +27,9 @@ with DAG(
         ),
         "why": Param("", type="string", description="Of a drop: a reason, which is kept."),
         "out_of_order": Param(
-            False, type="boolean", description="Replay also where an older row takes the place of a newer one."
+            False,
+            type="boolean",
+            description="Replay also where an older row replaces a newer one.",
         ),
     },
     default_args={"on_failure_callback": Notify()},

@@ -20,11 +20,12 @@ from rtolap.airflow.page.stored import loads
 from rtolap.airflow.page.stored.loaders import letters_of, loaders_of
 from rtolap.airflow.page.stored.messages import LoadList, Loads, StoredTablePage
 from rtolap.airflow.plugin import app
-from rtolap.base.errors import Unavailable
+from rtolap.base.errors import NotFound, Unavailable
 from rtolap.model.stored.partitions import PartitionRange
 from rtolap.model.stored.schema import initial_schema
 from rtolap.model.stored.table import Buckets, StoredColumn, StoredTable
 from rtolap.protocols.agent.messages import ProcessStatus
+from rtolap.protocols.loader.letters import Letter, LetterList
 from rtolap.protocols.loader.messages import LoaderStatus
 from rtolap.protocols.storage.client import StorageClients
 from rtolap.protocols.storage.messages import Heartbeat
@@ -33,6 +34,8 @@ from rtolap.protocols.stored_tables.messages import (
     PartitionInfo,
     PartitionView,
     TableName,
+    TableTablets,
+    TabletReplicaInfo,
     TabletView,
     TableView,
 )
@@ -42,6 +45,23 @@ from tests.support.stored.load_endpoint import NODES, PASSWORD, TOKEN, USER, Loa
 
 MARKUP = "<b>x</b>"
 NAME = TableName("web", "hits")
+
+
+def replica(bucket: int, *, pending_files: int = 0, problem: str = "") -> TabletReplicaInfo:
+    return TabletReplicaInfo(
+        partition="all",
+        bucket=bucket,
+        node="n1",
+        version=1,
+        rowsets=1,
+        files=1,
+        rows=1,
+        bytes=1,
+        pending_files=pending_files,
+        problem=problem,
+    )
+
+
 TABLE = StoredTable(
     database="web",
     name="hits",
@@ -49,7 +69,16 @@ TABLE = StoredTable(
     keys=("id",),
     buckets=Buckets(count=2),
 )
-PATHS = ("/page/loads", "/page/loads/tables/web/hits", "/page/loads/transactions/web", "/page/loaders")
+PATHS = (
+    "/page/loads",
+    "/page/loads/tables/web/hits",
+    "/page/loads/transactions/web",
+    "/page/loaders",
+    "/page/loaders/l/dead-letters",
+)
+
+
+NO_TABLETS = TableTablets(replicas=())
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +138,27 @@ def test_partitions_say_how_many_replicas_can_be_read(signed_in: TestClient) -> 
     assert signed_in.get("/page/loads/tables/web/gone").status_code == 404
 
 
+def test_replicas_that_need_a_look_come_first_and_a_table_stands_without_them(
+    signed_in: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def page() -> StoredTablePage:
+        return msgspec.json.decode(signed_in.get("/page/loads/tables/web/hits").content, type=StoredTablePage)
+
+    assert page().missing == {}
+    kept = [replica(0), replica(1, pending_files=4), replica(2, problem="disk"), replica(3, pending_files=9)]
+    answered = TableTablets(replicas=tuple(kept), missing={"n3": "away"})
+    monkeypatch.setattr(StoredTablesClient, "tablets", lambda *_: answered)
+    assert [each.bucket for each in page().replicas] == [2, 3, 1, 0]
+    assert page().missing == {"n3": "away"}
+
+    def away(*_: object) -> TableTablets:
+        raise Unavailable("no front end answers that")
+
+    monkeypatch.setattr(StoredTablesClient, "tablets", away)
+    assert len(page().partitions) == 1
+    assert (page().replicas, page().missing) == ((), {"": "no front end answers that"})
+
+
 def test_loads_are_found_by_a_part_of_their_label_and_say_why_they_failed(signed_in: TestClient) -> None:
     def found(label: str) -> LoadList:
         answer = signed_in.get("/page/loads/transactions/web", params={"label": label})
@@ -165,7 +215,7 @@ def test_health_is_that_of_the_worst_tablet(seen: TableView, health: str, unread
     told = PartitionInfo(
         range=PartitionRange(0, 1, "p"), visible_version=7, committed_version=8, buckets=2, replicas=4
     )
-    (found,) = loads.table_page(NAME, (told,), seen, now_ms=1).partitions
+    (found,) = loads.table_page(NAME, (told,), seen, NO_TABLETS, now_ms=1).partitions
     assert (found.health, found.unreadable) == (health, unreadable)
 
 
@@ -220,3 +270,15 @@ def test_each_loader_is_shown_as_its_process_states_it_or_why_it_is_not_known() 
         "moved": "loader another answers at its port",
     }
     assert all(row.rows_loaded is None for row in found.values() if row.error), "unknown is not 0"
+
+
+def test_dead_letters_are_those_of_the_loader_that_was_asked_for() -> None:
+    letter = Letter(partition=0, offset=7, state="OPEN", reason="wrong_type", value=MARKUP)
+    found = LetterList(job="well", topic="t.well.rejects", letters=(letter,), counts={"OPEN": 1}, cut=True)
+    page = letters_of("well", found, now_ms=5)
+    assert (page.loader, page.topic, page.letters, page.counts, page.cut) == (
+        *("well", "t.well.rejects", (letter,)),
+        *({"OPEN": 1}, True),
+    )
+    with pytest.raises(NotFound, match="well answers at the port of other"):
+        letters_of("other", found, now_ms=5)

@@ -10,7 +10,7 @@ import { Figure, Fresh, LongTable, State } from "./parts";
 import { count, instant } from "./words";
 
 export function DeadLetters({ loader, rights, back }: { loader: string; rights: Rights | null; back: () => void }) {
-  const polled = usePolled<LetterPage>(`rtolap/page/loaders/${encodeURIComponent(loader)}/dead-letters`, 15_000);
+  const polled = usePolled<LetterPage>(`rtolap/page/loaders/${encodeURIComponent(loader)}/dead-letters`, 5000);
   return (
     <Stack gap={4}>
       <Flex align="center" gap={3} wrap="wrap">

@@ -2,9 +2,9 @@ import { Alert, Button, Flex, Heading, Input, Stack, Text } from "@chakra-ui/rea
 import { type FormEvent, useState } from "react";
 
 import { usePolled } from "./data";
-import type { Load, LoadList, Loads, StoredPartition, StoredTablePage } from "./messages";
+import type { Load, LoadList, Loads, StoredPartition, StoredTablePage, TabletReplica } from "./messages";
 import { Figure, Fresh, LongTable, Section, State } from "./parts";
-import { bytes, count, duration, instant } from "./words";
+import { behind, bytes, count, duration, instant } from "./words";
 
 export function LoadsView() {
   const [table, setTable] = useState<{ db: string; name: string } | null>(null);
@@ -99,17 +99,76 @@ function OneTable({ db, name, back }: { db: string; name: string; back: () => vo
       </Flex>
       <Fresh of={polled}>
         {(data) => (
-          <LongTable
-            cells={(row) => ofPartition(data.partitions[row]!)}
-            columns={["Partition", "Health", "Tablets", "Replicas up to date", "Visible", "Committed", "Not readable"]}
-            heightPx={600}
-            label="Partitions of the table"
-            rows={data.partitions.length}
-          />
+          <Stack gap={6}>
+            <LongTable
+              cells={(row) => ofPartition(data.partitions[row]!)}
+              columns={["Partition", "Health", "Tablets", "Replicas up to date", "Visible", "Committed", "Not readable"]}
+              heightPx={360}
+              label="Partitions of the table"
+              rows={data.partitions.length}
+            />
+            <Compaction data={data} />
+          </Stack>
         )}
       </Fresh>
     </Stack>
   );
+}
+
+// What compaction has done and has to do, by replica: each node compacts its own.
+function Compaction({ data }: { data: StoredTablePage }) {
+  const sum = (of: (each: TabletReplica) => number) => data.replicas.reduce((total, each) => total + of(each), 0);
+  return (
+    <Section title="Compaction">
+      <Stack gap={3}>
+        {Object.entries(data.missing).map(([node, why]) => (
+          <Alert.Root key={node} status="warning">
+            <Alert.Indicator />
+            <Alert.Title>{node ? `Replicas on node ${node} are not known: ${why}` : `Replicas are not known: ${why}`}</Alert.Title>
+          </Alert.Root>
+        ))}
+        <Flex gap={3} wrap="wrap">
+          <Figure label="Bytes of all replicas" value={bytes(sum((each) => each.bytes))} />
+          <Figure label="Files" value={count(sum((each) => each.files))} />
+          <Figure label="Files to compact" value={count(sum((each) => each.pending_files))} />
+          <Figure label="Compactions that run" value={count(sum((each) => (each.compacting_since_ms === null ? 0 : 1)))} />
+          <Figure label="Replicas with a problem" value={count(sum((each) => (each.problem ? 1 : 0)))} />
+        </Flex>
+        <LongTable
+          cells={(row) => ofReplica(data.replicas[row]!, data.now_ms)}
+          columns={["Partition", "Bucket", "Node", "Compaction", "To compact", "Rowsets", "Files", "Rows", "Bytes", "Version", "Last ended", "Problem"]}
+          heightPx={420}
+          label="Replicas of tablets"
+          rows={data.replicas.length}
+        />
+      </Stack>
+    </Section>
+  );
+}
+
+function ofReplica(each: TabletReplica, nowMs: number) {
+  return [
+    each.partition,
+    each.bucket,
+    each.node,
+    each.problem ? (
+      <State key="state" of="PROBLEM" />
+    ) : each.compacting_since_ms !== null ? (
+      `runs for ${duration(Math.max(0, nowMs - each.compacting_since_ms))}`
+    ) : each.pending_files ? (
+      "waits"
+    ) : (
+      "nothing to do"
+    ),
+    count(each.pending_files),
+    count(each.rowsets),
+    count(each.files),
+    count(each.rows),
+    bytes(each.bytes),
+    each.version,
+    each.compacted_ms === null ? "not since the node started" : behind(nowMs, each.compacted_ms),
+    each.problem,
+  ];
 }
 
 function ofPartition(each: StoredPartition) {

@@ -141,11 +141,28 @@ export interface StoredPartition {
   health: string;
 }
 
+export interface TabletReplica {
+  partition: string;
+  bucket: number;
+  node: string;
+  version: number;
+  rowsets: number;
+  files: number;
+  rows: number;
+  bytes: number;
+  pending_files: number;
+  compacting_since_ms: number | null;
+  compacted_ms: number | null;
+  problem: string;
+}
+
 export interface StoredTablePage {
   now_ms: number;
   db: string;
   name: string;
   partitions: StoredPartition[];
+  replicas: TabletReplica[];
+  missing: Record<string, string>;
 }
 
 export interface Load {

@@ -1,11 +1,9 @@
-"""Dead letters of a loader: replayed once, dropped, refused again, in drawn orders and with deaths between."""
+"""Dead letters of a loader: replayed once, dropped, refused again, in drawn orders, with deaths between."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-
-import pytest
 
 from tests.support.loader.letter_runs import LetterRun, shown
 from tests.support.loader.stepped_loader import World

@@ -1,8 +1,8 @@
-"""Seeded runs of dead letters: loading, replays, drops and resets in drawn orders, with deaths between the steps.
+"""Seeded runs of dead letters: loads, replays, drops and resets in drawn orders, and deaths between.
 
-The table is compared with a recount. Each record has a key of its own; some are refused while column `v` takes
-no null, some always. A process can be killed before and after each of its writes and requests, and it can
-stand still there while another replays: then it goes on without its turn, and its request comes late.
+The table is compared with a recount. Each record has a key of its own; some are refused while column `v`
+takes no null, some always. A process can be killed before and after each of its writes and requests, and it
+can stand still there while another replays: then it goes on without its turn, and its request comes late.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ from rtolap.protocols.stored_tables.messages import (
     ReadViewRequest,
     TableInfo,
     TableName,
+    TableTablets,
     TransactionInfo,
 )
 
@@ -140,6 +141,10 @@ class StoredTablesClient(Closeable):
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
         return self._send("GET", _path(name) + "/partitions", tuple[PartitionInfo, ...])
+
+    def tablets(self, name: TableName) -> TableTablets:
+        """Return the replicas of a table, as their nodes report them now."""
+        return self._send("GET", f"{_path(name)}/tablets", TableTablets)
 
     def add_partition(self, name: TableName, request: AddPartition) -> TableInfo:
         """Add a partition. Raises NotFound, DefinitionError, Refused, NotYet."""

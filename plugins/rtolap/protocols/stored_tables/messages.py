@@ -7,6 +7,7 @@
     POST   /stored-tables/{db}/{table}/columns         ChangeColumns -> TableInfo
     POST   /stored-tables/{db}/{table}/truncate        TableInfo
     GET    /stored-tables/{db}/{table}/partitions      PartitionInfo of all
+    GET    /stored-tables/{db}/{table}/tablets         TableTablets: replicas as the nodes report them now
     POST   /stored-tables/{db}/{table}/partitions      AddPartition -> TableInfo
     DELETE /stored-tables/{db}/{table}/partitions/{partition}[?if_exists=true]     TableInfo
     POST   /read-views             ReadViewRequest     ReadView
@@ -119,6 +120,43 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     committed_version: int
     buckets: int
     replicas: int
+
+
+class TabletReplicaInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica of a tablet, as its node reports it.
+
+    Attributes:
+        rows: those in files, before merging, with deleted ones; `bytes` too.
+        rowsets: sets of files, each of one version or of several that compaction has joined.
+        pending_files: files that the next compaction joins; 0 where there is none to do.
+        compacting_since_ms: when the compaction that runs began; None where none runs.
+        compacted_ms: when one has ended last, since the node started; None where none has.
+        problem: why the tablet has stopped, or its last compaction failed; "" for neither.
+    """
+
+    partition: str
+    bucket: int
+    node: str
+    version: int
+    rowsets: int
+    files: int
+    rows: int
+    bytes: int
+    pending_files: int
+    compacting_since_ms: int | None = None
+    compacted_ms: int | None = None
+    problem: str = ""
+
+
+class TableTablets(msgspec.Struct, frozen=True, kw_only=True):
+    """The replicas of a table, by partition, bucket and node.
+
+    Attributes:
+        missing: why a node that lives has not answered, by its name. Its replicas are not listed.
+    """
+
+    replicas: tuple[TabletReplicaInfo, ...]
+    missing: dict[str, str] = {}
 
 
 class ReadViewRequest(msgspec.Struct, frozen=True):

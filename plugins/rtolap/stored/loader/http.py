@@ -37,7 +37,7 @@ def make_app(
     letters: LetterAccess | None = None,
 ) -> FastAPI:
     """Return the loader's application. `want` notes the wanted state in the ledger, and has the process
-    follow it. `process_status` is that of one of several processes. `letters`: what serves its dead letters."""
+    follow it. `process_status` is that of one of several processes. `letters` serves its dead letters."""
     app = FastAPI(title="rtolap loader", docs_url=None, redoc_url=None, openapi_url=None)
     guard(app, metrics, token, body_bytes_max=lambda path: BODY_BYTES_MAX, limits=limits)
 

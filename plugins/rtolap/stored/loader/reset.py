@@ -120,7 +120,7 @@ def going_on_as_defined(
 ) -> Offsets | None:
     """Return as `going_on_of_all`; of an incarnation that was never begun, where it was to begin."""
     at = going_on_of_all(series, log, topic_id=topic_id)
-    return config.start_at if not at else at
+    return at or config.start_at
 
 
 def left_labels_of_all(series: tuple[Series, ...], job: LoadJob) -> tuple[LeftLabels, ...]:

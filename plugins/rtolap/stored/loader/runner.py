@@ -64,9 +64,9 @@ def run(
     crash has brought the process back: a stop since then stands. A paused job stays paused. `open_watermarks`
     connects to the application that the definition names, if it names one. `partition_session` connects to
     the endpoint where its partitions are created, if they are created. `check_rights`: see `job_run.begin`.
-    `show_clients` adds the measurements of its Kafka clients to the metrics; `letters` serves its dead letters.
-    Its endpoint answers from the
-    beginning; while the job, the sink or the topic is waited for, the phase is `waiting`.
+    `show_clients` adds the measurements of its Kafka clients to the metrics; `letters` serves its dead
+    letters. Its endpoint answers from the beginning; while the job, the sink or the topic is waited for, the
+    phase is `waiting`.
 
     A job whose partitions are shared, or are to be, is run as its process `number`, with the resources of
     `shared`. Process 0 has `agent` run the others, and it alone starts a job that was stopped or has failed.

@@ -89,8 +89,8 @@ def noted_refusal(present: str | None, attempts: int, refused: Places) -> str | 
 
 
 def refusal_noted(present: str | None, attempts: int, sha256: str, last: BatchRefusal | None) -> BatchRefusal:
-    """Return what a batch has left out where it is not known which of its requests was taken. `last`: what the
-    last attempt leaves out, though it need not have come to a request."""
+    """Return what a batch has left out where it is not known which of its requests was taken. `last`: what
+    the last attempt leaves out, though it need not have come to a request."""
     if last is not None:
         present, sha256 = noted_refusal(present, attempts, last.every), last.sha256
     noted = _noted(present)

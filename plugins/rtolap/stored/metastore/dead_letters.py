@@ -47,7 +47,7 @@ from rtolap.stored.metastore.schema import load_job as _j
 
 ACTIONS_SHOWN_MAX = 100
 ACTIONS_KEPT_MAX = 10_000  # ended ones of a job; beyond that the oldest are forgotten
-_LEASE_MS = 60_000
+_LEASE_MS = 15_000
 
 
 class ActionKind(StrEnum):
@@ -234,8 +234,8 @@ class DeadLetters:
         self._ledger.write(f"note refusals of {job_id}", type(None), work)
 
     def drop(self, job_id: str, chosen: Mapping[str, Places], who: str, why: str) -> LetterAction | None:
-        """Give up those of the chosen records that are OPEN or UNCERTAIN; None where none is. The records stay
-        in their topics."""
+        """Give up those of the chosen records that are OPEN or UNCERTAIN; None where none is. The records
+        stay in their topics."""
 
         def work(connection: sa.Connection) -> LetterAction | None:
             _locked_incarnation(connection, job_id)
@@ -271,8 +271,8 @@ class DeadLetters:
 def reset_dead_letters(
     connection: sa.Connection, job_id: str, begins_at: Offsets | None, now_ms: int, *, abandon: bool
 ) -> None:
-    """Note that the job begins anew at these offsets, in the transaction that resets it. Raises Refused, unless
-    it is abandoned, where the outcome of a replay is not noted."""
+    """Note that the job begins anew at these offsets, in the transaction that resets it. Raises Refused,
+    unless it is abandoned, where the outcome of a replay is not noted."""
     pending = _of_job(job_id).where(_a.c.state == ReplayState.SENDING.value)
     replays = [_action(row) for row in connection.execute(pending)]
     if replays and not abandon:

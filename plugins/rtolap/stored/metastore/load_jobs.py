@@ -220,13 +220,13 @@ class LoadJobs:
         begins_at: Callable[[tuple[Series, ...]], Offsets | None] = lambda series: None,
     ) -> LoadJob:
         """Define the next incarnation of a job without an owner. It remembers no loaded batch, and is not
-        divided. `config` is made from the present records: of each share where the job is divided. `begins_at`
-        says from where the new incarnation reads, None: as its definition says. It reads dead letters at or
-        beyond that again, so they cannot be replayed.
+        divided. `config` is made from the present records: of each share where the job is divided.
+        `begins_at` says from where the new incarnation reads, None: as its definition says. It reads dead
+        letters at or beyond that again, so they cannot be replayed.
 
         Raises Refused while its lease runs; and, unless they are abandoned, while batches were sent and are
-        not known to be loaded, or replays: their requests may still be under way, though nobody owns the job. The epoch
-        is raised, so that who had it writes nothing more.
+        not known to be loaded, or replays: their requests may still be under way, though nobody owns the
+        job. The epoch is raised, so that who had it writes nothing more.
         """
 
         def work(connection: sa.Connection) -> LoadJob:

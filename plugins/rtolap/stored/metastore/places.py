@@ -1,4 +1,4 @@
-"""Sets of records of a topic by partition and offset, written as ranges: what a batch refuses lies close together.
+"""Sets of records of a topic by partition and offset, as ranges: what a batch refuses often lies together.
 
 A range is [start, end). The ranges of a partition are sorted, apart from each other, and not empty, so equal
 sets are equal values.

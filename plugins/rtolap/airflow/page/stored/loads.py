@@ -20,6 +20,8 @@ from rtolap.protocols.stored_tables.messages import (
     PartitionView,
     TableInfo,
     TableName,
+    TableTablets,
+    TabletReplicaInfo,
     TableView,
     TransactionInfo,
 )
@@ -75,15 +77,30 @@ def loads_of(
 
 
 def table_page(
-    name: TableName, partitions: tuple[PartitionInfo, ...], view: TableView, *, now_ms: int
+    name: TableName,
+    partitions: tuple[PartitionInfo, ...],
+    view: TableView,
+    tablets: TableTablets,
+    *,
+    now_ms: int,
 ) -> StoredTablePage:
-    """Return a table with its partitions, those that cannot be read first, then the newest."""
+    """Return a table with its partitions, those that cannot be read first, then the newest; and with the
+    replicas of its tablets, those that need a look first."""
     seen = {each.range: each for each in view.partitions}
     found = [(each.range.start_ms, _partition(each, seen.get(each.range))) for each in partitions]
     ordered = sorted(found, key=lambda each: (not each[1].unreadable, -each[0]))
     return StoredTablePage(
-        now_ms=now_ms, db=name.db, name=name.name, partitions=tuple(each for _, each in ordered)
+        now_ms=now_ms,
+        db=name.db,
+        name=name.name,
+        partitions=tuple(each for _, each in ordered),
+        replicas=tuple(sorted(tablets.replicas, key=_by_need)),
+        missing=tablets.missing,
     )
+
+
+def _by_need(replica: TabletReplicaInfo) -> tuple[bool, int, str, int, str]:
+    return not replica.problem, -replica.pending_files, replica.partition, replica.bucket, replica.node
 
 
 def loads_found(transactions: tuple[TransactionInfo, ...], *, now_ms: int) -> LoadList:

@@ -1,4 +1,4 @@
-"""The answers of the routes of stored tables, loads and loaders, as JSON. Times are milliseconds since the epoch."""
+"""The answers of the routes of these views, as JSON. Times are milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import msgspec
 
 from rtolap.airflow.page.tasks import TaskLink
 from rtolap.protocols.loader.letters import Letter
+from rtolap.protocols.stored_tables.messages import TabletReplicaInfo
 
 
 class StoredTableRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +73,20 @@ class StoredPartition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredTablePage(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored table.
+
+    Attributes:
+        replicas: of its tablets, as their nodes report them: those with a problem first, then those with most
+            to compact.
+        missing: why nodes have not reported, by name; of "" where none could be asked.
+    """
+
     now_ms: int
     db: str
     name: str
     partitions: tuple[StoredPartition, ...]
+    replicas: tuple[TabletReplicaInfo, ...] = ()
+    missing: dict[str, str] = {}
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):

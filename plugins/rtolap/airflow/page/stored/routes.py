@@ -14,7 +14,7 @@ from rtolap.base.errors import RtolapError
 from rtolap.protocols.loader.messages import LoaderStatus
 from rtolap.protocols.storage.messages import MovesInfo
 from rtolap.protocols.stored_tables.client import StoredTablesClient
-from rtolap.protocols.stored_tables.messages import TableName
+from rtolap.protocols.stored_tables.messages import TableName, TableTablets
 
 router = APIRouter()
 
@@ -37,7 +37,8 @@ def one_table(db: str, table: str) -> Response:
     with _front_ends() as front_ends:
         partitions = front_ends.partitions(name)
         (view,) = front_ends.read_view([name]).tables
-    return json_answer(table_page(name, partitions, view, now_ms=_clock.now_ms()))
+        tablets = _tablets(front_ends, name)
+    return json_answer(table_page(name, partitions, view, tablets, now_ms=_clock.now_ms()))
 
 
 @router.get("/loads/transactions/{db}")
@@ -74,6 +75,14 @@ def dead_letters(loader: str) -> Response:
 
 def _front_ends() -> StoredTablesClient:
     return RtolapHook().stored_tables(read_timeout_s=ANSWER_S_MAX / 2, retry_s=0.0)
+
+
+def _tablets(front_ends: StoredTablesClient, name: TableName) -> TableTablets:
+    """Return the replicas as nodes report them, or why they are missing: partitions stand without them."""
+    try:
+        return front_ends.tablets(name)
+    except RtolapError as error:
+        return TableTablets(replicas=(), missing={"": str(error)})
 
 
 def _moves(front_ends: StoredTablesClient) -> tuple[MovesInfo | None, str]:

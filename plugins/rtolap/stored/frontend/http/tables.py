@@ -29,6 +29,7 @@ from rtolap.protocols.stored_tables.messages import (
 )
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.tables import Catalogue
+from rtolap.stored.frontend.catalogue.tablet_reports import TabletReports
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.metastore.records import Transaction
 
@@ -42,7 +43,9 @@ def _request_id(value: Annotated[str | None, Header(alias=HEADER)] = None) -> st
 RequestId = Annotated[str | None, Depends(_request_id)]
 
 
-def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionManager) -> APIRouter:
+def tables_router(
+    catalogue: Catalogue, views: ReadViews, manager: TransactionManager, reports: TabletReports
+) -> APIRouter:
     router = APIRouter(prefix=API)
 
     @router.get("/stored-tables")
@@ -84,6 +87,10 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
     @router.get("/stored-tables/{db}/{table}/partitions")
     def partitions(db: str, table: str) -> Response:
         return _json(views.partitions(TableName(db, table)))
+
+    @router.get("/stored-tables/{db}/{table}/tablets")
+    def tablets(db: str, table: str) -> Response:
+        return _json(reports.of_table(TableName(db, table)))
 
     @router.post("/stored-tables/{db}/{table}/partitions")
     async def add_partition(db: str, table: str, request: Request, request_id: RequestId) -> Response:

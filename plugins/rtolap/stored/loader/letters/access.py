@@ -1,4 +1,4 @@
-"""Use cases of dead letters of one loader: list, replay, drop. Commands and the loader's endpoint call them."""
+"""Use cases of dead letters of a loader: list, replay, drop. Commands and the endpoint call them."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ One load after the other, of at most as many records and bytes as a batch of the
     3. note, send      the answer, or the closed label, says what came of it
     4. finish, reopen  the ledger has it
 
-Whoever is killed in between has left a replay without an outcome. The next replay ends it first: it closes the
-label, so that its rows are in the table or never will be.
+Whoever is killed in between has left a replay without an outcome. The next replay ends it first: it closes
+the label, so that its rows are in the table or never will be.
 """
 
 from __future__ import annotations
