@@ -13,7 +13,6 @@ from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.watching import repeatable
-from rtolap.events.formats.readers import Registries
 from rtolap.kafka.schema_registry import SchemaRegistries
 from rtolap.model.loader import Loader
 from rtolap.protocols.loader.letters import DropRequest, Letter, LetterSelection, ReplayRequest
@@ -138,9 +137,9 @@ def _letters(job: str) -> Iterator[LetterAccess]:
                 found="rejects: {to: file}",
                 action=f"read {reject_file(loader, settings)} on the loader's host",
             )
-        registries: Registries = SchemaRegistries.of_host(settings).get
+        registries = SchemaRegistries.of_host(settings)
         try:
-            yield access.dead_letters(job, open_sink, registries)
+            yield access.dead_letters(job, open_sink, registries.get)
         finally:
             for sink in opened:
                 sink.close()
