@@ -274,11 +274,19 @@ def test_each_loader_is_shown_as_its_process_states_it_or_why_it_is_not_known() 
 
 def test_dead_letters_are_those_of_the_loader_that_was_asked_for() -> None:
     letter = Letter(partition=0, offset=7, state="OPEN", reason="wrong_type", value=MARKUP)
-    found = LetterList(job="well", topic="t.well.rejects", letters=(letter,), counts={"OPEN": 1}, cut=True)
+    found = LetterList(
+        job="well",
+        topic="t.well.rejects",
+        letters=(letter,),
+        counts={"OPEN": 1},
+        reasons={"b": 1, "a": 2},
+        cut=True,
+    )
     page = letters_of("well", found, now_ms=5)
     assert (page.loader, page.topic, page.letters, page.counts, page.cut) == (
         *("well", "t.well.rejects", (letter,)),
         *({"OPEN": 1}, True),
     )
+    assert list(page.reasons.items()) == [("a", 2), ("b", 1)]
     with pytest.raises(NotFound, match="well answers at the port of other"):
         letters_of("other", found, now_ms=5)

@@ -10,7 +10,11 @@ import { Figure, Fresh, LongTable, State } from "./parts";
 import { count, instant } from "./words";
 
 export function DeadLetters({ loader, rights, back }: { loader: string; rights: Rights | null; back: () => void }) {
-  const polled = usePolled<LetterPage>(`rtolap/page/loaders/${encodeURIComponent(loader)}/dead-letters`, 5000);
+  const [reason, setReason] = useState("");
+  const [state, setState] = useState("");
+  const asked = new URLSearchParams({ reason, state });
+  const path = `rtolap/page/loaders/${encodeURIComponent(loader)}/dead-letters?${asked.toString()}`;
+  const polled = usePolled<LetterPage>(path, 5000);
   return (
     <Stack gap={4}>
       <Flex align="center" gap={3} wrap="wrap">
@@ -21,16 +25,25 @@ export function DeadLetters({ loader, rights, back }: { loader: string; rights: 
           {`Dead letters of ${loader}`}
         </Heading>
       </Flex>
+      <Flex gap={3} wrap="wrap">
+        <Choice change={setState} label="In state" of={STATES} value={state} />
+        <Choice change={setReason} label="Refused for" of={withChosen(polled.data?.reasons ?? {}, reason)} value={reason} />
+      </Flex>
       <Fresh of={polled}>
         {(data) => (
           <Stack gap={3}>
-            <Actions loader={loader} reasons={reasonsOf(data.letters)} rights={rights} />
+            <Actions loader={loader} reasons={Object.keys(data.reasons)} rights={rights} />
             <Flex gap={3} wrap="wrap">
               {Object.entries(data.counts).map(([state, letters]) => (
                 <Figure key={state} label={`Letters ${state}`} value={count(letters)} />
               ))}
             </Flex>
-            {data.letters.length === 0 ? <Text>Nothing was refused.</Text> : null}
+            <Flex gap={3} wrap="wrap">
+              {Object.entries(data.reasons).map(([each, letters]) => (
+                <Figure key={each} label={`Refused for ${each}`} value={count(letters)} />
+              ))}
+            </Flex>
+            {data.letters.length === 0 ? <Text>There is no such dead letter.</Text> : null}
             {data.cut ? <Text>These are the newest {count(data.letters.length)}; there are older ones.</Text> : null}
             <LongTable
               cells={(row) => ofLetter(data.letters[row]!)}
@@ -46,9 +59,24 @@ export function DeadLetters({ loader, rights, back }: { loader: string; rights: 
   );
 }
 
-function reasonsOf(letters: Letter[]): string[] {
-  const open = letters.filter((each) => each.state === "OPEN" || each.state === "UNCERTAIN");
-  return [...new Set(open.map((each) => each.reason))].sort();
+const STATES = ["OPEN", "REPLAYING", "REPLAYED", "DROPPED", "SUPERSEDED", "UNCERTAIN", "PENDING", "NOT_OPEN", "OF_BATCH", "UNKNOWN"];
+
+// The reason that is chosen stays a choice, though no letter may have it while others are read.
+function withChosen(reasons: Record<string, number>, chosen: string): string[] {
+  return [...new Set([...Object.keys(reasons), ...(chosen ? [chosen] : [])])].sort();
+}
+
+function Choice({ label, of, value, change }: { label: string; of: string[]; value: string; change: (to: string) => void }) {
+  return (
+    <select aria-label={label} onChange={(event) => change(event.target.value)} value={value}>
+      <option value="">{label}: any</option>
+      {of.map((each) => (
+        <option key={each} value={each}>
+          {each}
+        </option>
+      ))}
+    </select>
+  );
 }
 
 function ofLetter(each: Letter) {

@@ -223,6 +223,7 @@ export interface LetterPage {
   topic: string;
   letters: Letter[];
   counts: Record<string, number>;
+  reasons: Record<string, number>;
   cut: boolean;
 }
 

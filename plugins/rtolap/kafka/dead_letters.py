@@ -76,7 +76,7 @@ def kept_letters(cluster: KafkaCluster | str, topic: str, newest: int | None = N
     """Yield the letters that the topic holds now, whole. `newest`: only the last so many records of each
     partition; None for all. Raises NotFound, Forbidden or Unavailable."""
     for message in _messages(KafkaCluster.of(cluster), topic, {}, newest):
-        headers = {name: _bytes(value) for name, value in message.headers() or ()}
+        headers = {name: _bytes(value) for name, value in dict(message.headers() or ()).items()}
         value = message.value()
         yield KeptLetter(
             int(headers.get("partition", b"-1")),

@@ -335,6 +335,10 @@ def test_dead_letters_are_replayed_once_or_dropped_by_who_may(
     expect(figure(page, "Letters OPEN")).to_contain_text(str(len(LATE) + 1))
     expect(table.get_by_text("unknown_column").first).to_be_visible()
     expect(table.get_by_text(MARKUP).first).to_be_visible()
+    page.get_by_label("Refused for").select_option("wrong_type")
+    expect(table.get_by_role("row")).to_have_count(2)
+    expect(figure(page, "Refused for unknown_column")).to_contain_text(str(len(LATE)))
+    page.get_by_label("Refused for").select_option("")
     for name in ("Replay", "Drop"):
         expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
     assert_is_text(page)

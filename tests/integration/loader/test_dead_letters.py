@@ -119,8 +119,9 @@ def test_letters_are_loaded_once_though_replays_are_killed_and_what_is_dropped_n
             selection = LetterSelection(reason="unknown_column")
             again = client.replay(ReplayRequest(who="ann", selection=selection))
             assert (again.loaded, again.refused) == (0, 0)
-            left = [each for each in client.dead_letters().letters if each.state == "OPEN"]
-            assert {each.value for each in left} == {"{broken"}
+            left = client.dead_letters(state="OPEN").letters
+            assert [each.value for each in left] == ["{broken"] * BROKEN
+            assert len(client.dead_letters(3, reason="unknown_column").letters) == 3
             assert all(each.note.startswith("refused again: malformed_json") for each in left)
         assert told(world, "drop", "--yes", "--why", "garbage", "--by", "ann") == {"dropped": BROKEN}
         assert told(world, "drop", "--yes") == {"dropped": 0}

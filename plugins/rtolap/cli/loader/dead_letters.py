@@ -52,13 +52,8 @@ def list_letters(
 ) -> None:
     """List refused records, each once: where they came from, why, and what became of them."""
     with _letters(job) as letters:
-        found = letters.list(10_000 if reason or state else limit)
-    shown = [
-        letter
-        for letter in found.letters
-        if (not reason or letter.reason == reason) and (not state or letter.state == state.upper())
-    ][:limit]
-    print_table(_COLUMNS, [_row(letter) for letter in sorted(shown, key=_place)], as_json=as_json)
+        found = letters.list(limit, reason=reason, state=state.upper())
+    print_table(_COLUMNS, [_row(letter) for letter in sorted(found.letters, key=_place)], as_json=as_json)
     if not as_json:
         counts = ", ".join(f"{number} {state}" for state, number in sorted(found.counts.items()))
         console.print(f"{job}: {counts or 'none is noted in the ledger'}", highlight=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 from typing import Literal, Self
+from urllib.parse import urlencode
 
 import httpx
 import msgspec
@@ -52,9 +53,10 @@ class LoaderClient(Closeable):
     def want(self, change: Literal["pause", "resume", "stop"]) -> LoaderStatus:
         return decode_json(self._send("POST", f"{API}/{change}"), LoaderStatus)
 
-    def dead_letters(self, newest: int = NEWEST_DEFAULT) -> LetterList:
-        """Return the newest dead letters, with their states."""
-        return decode_json(self._send("GET", f"{LETTERS_API}?newest={newest}"), LetterList)
+    def dead_letters(self, newest: int = NEWEST_DEFAULT, *, reason: str = "", state: str = "") -> LetterList:
+        """Return the newest dead letters with their states: of that reason and in that state, if given."""
+        asked = urlencode({"newest": newest, "reason": reason, "state": state})
+        return decode_json(self._send("GET", f"{LETTERS_API}?{asked}"), LetterList)
 
     def replay(self, request: ReplayRequest) -> ReplayOutcome:
         """Load open dead letters, each once. It may be sent again."""

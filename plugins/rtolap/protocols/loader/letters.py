@@ -1,6 +1,6 @@
 """Loader protocol: messages about dead letters.
 
-    GET  /api/v1/loader/dead-letters?newest=N        → LetterList
+    GET  /api/v1/loader/dead-letters?newest=N[&reason=R][&state=S]      → LetterList
     POST /api/v1/loader/dead-letters/replay          ReplayRequest → ReplayOutcome
     POST /api/v1/loader/dead-letters/drop            DropRequest → DropOutcome
 
@@ -110,11 +110,14 @@ class LetterList(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         letters: the newest of the topic, each once.
         counts: the number of all letters by state, as far as the ledger knows them.
-        cut: the topic has older ones, which are not in `letters`.
+        reasons: the number of letters by reason, of those that were looked at: as many as were asked for, or
+            the 10 000 newest where a reason or a state is.
+        cut: there are older ones, which are not in `letters`.
     """
 
     job: str
     topic: str
     letters: tuple[Letter, ...] = ()
     counts: dict[str, int] = {}
+    reasons: dict[str, int] = {}
     cut: bool = False

@@ -112,16 +112,20 @@ class ElectedDecisions:
 
         return self._ask(lambda: begun(self._own.transactions), lambda: begun(self._masters))
 
-    def precommit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
+    def precommit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, rows: int | None = None
+    ) -> Transaction:
         return self._ask(
-            lambda: self._own.transactions.precommit(db, txn_id, partitions),
-            lambda: self._masters.precommit(db, txn_id, partitions),
+            lambda: self._own.transactions.precommit(db, txn_id, partitions, rows=rows),
+            lambda: self._masters.precommit(db, txn_id, partitions, rows=rows),
         )
 
-    def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
+    def commit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, rows: int | None = None
+    ) -> Transaction:
         return self._ask(
-            lambda: self._own.transactions.commit(db, txn_id, partitions),
-            lambda: self._masters.commit(db, txn_id, partitions),
+            lambda: self._own.transactions.commit(db, txn_id, partitions, rows=rows),
+            lambda: self._masters.commit(db, txn_id, partitions, rows=rows),
         )
 
     def abort(self, db: str, txn_id: int, reason: str) -> Transaction:

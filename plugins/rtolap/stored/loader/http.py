@@ -75,8 +75,8 @@ def make_app(
 
 def _serve_letters(app: FastAPI, letters: LetterAccess) -> None:
     @app.get(LETTERS_API)
-    def show_letters(newest: int = NEWEST_DEFAULT) -> Response:
-        return _json(letters.list(newest))
+    def show_letters(newest: int = NEWEST_DEFAULT, reason: str = "", state: str = "") -> Response:
+        return _json(letters.list(newest, reason=reason, state=state))
 
     @app.post(f"{LETTERS_API}/replay")
     async def replay(request: Request) -> Response:

@@ -102,6 +102,10 @@ class LetterAction(msgspec.Struct, frozen=True):
     finished_at_ms: int | None = None
 
 
+class _Made(msgspec.Struct, frozen=True):
+    action: LetterAction | None
+
+
 class DeadLetters:
     """The dead letters of all jobs of a ledger."""
 
@@ -167,23 +171,19 @@ class DeadLetters:
         """Begin a replay of those of the chosen records, by the label of their batch, that are OPEN now; None
         where none is."""
 
-        def work(connection: sa.Connection) -> LetterAction | None:
+        def work(connection: sa.Connection) -> _Made:
             now_ms = self._leases.fence(connection, lease)
             incarnation = _locked_incarnation(connection, job_id)
             action = _insert(connection, job_id, ActionKind.REPLAY, ReplayState.SENDING, who, "", now_ms)
             taken = _take(connection, job_id, chosen, LetterState.REPLAYING, action, now_ms)
             if not taken:
                 connection.execute(sa.delete(_a).where(_a.c.action_id == action))
-                return None
+                return _Made(None)
             label = f"{job_id}_{incarnation}_r{action}"
             _update(connection, action, label=label, records=taken)
-            return _get(connection, action)
+            return _Made(_get(connection, action))
 
-        return self._ledger.write(
-            f"begin a replay of {job_id}",
-            LetterAction | None,
-            work,  # type: ignore[arg-type]
-        )
+        return self._ledger.write(f"begin a replay of {job_id}", _Made, work).action
 
     def note_sent(self, lease: Lease, action: LetterAction, sent_until_ms: int) -> LetterAction:
         """Note the request, right before it goes out."""
@@ -237,22 +237,18 @@ class DeadLetters:
         """Give up those of the chosen records that are OPEN or UNCERTAIN; None where none is. The records
         stay in their topics."""
 
-        def work(connection: sa.Connection) -> LetterAction | None:
+        def work(connection: sa.Connection) -> _Made:
             _locked_incarnation(connection, job_id)
             now_ms = self._ledger.now_ms(connection)
             action = _insert(connection, job_id, ActionKind.DROP, ReplayState.DROPPED, who, why, now_ms)
             taken = _take(connection, job_id, chosen, LetterState.DROPPED, action, now_ms)
             if not taken:
                 connection.execute(sa.delete(_a).where(_a.c.action_id == action))
-                return None
+                return _Made(None)
             _update(connection, action, records=taken, finished_at_ms=now_ms)
-            return _get(connection, action)
+            return _Made(_get(connection, action))
 
-        return self._ledger.write(
-            f"drop dead letters of {job_id}",
-            LetterAction | None,
-            work,  # type: ignore[arg-type]
-        )
+        return self._ledger.write(f"drop dead letters of {job_id}", _Made, work).action
 
     def _change(
         self,
@@ -295,7 +291,7 @@ def _locked_incarnation(connection: sa.Connection, job_id: str) -> int:
     locked = sa.select(_j.c.incarnation).where(_j.c.job_id == job_id).with_for_update()
     if (incarnation := connection.scalar(locked)) is None:
         raise NotFound(f"there is no job {job_id}")
-    return incarnation
+    return int(incarnation)
 
 
 def _take(
@@ -307,7 +303,7 @@ def _take(
     now_ms: int,
 ) -> int:
     """Move chosen letters to a state, by an action; return how many were there to be moved."""
-    takeable = (LetterState.OPEN,)
+    takeable: tuple[LetterState, ...] = (LetterState.OPEN,)
     if state is LetterState.DROPPED:
         takeable += (LetterState.UNCERTAIN,)
     taken = 0

@@ -32,6 +32,7 @@ class Transaction(msgspec.Struct, frozen=True):
         abort_pending: True if the transaction is ABORTED and some nodes may still hold its rows.
         deadline_ms: when the transaction may be aborted without a request.
         user_name: its owner; None for a group of several users, and for transactions of older versions.
+        row_count: the rows that it has loaded; None before its rows are there, and where it is not known.
     """
 
     txn_id: int
@@ -50,6 +51,7 @@ class Transaction(msgspec.Struct, frozen=True):
     finished_at_ms: int | None
     reason: str
     user_name: str | None
+    row_count: int | None = None
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):

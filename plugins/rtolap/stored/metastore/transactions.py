@@ -67,6 +67,7 @@ def insert(
             **values,
             "txn_id": txn_id[0],
             "committed_at_ms": None,
+            "row_count": None,
             "finished_at_ms": None,
             "user_name": user_name,
         }

@@ -48,19 +48,24 @@ class Committing:
         )
 
     def commit(
-        self, transaction: Transaction, written: Collection[Partition], progress: LoadProgress
+        self,
+        transaction: Transaction,
+        written: Collection[Partition],
+        progress: LoadProgress,
+        *,
+        rows: int,
     ) -> LoadAnswer:
-        """Commit a load and return its answer. After a failure the state is read: it may have been committed
-        all the same.
+        """Commit a load of so many rows and return its answer. After a failure the state is read: it may have
+        been committed all the same.
         """
         db, txn_id = transaction.db, transaction.txn_id
         with progress.measured(Phase.COMMIT):
             try:
                 if transaction.two_phase:
-                    self._manager.precommit(db, txn_id, written)
+                    self._manager.precommit(db, txn_id, written, rows=rows)
                     visible = True  # as far as the first phase goes
                 else:
-                    self._manager.commit(db, txn_id, written)
+                    self._manager.commit(db, txn_id, written, rows=rows)
                     visible = self._visible(db, txn_id)
             except RtolapError as error:
                 if not self._stands(transaction, error):

@@ -104,12 +104,16 @@ class DecisionClient:
         used = answer.used_label or wire.UsedLabel("the label is used", -1, "")
         raise LabelUsed(used.message, txn_id=used.txn_id, existing_job_status=used.existing_job_status)
 
-    def precommit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
-        request = wire.CommitRequest(db, txn_id, tuple(sorted(partitions)))
+    def precommit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, rows: int | None = None
+    ) -> Transaction:
+        request = wire.CommitRequest(db, txn_id, tuple(sorted(partitions)), rows)
         return self._ask("precommit", request, Transaction)
 
-    def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
-        request = wire.CommitRequest(db, txn_id, tuple(sorted(partitions)))
+    def commit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, rows: int | None = None
+    ) -> Transaction:
+        request = wire.CommitRequest(db, txn_id, tuple(sorted(partitions)), rows)
         return self._ask("commit", request, Transaction)
 
     def abort(self, db: str, txn_id: int, reason: str) -> Transaction:

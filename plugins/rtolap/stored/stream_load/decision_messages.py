@@ -88,6 +88,7 @@ class CommitRequest(msgspec.Struct, frozen=True):
     db: str
     txn_id: int
     partitions: tuple[Partition, ...]
+    rows: int | None = None
 
 
 class AbortRequest(msgspec.Struct, frozen=True):

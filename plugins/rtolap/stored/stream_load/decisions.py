@@ -56,9 +56,17 @@ class TransactionDecisions(Protocol):
         """
         ...
 
-    def precommit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction: ...
+    def precommit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, rows: int | None = None
+    ) -> Transaction:
+        """Perform the first phase. `rows`: those that it has loaded, for the record."""
+        ...
 
-    def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction: ...
+    def commit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, rows: int | None = None
+    ) -> Transaction:
+        """Commit a one-phase transaction. `rows`: those that it has loaded, for the record."""
+        ...
 
     def abort(self, db: str, txn_id: int, reason: str) -> Transaction: ...
 

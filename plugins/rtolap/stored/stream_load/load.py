@@ -155,4 +155,4 @@ class Loads:
         except BaseException as error:
             self._committing.give_up(transaction, writer, f"an error of the program: {error!r}")
             raise
-        return self._committing.commit(transaction, written, progress)
+        return self._committing.commit(transaction, written, progress, rows=progress.counts.loaded)

@@ -51,6 +51,7 @@ def letters_of(name: str, found: LetterList, *, now_ms: int) -> LetterPage:
         topic=found.topic,
         letters=found.letters,
         counts=dict(sorted(found.counts.items())),
+        reasons=dict(sorted(found.reasons.items())),
         cut=found.cut,
     )
 

@@ -150,6 +150,7 @@ class LetterPage(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         counts: number of all letters by state, as far as the ledger knows them.
+        reasons: number of letters by reason, among those that were looked at.
         cut: there are older ones.
     """
 
@@ -158,4 +159,5 @@ class LetterPage(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     letters: tuple[Letter, ...]
     counts: dict[str, int]
+    reasons: dict[str, int]
     cut: bool

@@ -63,13 +63,13 @@ def loaders() -> Response:
 
 
 @router.get("/loaders/{loader}/dead-letters")
-def dead_letters(loader: str) -> Response:
-    """Answer the newest dead letters of a loader, as its process reads them."""
+def dead_letters(loader: str, reason: str = "", state: str = "") -> Response:
+    """Answer the newest dead letters of a loader, as its process reads them: of a reason, in a state."""
     hook = RtolapHook()
     with hook.agent() as agent:
         port = find_loader(agent, loader).port
     with hook.loader(port, timeout_s=ANSWER_S_MAX) as client:
-        found = client.dead_letters()
+        found = client.dead_letters(reason=reason, state=state)
     return json_answer(letters_of(loader, found, now_ms=_clock.now_ms()))
 
 

@@ -67,10 +67,10 @@ class Decisions:
         return wire.BeginAnswer(transaction)
 
     def precommit(self, request: wire.CommitRequest) -> msgspec.Struct:
-        return self._manager.precommit(request.db, request.txn_id, request.partitions)
+        return self._manager.precommit(request.db, request.txn_id, request.partitions, rows=request.rows)
 
     def commit(self, request: wire.CommitRequest) -> msgspec.Struct:
-        return self._manager.commit(request.db, request.txn_id, request.partitions)
+        return self._manager.commit(request.db, request.txn_id, request.partitions, rows=request.rows)
 
     def abort(self, request: wire.AbortRequest) -> msgspec.Struct:
         return self._manager.abort(request.db, request.txn_id, request.reason)

@@ -113,11 +113,14 @@ class TransactionManager:
 
         return self._ledger.write(f"begin a transaction with label {label}", Transaction, work)
 
-    def precommit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
+    def precommit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, rows: int | None = None
+    ) -> Transaction:
         """Perform the first phase: a majority of each tablet's replicas holds the sent rows.
 
         From now on it waits for its second phase, at most `precommitted_timeout_ms`. Where there is no
-        majority it is aborted: Unavailable. Harmless when it was done before.
+        majority it is aborted: Unavailable. Harmless when it was done before. `rows`: those that it has
+        loaded, for the record.
         """
         transaction = self.get(db, txn_id)
         if done_before(transaction, TransactionEvent.PRECOMMIT):
@@ -131,23 +134,28 @@ class TransactionManager:
             if done_before(present, TransactionEvent.PRECOMMIT):
                 return
             deadline_ms = now_ms + self._precommitted_timeout_ms
-            self._move(connection, present, TransactionEvent.PRECOMMIT, deadline_ms=deadline_ms)
+            self._move(
+                connection, present, TransactionEvent.PRECOMMIT, deadline_ms=deadline_ms, row_count=rows
+            )
 
         self._ledger.write(f"pre-commit transaction {txn_id}", type(None), work)
         return self.get(db, txn_id)
 
-    def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
+    def commit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, rows: int | None = None
+    ) -> Transaction:
         """Commit a one-phase transaction, and give each partition that it has written to its next version.
 
         The transaction is COMMITTED and becomes visible whatever happens. A repetition is harmless. Without a
-        majority the transaction is aborted, and Unavailable is raised.
+        majority the transaction is aborted, and Unavailable is raised. `rows`: those that it has loaded, for
+        the record.
         """
         transaction = self.get(db, txn_id)
         if done_before(transaction, TransactionEvent.COMMIT):
             return transaction
         transition(transaction, TransactionEvent.COMMIT)
         self._prepared(transaction, partitions)
-        return self._commit(db, txn_id, TransactionEvent.COMMIT)
+        return self._commit(db, txn_id, TransactionEvent.COMMIT, row_count=rows)
 
     def commit_precommitted(self, db: str, txn_id: int) -> Transaction:
         """Commit the second phase, as `commit`: the first has named the partitions and prepared them on their
@@ -274,13 +282,13 @@ class TransactionManager:
 
         return self._ledger.write(f"abort transaction {txn_id}", bool, work)
 
-    def _commit(self, db: str, txn_id: int, event: TransactionEvent) -> Transaction:
+    def _commit(self, db: str, txn_id: int, event: TransactionEvent, **values: object) -> Transaction:
         def work(connection: Connection) -> None:
             now_ms = self._mastership.fence(connection)
             present = self._found(connection, db, txn_id)
             if done_before(present, event):
                 return
-            self._move(connection, present, event, committed_at_ms=now_ms)
+            self._move(connection, present, event, committed_at_ms=now_ms, **values)
             written = sorted(rows.touched(connection, txn_id))
             versions = {partition: partition_rows.assign(connection, partition) for partition in written}
             rows.set_versions(connection, txn_id, versions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from rtolap.base.clock import Clock
@@ -55,26 +56,33 @@ class LetterAccess:
         self._clock = clock
         self._registries = registries
 
-    def list(self, newest: int) -> LetterList:
-        """Return the newest letters. Raises DefinitionError where the loader keeps none in a topic."""
+    def list(self, newest: int, *, reason: str = "", state: str = "") -> LetterList:
+        """Return the newest letters; of a reason or in a state, those among the `NEWEST_MAX` newest. Raises
+        DefinitionError where the loader keeps none in a topic."""
         loader = self._loader()
         topic = reject_topic(loader.topic, loader.name)
-        wanted = max(1, min(newest, NEWEST_MAX))
+        shown = max(1, min(newest, NEWEST_MAX))
+        wanted = NEWEST_MAX if reason or state else shown
         pending = (
             self._pending()
         )  # before the states: a batch that is loaded in between has left it out or not
         letters = [shortened(letter) for letter in self._read(loader, wanted + 1)]
+        found = listed(
+            letters[-wanted:],
+            self._letters.sets(self._job_id),
+            {action.action_id: action for action in self._letters.actions(self._job_id)},
+            pending,
+        )
+        fitting = [
+            letter for letter in found if reason in ("", letter.reason) and state in ("", letter.state)
+        ]
         return LetterList(
             job=self._job_id,
             topic=topic,
-            letters=listed(
-                letters[-wanted:],
-                self._letters.sets(self._job_id),
-                {action.action_id: action for action in self._letters.actions(self._job_id)},
-                pending,
-            ),
+            letters=tuple(fitting[:shown]),
             counts=self._letters.counts(self._job_id),
-            cut=len(letters) > wanted,
+            reasons=dict(Counter(letter.reason for letter in found)),
+            cut=len(letters) > wanted or len(fitting) > shown,
         )
 
     def replay(self, request: ReplayRequest) -> ReplayOutcome:

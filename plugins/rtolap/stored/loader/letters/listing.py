@@ -30,8 +30,8 @@ def listed(
     `pending`: labels of batches that are not loaded. `letters` are in the order of their topic.
     """
     by_label: dict[str, list[LetterSet]] = {}
-    for kept in sets:
-        by_label.setdefault(kept.label, []).append(kept)
+    for each in sets:
+        by_label.setdefault(each.label, []).append(each)
     found: dict[tuple[str, int, int], Letter] = {}
     for letter in letters:
         label = letter.text(BATCH_LABEL)

@@ -1,4 +1,4 @@
-"""Refused records of loaded batches, by what became of them, and their replays and drops."""
+"""Refused records of loaded batches, by what became of them, and their replays and drops; rows of loads."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _TEXT = sa.Text().with_variant(mysql.LONGTEXT(**_BY_CODE_POINT), "mysql")
 
 def upgrade() -> None:
     add_column("offsets_record", sa.Column("refused", _TEXT, nullable=True))
+    add_column("load_transaction", _whole("row_count", nullable=True))
     create_table(
         "dead_letter_set",
         _serial("set_id"),
