@@ -37,6 +37,8 @@ from rtolap.protocols.stored_tables.messages import (
     ColumnChange,
     CreateDatabase,
     CreateTable,
+    LoadedVersions,
+    LoadedVersionsRequest,
     PartitionInfo,
     ReadView,
     ReadViewRequest,
@@ -141,6 +143,10 @@ class StoredTablesClient(Closeable):
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
         return self._send("GET", _path(name) + "/partitions", tuple[PartitionInfo, ...])
+
+    def loaded_versions(self, name: TableName, request: LoadedVersionsRequest) -> LoadedVersions:
+        """Return the visible versions, and the rows that were loaded beyond those that are known."""
+        return self._send("POST", f"{_path(name)}/loaded-versions", LoadedVersions, request)
 
     def tablets(self, name: TableName) -> TableTablets:
         """Return the replicas of a table, as their nodes report them now."""

@@ -10,6 +10,7 @@
     GET    /stored-tables/{db}/{table}/tablets         TableTablets: replicas as the nodes report them now
     POST   /stored-tables/{db}/{table}/partitions      AddPartition -> TableInfo
     DELETE /stored-tables/{db}/{table}/partitions/{partition}[?if_exists=true]     TableInfo
+    POST   /stored-tables/{db}/{table}/loaded-versions LoadedVersionsRequest -> LoadedVersions
     POST   /read-views             ReadViewRequest     ReadView
     GET    /transactions/{db}/{label}                  TransactionInfo
     GET    /transactions/{db}?like=pattern             TransactionInfo of those, the latest 1000
@@ -157,6 +158,33 @@ class TableTablets(msgspec.Struct, frozen=True, kw_only=True):
 
     replicas: tuple[TabletReplicaInfo, ...]
     missing: dict[str, str] = {}
+
+
+class LoadedVersionsRequest(msgspec.Struct, frozen=True):
+    """A request for what was loaded beyond known versions, by partition.
+
+    Attributes:
+        after: the versions that the caller knows; a partition that is not in it is new to the caller.
+        incarnations: those of the partitions as the caller knows them.
+    """
+
+    after: dict[str, int] = {}
+    incarnations: dict[str, int] = {}
+
+
+class LoadedVersions(msgspec.Struct, frozen=True, kw_only=True):
+    """The visible versions of a table.
+
+    Attributes:
+        versions: by partition.
+        incarnations: of the partitions; one that was dropped and made again has another.
+        rows: rows that were loaded in the versions beyond those that the caller knows; None where the ledger
+            does not know all of these loads any more.
+    """
+
+    versions: dict[str, int]
+    incarnations: dict[str, int]
+    rows: int | None = None
 
 
 class ReadViewRequest(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from rtolap.protocols.stored_tables.messages import (
     ChangeColumns,
     CreateDatabase,
     CreateTable,
+    LoadedVersionsRequest,
     ReadViewRequest,
     TableName,
     TransactionInfo,
@@ -126,6 +127,11 @@ def tables_router(
     async def read_view(request: Request) -> Response:
         body = await _body(request, ReadViewRequest)
         return _json(await run_in_threadpool(views.read_view, body.tables))
+
+    @router.post("/stored-tables/{db}/{table}/loaded-versions")
+    async def loaded_versions(db: str, table: str, request: Request) -> Response:
+        body = await _body(request, LoadedVersionsRequest)
+        return _json(await run_in_threadpool(views.loaded_versions, TableName(db, table), body))
 
     @router.get("/transactions/{db}/{label}")
     def transaction(db: str, label: str) -> Response:
