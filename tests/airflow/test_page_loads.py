@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page.rights import reader
 from rtolap.airflow.page.stored import loads
 from rtolap.airflow.page.stored.loaders import letters_of, loaders_of
-from rtolap.airflow.page.stored.messages import LoadList, Loads, StoredTablePage
+from rtolap.airflow.page.stored.messages import ErrorPage, LoadList, Loads, StoredTablePage
 from rtolap.airflow.plugin import app
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.model.stored.partitions import PartitionRange
@@ -39,7 +40,9 @@ from rtolap.protocols.stored_tables.messages import (
     TabletView,
     TableView,
 )
+from rtolap.protocols.stream_load.error_rows import ErrorRow, ErrorRows, parsed
 from rtolap.stored.frontend.storage_nodes import StorageNodes
+from rtolap.stored.stream_load.error_files import ErrorFile
 
 from tests.support.stored.load_endpoint import NODES, PASSWORD, TOKEN, USER, LoadEndpoint, load_endpoint
 
@@ -73,6 +76,7 @@ PATHS = (
     "/page/loads",
     "/page/loads/tables/web/hits",
     "/page/loads/transactions/web",
+    "/page/loads/errors/web?label=l",
     "/page/loaders",
     "/page/loaders/l/dead-letters",
 )
@@ -171,14 +175,62 @@ def test_loads_are_found_by_a_part_of_their_label_and_say_why_they_failed(signed
     (broken,) = found("roke").loads
     assert broken.state == "ABORTED"
     assert broken.reason
+    assert broken.has_errors
+    (well,) = found("day_").loads
+    assert (well.rows, well.has_errors) == (2, False)
     assert broken.took_ms is not None
+
+
+def test_rejected_rows_are_read_where_their_load_says(signed_in: TestClient) -> None:
+    answer = signed_in.get("/page/loads/errors/web", params={"label": "broken"})
+    page = msgspec.json.decode(answer.content, type=ErrorPage)
+    assert (page.label, page.first, page.total, page.left_out) == ("broken", 0, 1, 0)
+    assert page.rows[0].row == f"{MARKUP},d"
+    assert [each.rows for each in page.reasons] == [1]
+    for label, words in (("day_1", "no rejected rows"), ("nope", "nope")):
+        gone = signed_in.get("/page/loads/errors/web", params={"label": label})
+        assert gone.status_code == 404
+        assert words in gone.json()["message"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text("ab;[].\n' 1R:", min_size=1, max_size=12).filter(lambda it: ". src line [" not in it),
+            st.text("ab;[].\n' 1R:", max_size=12),
+        ),
+        max_size=8,
+    ),
+    st.integers(0, 3),
+)
+def test_each_row_of_an_error_file_is_read_as_it_was_written(rows: list[tuple[str, str]], left: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = ErrorFile(Path(folder))
+        file.write_rows([(text, reason) for reason, text in rows], len(rows) + left if rows else 0)
+        file.close()
+        written = "" if file.name is None else (Path(folder) / file.name).read_bytes().decode()
+    found = parsed(written)
+    assert [(each.reason, each.row) for each in found.rows] == rows
+    assert found.left_out == (left if rows else 0)
+
+
+def test_rows_are_told_apart_by_the_kind_of_reason_and_shown_a_page_at_a_time() -> None:
+    rows = [ErrorRow(f"r{number}", f"column id: expected int, found 'x{number}'") for number in range(250)]
+    rows.insert(3, ErrorRow("other", "null in a column that takes none"))
+    found = ErrorRows(rows=tuple(rows), left_out=7)
+    page = loads.error_page("l", found, "", 200, now_ms=1)
+    assert (page.first, page.total, len(page.rows), page.left_out) == (200, 251, 51, 7)
+    assert [each.rows for each in page.reasons] == [250, 1]
+    (one,) = loads.error_page("l", found, page.reasons[1].reason, 0, now_ms=1).rows
+    assert one.row == "other"
+    assert loads.error_page("l", found, page.reasons[0].reason, 0, now_ms=1).total == 250
 
 
 def test_a_front_end_that_is_away_is_said_in_words(
     signed_in: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened_at("http://127.0.0.1:1", monkeypatch)
-    for path in PATHS[:3]:
+    for path in PATHS[:4]:
         answer = signed_in.get(path)
         assert answer.status_code == 503, path
         assert "no front end took" in answer.json()["message"]

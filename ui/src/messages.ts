@@ -173,6 +173,18 @@ export interface Load {
   began_ms: number;
   took_ms: number | null;
   reason: string;
+  rows: number | null;
+  has_errors: boolean;
+}
+
+export interface ErrorPage {
+  now_ms: number;
+  label: string;
+  first: number;
+  total: number;
+  rows: { row: string; reason: string }[];
+  reasons: { reason: string; rows: number }[];
+  left_out: number;
 }
 
 export interface LoadList {

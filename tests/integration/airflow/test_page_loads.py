@@ -39,6 +39,7 @@ DATABASE, TABLE = "paged", "hits"
 BUCKETS = 2
 FILES_MIN = 4  # of like size, which a compaction joins
 GOOD, WRONG = 30, 3  # records that the loader finds
+REJECTED = 150  # rows of one load, for one reason
 LATE = (7_001, 7_002)  # of the loader that refuses them
 LETTERS_DAG = "rtolap_dead_letters"
 
@@ -231,6 +232,30 @@ def test_a_compaction_is_shown_with_what_it_joins_and_its_age(
     picture(page, "compaction")
     listed = stored.airflow.command("rtolap", "tables", "tablets", f"{DATABASE}.{TABLE}", "--json")
     assert [each["compacted"] is not None for each in json.loads(listed.stdout)] == [True] * BUCKETS
+
+
+def test_rejected_rows_of_a_load_are_shown_by_reason_and_page(
+    sign_in: Callable[..., Page], stored: Stored
+) -> None:
+    wrong = "\n".join(f"{MARKUP}{number},h" for number in range(REJECTED))
+    answer = stored.load("many-wrong", f"9001,fine\n{wrong}\n,none", max_filter_ratio="1")
+    assert (answer["Status"], answer["NumberFilteredRows"]) == ("Success", REJECTED + 1)
+    page = sign_in("viewer", "?view=loads")
+    shown = found(page, "many-wrong")
+    expect(row(shown, "many-wrong", "VISIBLE").get_by_role("cell").nth(5)).to_have_text("1")
+    page.get_by_role("button", name="Rejected rows of many-wrong").click()
+    table = page.get_by_role("table", name="Rejected rows")
+    expect(page.get_by_text(f"Rows 1 to 100 of {REJECTED + 1}")).to_be_visible()
+    expect(table.get_by_text(f"{MARKUP}0,h").first).to_be_visible()
+    assert_is_text(page)
+    page.get_by_role("button", name="Later rows").click()
+    expect(page.get_by_text(f"Rows 101 to {REJECTED + 1} of {REJECTED + 1}")).to_be_visible()
+    reasons = page.get_by_label("Rejected for")
+    reasons.select_option(index=2)  # the rarer one
+    expect(table.get_by_role("row")).to_have_count(2)
+    expect(table).to_contain_text(",none")
+    assert serious_in(page) == []
+    picture(page, "rejected-rows")
 
 
 @pytest.fixture(scope="module")

@@ -229,7 +229,13 @@ class ReadView(msgspec.Struct, frozen=True):
 
 
 class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A load as SHOW TRANSACTION shows it. Instants in ms by the ledger's clock."""
+    """A load as SHOW TRANSACTION shows it. Instants in ms by the ledger's clock.
+
+    Attributes:
+        row_count: the rows that it has loaded; None before that, and where it is not known.
+        error_url: where its rejected rows are, for a limited time; None where it has none. Who knows it may
+            read them.
+    """
 
     txn_id: int
     db: str
@@ -241,3 +247,5 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     finished_at_ms: int | None
     deadline_ms: int
     reason: str
+    row_count: int | None = None
+    error_url: str | None = None

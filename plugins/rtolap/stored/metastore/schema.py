@@ -104,6 +104,7 @@ load_transaction = sa.Table(
     _text("reason"),
     _name("user_name", nullable=True),
     _whole("row_count", nullable=True),
+    _text("error_url", nullable=True),
     sa.Index("load_transaction_label", "db", "label", "live", unique=True),
     sa.Index("load_transaction_state", "state", "db", "finished_at_ms"),
     sa.Index("load_transaction_abort_pending", "abort_pending"),

@@ -68,6 +68,7 @@ def insert(
             "txn_id": txn_id[0],
             "committed_at_ms": None,
             "row_count": None,
+            "error_url": None,
             "finished_at_ms": None,
             "user_name": user_name,
         }

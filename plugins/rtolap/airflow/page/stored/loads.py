@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from rtolap.airflow.page.stored.messages import (
+    ErrorPage,
+    ErrorReason,
     Load,
     LoadList,
     Loads,
@@ -25,7 +28,10 @@ from rtolap.protocols.stored_tables.messages import (
     TableView,
     TransactionInfo,
 )
+from rtolap.protocols.stream_load.error_rows import ErrorRows
 
+ERROR_ROWS_MAX, REASONS_MAX = 100, 50
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\b\d+\b")
 LISTED_MAX = 1000  # a front end answers no more transactions at once
 
 
@@ -116,12 +122,35 @@ def loads_found(transactions: tuple[TransactionInfo, ...], *, now_ms: int) -> Lo
                 began_ms=each.began_at_ms,
                 took_ms=None if each.finished_at_ms is None else each.finished_at_ms - each.began_at_ms,
                 reason=each.reason,
+                rows=each.row_count,
+                has_errors=each.error_url is not None,
             )
             for each in transactions
         ),
         states=dict(sorted(Counter(each.state for each in transactions).items())),
         cut=len(transactions) >= LISTED_MAX,
     )
+
+
+def error_page(label: str, found: ErrorRows, reason: str, first: int, *, now_ms: int) -> ErrorPage:
+    """Return a page of rejected rows from number `first` on: of a reason, or of all where that is empty."""
+    reasons = Counter(_kind(each.reason) for each in found.rows)
+    fitting = [each for each in found.rows if reason in ("", _kind(each.reason))]
+    first = max(0, first)
+    return ErrorPage(
+        now_ms=now_ms,
+        label=label,
+        first=first,
+        total=len(fitting),
+        rows=tuple(fitting[first : first + ERROR_ROWS_MAX]),
+        reasons=tuple(ErrorReason(each, rows) for each, rows in reasons.most_common(REASONS_MAX)),
+        left_out=found.left_out,
+    )
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without the values that it quotes, so that rows of one kind are of one reason."""
+    return _QUOTED.sub("…", reason)
 
 
 def containing(text: str) -> str:

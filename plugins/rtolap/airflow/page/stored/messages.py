@@ -7,6 +7,7 @@ import msgspec
 from rtolap.airflow.page.tasks import TaskLink
 from rtolap.protocols.loader.letters import Letter
 from rtolap.protocols.stored_tables.messages import TabletReplicaInfo
+from rtolap.protocols.stream_load.error_rows import ErrorRow
 
 
 class StoredTableRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +91,13 @@ class StoredTablePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction. took_ms: until it ended; None while it runs."""
+    """A transaction.
+
+    Attributes:
+        took_ms: until it ended; None while it runs.
+        rows: those that it has loaded; None where that is not known.
+        has_errors: it has rejected rows, which can be asked for while they are kept.
+    """
 
     txn_id: int
     label: str
@@ -99,6 +106,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     began_ms: int
     took_ms: int | None
     reason: str
+    rows: int | None = None
+    has_errors: bool = False
 
 
 class LoadList(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,3 +170,29 @@ class LetterPage(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     reasons: dict[str, int]
     cut: bool
+
+
+class ErrorReason(msgspec.Struct, frozen=True):
+    """A reason, and how many of the rows that are kept were rejected for it."""
+
+    reason: str
+    rows: int
+
+
+class ErrorPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Rejected rows of a load, a page of them.
+
+    Attributes:
+        first: the place of the first of `rows` among those of the reason that was asked for.
+        total: how many of these are kept.
+        reasons: of all that are kept, the most frequent first.
+        left_out: how many more were rejected, and not kept.
+    """
+
+    now_ms: int
+    label: str
+    first: int
+    total: int
+    rows: tuple[ErrorRow, ...]
+    reasons: tuple[ErrorReason, ...]
+    left_out: int

@@ -8,13 +8,15 @@ from rtolap.airflow.declared import RunningLoader, find_loader
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page.answers import ANSWER_S_MAX, json_answer
 from rtolap.airflow.page.stored.loaders import letters_of, loaders_of
-from rtolap.airflow.page.stored.loads import containing, loads_found, loads_of, table_page
+from rtolap.airflow.page.stored.loads import containing, error_page, loads_found, loads_of, table_page
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import RtolapError
+from rtolap.base.errors import NotFound, RtolapError
+from rtolap.base.settings import Settings
 from rtolap.protocols.loader.messages import LoaderStatus
 from rtolap.protocols.storage.messages import MovesInfo
 from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.protocols.stored_tables.messages import TableName, TableTablets
+from rtolap.protocols.stream_load.error_rows import read_error_rows
 
 router = APIRouter()
 
@@ -47,6 +49,17 @@ def transactions(db: str, label: str = "") -> Response:
     with _front_ends() as front_ends:
         found = front_ends.transactions(db, containing(label))
     return json_answer(loads_found(found, now_ms=_clock.now_ms()))
+
+
+@router.get("/loads/errors/{db}")
+def error_rows(db: str, label: str, reason: str = "", first: int = 0) -> Response:
+    """Answer rejected rows of the load with this label, from number `first` on."""
+    with _front_ends() as front_ends:
+        load = front_ends.transaction(db, label)
+    if load.error_url is None:
+        raise NotFound(f"load {label} has no rejected rows")
+    found = read_error_rows(load.error_url, ca_file=Settings().stream_load_ca, timeout_s=ANSWER_S_MAX / 2)
+    return json_answer(error_page(label, found, reason, first, now_ms=_clock.now_ms()))
 
 
 @router.get("/loaders")

@@ -18,6 +18,7 @@ _TEXT = sa.Text().with_variant(mysql.LONGTEXT(**_BY_CODE_POINT), "mysql")
 def upgrade() -> None:
     add_column("offsets_record", sa.Column("refused", _TEXT, nullable=True))
     add_column("load_transaction", _whole("row_count", nullable=True))
+    add_column("load_transaction", sa.Column("error_url", _TEXT, nullable=True))
     create_table(
         "dead_letter_set",
         _serial("set_id"),
