@@ -56,7 +56,8 @@ def progress_of(
         timer.cancel()
         with lock:
             is_over = True
-            progress.stop()
+            if progress.live.is_started:  # else it would end a line that it never began
+                progress.stop()
 
 
 def tracked(items: Sequence[T], what: str) -> Iterator[T]:

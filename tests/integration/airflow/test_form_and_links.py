@@ -14,7 +14,7 @@ BUILD = "rtolap_segment_build"
 def test_the_connections_form_has_its_fields(airflow: Any) -> None:
     forms = airflow.api.get("/ui/connections/hook_meta").raise_for_status().json()
     (form,) = [form for form in forms if form["connection_type"] == "rtolap"]
-    assert set(form["extra_fields"]) == {"coordinator_urls", "agent_url"}
+    assert set(form["extra_fields"]) == {"coordinator_urls", "agent_url", "stream_load_urls", "query_url"}
     fields = form["standard_fields"]
     assert (fields["host"]["title"], fields["password"]["title"]) == ("Coordinator host", "Cluster token")
     assert fields["login"]["hidden"]

@@ -40,7 +40,7 @@ def statement(page: Page) -> Locator:
 
 def run(page: Page, sql: str) -> None:
     statement(page).fill(sql)
-    page.get_by_role("button", name="Run").click()
+    page.get_by_role("button", name="Run", exact=True).click()
 
 
 def rows(page: Page) -> Locator:
@@ -103,7 +103,7 @@ def test_an_analyst_completes_names_sees_rows_and_pictures_and_downloads_the_sam
     of_file = {each["shop"] or "NULL": (each["n"], each["total"]) for each in table.to_pylist()}
     assert of_file == expected
 
-    page.get_by_role("button", name="Explain analyze").click()
+    page.get_by_role("button", name="Explain analyze", exact=True).click()
     plan = page.get_by_role("img", name=re.compile(f"^Plan: cube {cube}, .*receivers rs-0: r0.*rows read"))
     expect(plan).to_be_visible()
     expect(

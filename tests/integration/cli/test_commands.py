@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+import rtolap
 
 from tests.support.cubes.services import Services, wait_for
 from tests.support.query.prices import define_prices
@@ -124,9 +125,11 @@ def test_from_definitions_to_answers(services: Services, tmp_path: Path, unique_
     assert (letter["topic"], letter["partition"], letter["offset"]) == (cube, 0, 4)
     assert (letter["reason"], letter["value"]) == ("malformed_json", "{broken")
 
-    (row,) = cells(shell.text("receivers", "list"))
-    assert (row[0], row[4:7]) == ("r1", ["only", "yes", "HEALTHY"])
-    assert row[8].startswith(f"{cube} ")
+    heading, *rows = (line.split("\t") for line in shell.text("receivers", "list").splitlines())
+    (listed,) = (dict(zip(heading, row, strict=True)) for row in rows)
+    assert (listed["receiver"], listed["replica set"], listed["leader"]) == ("r1", "only", "yes")
+    assert (listed["version"], listed["health"]) == (rtolap.__version__, "HEALTHY")
+    assert listed["cubes"].startswith(f"{cube} ")
 
     segment = "20240501010000_20240501020000"
     services.coordinator.close_segment(cube, segment)
