@@ -157,7 +157,7 @@ class TransactionManager:
             return transaction
         transition(transaction, TransactionEvent.COMMIT)
         self._prepared(transaction, partitions)
-        return self._commit(db, txn_id, TransactionEvent.COMMIT, **asdict(figures))
+        return self._commit(db, txn_id, TransactionEvent.COMMIT, figures)
 
     def commit_precommitted(self, db: str, txn_id: int) -> Transaction:
         """Commit the second phase, as `commit`: the first has named the partitions and prepared them on their
@@ -292,13 +292,18 @@ class TransactionManager:
 
         return self._ledger.write(f"abort transaction {txn_id}", bool, work)
 
-    def _commit(self, db: str, txn_id: int, event: TransactionEvent, **values: object) -> Transaction:
+    def _commit(
+        self, db: str, txn_id: int, event: TransactionEvent, figures: LoadFigures | None = None
+    ) -> Transaction:
+        """Commit a transaction. `figures`: None where an earlier phase has kept them."""
+
         def work(connection: Connection) -> None:
             now_ms = self._mastership.fence(connection)
             present = self._found(connection, db, txn_id)
             if done_before(present, event):
                 return
-            self._move(connection, present, event, committed_at_ms=now_ms, **values)
+            kept = figures or LoadFigures(present.row_count, present.error_url)
+            self._move(connection, present, event, committed_at_ms=now_ms, **asdict(kept))
             written = sorted(rows.touched(connection, txn_id))
             versions = {partition: partition_rows.assign(connection, partition) for partition in written}
             rows.set_versions(connection, txn_id, versions)
