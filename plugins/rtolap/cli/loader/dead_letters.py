@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from getpass import getuser
 from typing import Annotated
 
+import msgspec
 import typer
 
 from rtolap.base.errors import DefinitionError
@@ -15,6 +16,7 @@ from rtolap.cli.output import JsonOption, console, print_json, print_table, succ
 from rtolap.cli.watching import repeatable
 from rtolap.kafka.schema_registry import SchemaRegistries
 from rtolap.model.loader import Loader
+from rtolap.model.quantities import instant_text
 from rtolap.protocols.loader.letters import DropRequest, Letter, LetterSelection, ReplayRequest
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.stored.loader.assembly import reject_file, sink_of
@@ -37,7 +39,19 @@ ByOption = Annotated[
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
-_COLUMNS = ("partition", "offset", "state", "reason", "detail", "value", "batch", "replay", "who", "note")
+_COLUMNS = (
+    "partition",
+    "offset",
+    "state",
+    "reason",
+    "detail",
+    "value",
+    "batch",
+    "replay",
+    "who",
+    "at",
+    "note",
+)
 _VALUE_CHARS_MAX = 120
 
 
@@ -150,5 +164,9 @@ def _place(letter: Letter) -> tuple[int, int]:
 
 def _row(letter: Letter) -> tuple[object, ...]:
     value = None if letter.value is None else letter.value[:_VALUE_CHARS_MAX]
-    shown = {**{name: getattr(letter, name) for name in _COLUMNS}, "value": value}
+    shown = {
+        **msgspec.structs.asdict(letter),
+        "value": value,
+        "at": None if letter.at_ms is None else instant_text(letter.at_ms),
+    }
     return tuple(shown[name] for name in _COLUMNS)

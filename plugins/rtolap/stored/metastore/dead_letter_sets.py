@@ -17,7 +17,7 @@ all of them left out is OPEN, and one that only some left out is UNCERTAIN.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 
 import msgspec
@@ -134,11 +134,17 @@ def insert_set(connection: sa.Connection, job_id: str, kept: LetterSet, now_ms: 
 
 
 def letter_sets(
-    connection: sa.Connection, job_id: str, states: Iterable[LetterState] = LetterState
+    connection: sa.Connection,
+    job_id: str,
+    states: Iterable[LetterState] = LetterState,
+    labels: Collection[str] | None = None,
 ) -> tuple[LetterSet, ...]:
-    """Return the sets of a job that are in one of these states, the earliest first."""
+    """Return the sets of a job that are in one of these states, the earliest first: of batches with these
+    labels; None for all."""
     values = [state.value for state in states]
     found = sa.select(_d).where(_d.c.job_id == job_id, _d.c.state.in_(values)).order_by(_d.c.set_id)
+    if labels is not None:
+        found = found.where(_d.c.label.in_(sorted(labels)))
     return tuple(
         LetterSet(
             row.set_id,

@@ -20,7 +20,7 @@ writes. A drop is one write, and takes what no replay has taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -45,7 +45,6 @@ from rtolap.stored.metastore.places import Places
 from rtolap.stored.metastore.schema import dead_letter_action as _a
 from rtolap.stored.metastore.schema import load_job as _j
 
-ACTIONS_SHOWN_MAX = 100
 ACTIONS_KEPT_MAX = 10_000  # ended ones of a job; beyond that the oldest are forgotten
 _LEASE_MS = 15_000
 
@@ -127,11 +126,14 @@ class DeadLetters:
 
     # --- what there is --------------------------------------------------------------------------------
 
-    def sets(self, job_id: str, *states: LetterState) -> tuple[LetterSet, ...]:
-        """Return the sets of a job in these states, the earliest first; in any where none is named."""
+    def sets(
+        self, job_id: str, *states: LetterState, labels: Collection[str] | None = None
+    ) -> tuple[LetterSet, ...]:
+        """Return the sets of a job in these states, the earliest first; in any where none is named. `labels`:
+        of these batches alone."""
         return self._ledger.read(
             f"read the dead letters of {job_id}",
-            lambda connection: letter_sets(connection, job_id, states or tuple(LetterState)),
+            lambda connection: letter_sets(connection, job_id, states or tuple(LetterState), labels),
         )
 
     def counts(self, job_id: str) -> dict[str, int]:
@@ -140,10 +142,10 @@ class DeadLetters:
             f"count the dead letters of {job_id}", lambda connection: counts_by_state(connection, job_id)
         )
 
-    def actions(self, job_id: str) -> tuple[LetterAction, ...]:
-        """Return the latest replays and drops, the latest first."""
-        latest = _of_job(job_id).order_by(_a.c.action_id.desc()).limit(ACTIONS_SHOWN_MAX)
-        return self._read(job_id, latest)
+    def actions(self, job_id: str, ids: Collection[int]) -> dict[int, LetterAction]:
+        """Return those of these replays and drops that the ledger keeps, by their number."""
+        named = _of_job(job_id).where(_a.c.action_id.in_(sorted(ids)))
+        return {action.action_id: action for action in self._read(job_id, named)}
 
     def unfinished(self, job_id: str) -> tuple[LetterAction, ...]:
         """Return the replays whose outcome is not noted, the earliest first."""
@@ -227,7 +229,7 @@ class DeadLetters:
 
         def work(connection: sa.Connection) -> None:
             now_ms = self._leases.fence(connection, lease)
-            for kept in letter_sets(connection, job_id, (LetterState.OPEN,)):
+            for kept in letter_sets(connection, job_id, (LetterState.OPEN,), chosen.keys()):
                 places = chosen.get(kept.label, Places())
                 split(connection, job_id, kept, places, LetterState.OPEN, now_ms=now_ms, detail=detail)
 
@@ -307,7 +309,7 @@ def _take(
     if state is LetterState.DROPPED:
         takeable += (LetterState.UNCERTAIN,)
     taken = 0
-    for kept in letter_sets(connection, job_id, takeable):
+    for kept in letter_sets(connection, job_id, takeable, chosen.keys()):
         places = chosen.get(kept.label, Places())
         taken += len(split(connection, job_id, kept, places, state, now_ms=now_ms, action_id=action_id))
     return taken

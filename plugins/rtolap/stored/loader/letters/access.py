@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.events.formats.readers import Registries, no_registries
+from rtolap.events.rejects import BATCH_LABEL
 from rtolap.kafka.dead_letters import KeptLetter
 from rtolap.model.loader import Loader
 from rtolap.protocols.loader.letters import (
@@ -67,12 +68,10 @@ class LetterAccess:
             self._pending()
         )  # before the states: a batch that is loaded in between has left it out or not
         letters = [shortened(letter) for letter in self._read(loader, wanted + 1)]
-        found = listed(
-            letters[-wanted:],
-            self._letters.sets(self._job_id),
-            {action.action_id: action for action in self._letters.actions(self._job_id)},
-            pending,
-        )
+        labels = {letter.text(BATCH_LABEL) for letter in letters}
+        sets = self._letters.sets(self._job_id, labels=labels)
+        ids = {each.action_id for each in sets if each.action_id is not None}
+        found = listed(letters[-wanted:], sets, self._letters.actions(self._job_id, ids), pending)
         fitting = [
             letter for letter in found if reason in ("", letter.reason) and state in ("", letter.state)
         ]
