@@ -238,7 +238,7 @@ def test_rejected_rows_of_a_load_are_shown_by_reason_and_page(
     sign_in: Callable[..., Page], stored: Stored
 ) -> None:
     wrong = "\n".join(f"{MARKUP}{number},h" for number in range(REJECTED))
-    answer = stored.load("many-wrong", f"9001,fine\n{wrong}\n,none", max_filter_ratio="1")
+    answer = stored.load("many-wrong", f"5001,fine\n{wrong}\n,none", max_filter_ratio="1")
     assert (answer["Status"], answer["NumberFilteredRows"]) == ("Success", REJECTED + 1)
     page = sign_in("viewer", "?view=loads")
     shown = found(page, "many-wrong")
