@@ -62,6 +62,7 @@ class Tablet:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._pending: tuple[TabletState, int] | None = None  # files to compact, in that state
 
     @classmethod
     def create(
@@ -160,12 +161,16 @@ class Tablet:
         )
 
     def pending_files(self) -> int:
-        """Return the number of files that the next compaction joins; 0 where there is none to do."""
+        """Return the number of files that the next compaction joins; 0 where there is none to do. It is looked
+        for once in each state of the tablet: every report of a node asks all of its tablets."""
         if self._core.log.stopped is not None:
             return 0
-        with self.pin() as snapshot:
-            chosen = plan(snapshot.rowsets, _deleted_rows(snapshot), self._core.settings)
-        return sum(len(rowset.files) for rowset in chosen)
+        state = self._core.state
+        if self._pending is None or self._pending[0] is not state:
+            with self.pin() as snapshot:
+                chosen = plan(snapshot.rowsets, _deleted_rows(snapshot), self._core.settings)
+            self._pending = (state, sum(len(rowset.files) for rowset in chosen))
+        return self._pending[1]
 
     def pin(self, version: int | None = None) -> TabletSnapshot:
         """Return a version to read, by default the visible one.
