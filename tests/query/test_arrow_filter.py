@@ -13,7 +13,6 @@ from rtolap.query.cubes.arrow_filter import arrow_filter
 from tests.support.query.on_spark.drawn_reads import DIMENSIONS, SCHEMA, drawn_predicate, drawn_table
 from tests.support.seeds import so_many
 
-
 READ = {*DIMENSIONS, "__rows"}  # conditions are on dimensions
 
 
