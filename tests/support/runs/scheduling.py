@@ -1,8 +1,8 @@
 """Which process runs which tests, and in which order.
 
-A scope is run by one process. It is a folder of `integration/`, whose tests share servers, or all tests that
-start a whole stack of their own: one such stack runs at a time, beside that of the tests of Airflow. Elsewhere
-it is a file.
+A scope is run by one process. It is a folder of `integration/`, whose tests share servers, or all tests
+that start a whole stack of their own: one such stack runs at a time, beside that of the tests of Airflow.
+Elsewhere it is a file.
 """
 
 from __future__ import annotations
