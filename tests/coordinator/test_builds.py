@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rtolap.base.errors import Corrupted, IllegalTransition, NotFound, NotYet, Refused
+from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.model.build_spec import BuildSpec
+from rtolap.model.cube import Cube
 
-from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
+from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, NAME, Cluster
 
 
 def test_the_queue_is_in_order_of_segments_and_names_what_they_wait_for(cluster: Cluster) -> None:
@@ -20,6 +23,51 @@ def test_the_queue_is_in_order_of_segments_and_names_what_they_wait_for(cluster:
     assert [entry.building for entry in entries] == [False, False]
     cluster.client.start_build(NAME, early.name)
     assert [entry.building for entry in cluster.client.queue().entries] == [True, False]
+
+
+def test_a_look_at_many_cubes_syncs_once_and_leaves_out_what_is_dropped_meanwhile(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.enabled()
+    queued = cluster.closed(2)
+    others = [f"other_{number}" for number in range(5)]
+    for name in others:
+        cluster.client.create_cube({**CUBE, "name": name})
+    syncs, gone = [], others[3]
+    synced, definition = cluster.store.sync, ClusterMetadata.cube
+
+    def sync() -> None:
+        syncs.append(1)
+        synced()
+
+    def dropped(metadata: ClusterMetadata, name: str) -> Cube:
+        if name == gone:
+            raise NotFound(f"cube {name} does not exist")
+        return definition(metadata, name)
+
+    monkeypatch.setattr(cluster.store, "sync", sync)
+    monkeypatch.setattr(ClusterMetadata, "cube", dropped)
+    looks: dict[str, Callable[[], list[str]]] = {
+        "queue": lambda: [entry.segment for entry in cluster.coordinator.builds.queue().entries],
+        "cluster": lambda: [cube.name for cube in cluster.coordinator.cluster().cubes],
+    }
+    assert looks["queue"]() == [queued.name]
+    assert looks["cluster"]() == [NAME, *(name for name in others if name != gone)]
+    assert len(syncs) == len(looks)
+
+
+def test_one_cube_is_looked_at_by_itself(cluster: Cluster) -> None:
+    cluster.enabled()
+    segment = cluster.closed(2).name
+    cluster.client.create_cube({**CUBE, "name": "other"})
+    assert [entry.segment for entry in cluster.client.queue(NAME).entries] == [segment]
+    assert cluster.client.queue("other").entries == ()
+    whole, one = cluster.client.cluster(), cluster.client.cluster("other")
+    assert [cube.name for cube in whole.cubes] == [NAME, "other"]
+    assert one == whole.model_copy(update={"cubes": whole.cubes[1:]})
+    for ask in (cluster.client.queue, cluster.client.cluster):
+        with pytest.raises(NotFound, match="missing"):
+            ask("missing")
 
 
 def test_a_build_spec_is_all_that_the_spark_job_needs(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -18,13 +19,20 @@ def complete(value: Any) -> Any:
         config, found = value.__struct_config__, {}
         if config.tag_field is not None:
             found[config.tag_field] = config.tag
-        for field in msgspec.structs.fields(type(value)):
-            said = getattr(value, field.name)
+        for name, encoded in _names(type(value)):
+            said = getattr(value, name)
             if said is not msgspec.UNSET:
-                found[field.encode_name] = complete(said)
+                found[encoded] = complete(said)
         return found
     if isinstance(value, Mapping):
         return {msgspec.to_builtins(key): complete(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [complete(each) for each in value]
     return msgspec.to_builtins(value)
+
+
+@cache
+def _names(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Return the fields' names, each with the one that it is encoded by: msgspec reads the annotations anew
+    each time that it is asked."""
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(kind))

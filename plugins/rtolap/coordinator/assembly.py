@@ -169,13 +169,15 @@ class Coordinator:
             program=rtolap.__version__,
         )
 
-    def cluster(self) -> wire.ClusterInfo:
+    def cluster(self, cube: str | None = None) -> wire.ClusterInfo:
+        """Return the state of all, with that of all cubes or of one. Raises NotFound for one that is not
+        there."""
         return wire.ClusterInfo(
             leader_url=self.url,
             coordinators=self.metadata.coordinators(),
             receivers=tuple(self.members.receivers()),
             replica_sets=tuple(self.members.replica_sets()),
-            cubes=tuple(self.cubes.statuses()),
+            cubes=tuple(self.cubes.statuses() if cube is None else [self.cubes.status(cube)]),
             applications=self.applications.owners(),
         )
 

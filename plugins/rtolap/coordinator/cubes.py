@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import msgspec
@@ -74,9 +73,6 @@ def _check_application(metadata: ClusterMetadata, schema: Schema) -> int:
     state = records.state(mark.application)
     known = state.generations.get(mark.source, {}) if state is not None else {}
     return max((generation >> _GENERATION_BITS for generation in known.values()), default=0)
-
-
-LOOKS_AT_ONCE = 16  # cubes whose status is read beside each other
 
 
 class Cubes:
@@ -300,21 +296,8 @@ class Cubes:
         )
 
     def statuses(self) -> list[wire.CubeStatus]:
-        """Return the status of each cube that is there, by name.
-
-        Each takes several answers of ZooKeeper, so several are waited for at the same time.
-        """
-        self._metadata.store.sync()
-        names = self._metadata.cubes()
-        with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="statuses") as looks:
-            return [status for status in looks.map(self._listed_status, names) if status is not None]
-
-    def _listed_status(self, name: str) -> wire.CubeStatus | None:
-        """Return the status of a cube of the list; None where it was dropped meanwhile."""
-        try:
-            return self._status(self._metadata.cube(name))
-        except NotFound:
-            return None
+        """Return the status of each cube that is there, by name."""
+        return self._views.of_all(lambda name: self._status(self._metadata.cube(name)))
 
     def segment(self, cube: str, segment: str) -> wire.SegmentInfo:
         """Return the record, or an ACTIVE one without history while there is none."""

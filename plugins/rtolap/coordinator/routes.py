@@ -29,8 +29,8 @@ def add_routes(api: APIRouter, coordinator: Coordinator) -> None:
 
 def _cluster_routes(api: APIRouter, coordinator: Coordinator) -> None:
     @api.get("/cluster")
-    def cluster() -> wire.ClusterInfo:
-        return coordinator.cluster()
+    def cluster(cube: str | None = None) -> wire.ClusterInfo:
+        return coordinator.cluster(cube)
 
     @api.get("/receivers")
     def receivers() -> list[wire.ReceiverInfo]:
@@ -194,8 +194,8 @@ def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
     path = "/cubes/{cube}/segments/{segment}"
 
     @api.get("/queue")
-    def queue() -> wire.Queue:
-        return coordinator.builds.queue()
+    def queue(cube: str | None = None) -> wire.Queue:
+        return coordinator.builds.queue(cube)
 
     @api.get("/cubes/{cube}/segments")
     def segments(

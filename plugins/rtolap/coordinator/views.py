@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
-from rtolap.base.errors import NotFound
+from rtolap.base.errors import Forged, NotFound
+from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.view import SegmentView
+
+LOOKS_AT_ONCE = 16  # cubes whose records are read beside each other
+
+T = TypeVar("T")
 
 
 class Views:
@@ -40,6 +48,26 @@ class Views:
             self.forget(cube)
             raise
         return view.identified()
+
+    def of_all(self, look: Callable[[str], T]) -> list[T]:
+        """Return what `look` returns for each cube that is there, by name: it may take what the store has
+        for fresh (`is_synced`).
+
+        Each takes several answers of ZooKeeper, so several are waited for at the same time. Cubes that are
+        dropped meanwhile are left out, and those whose records are forged: the store has counted and logged
+        them.
+        """
+        store = self._metadata.store
+        store.sync()
+
+        def looked(cube: str) -> tuple[T, ...]:
+            try:
+                return (look(cube),)
+            except (NotFound, Forged):
+                return ()
+
+        with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="cubes") as looks:
+            return [found for one in looks.map(looked, store.children(paths.CUBES)) for found in one]
 
     def open(self, cube: str) -> dict[str, SegmentRecord]:
         """Return the records with a node of their own, as its watches have brought them, none of a cube that

@@ -60,12 +60,14 @@ def cubes() -> Response:
 @router.get("/cubes/{cube}")
 def one_cube(cube: str) -> Response:
     with _coordinator(RtolapHook()) as coordinator:
+        cluster = coordinator.cluster(cube)
+        (status,) = cluster.cubes
         page = cube_page(
-            coordinator.cluster(),
-            coordinator.cube(cube),
+            cluster,
+            status,
             coordinator.watermark(cube),
             coordinator.segment_columns(cube),
-            coordinator.queue().entries,
+            coordinator.queue(status.name).entries,
             now_ms=_clock.now_ms(),
         )
     return json_answer(page)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +27,7 @@ from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator import messages as wire
 
 BUILDING_MAX = 256  # segments, of all cubes; one Spark job builds many
+T = TypeVar("T")
 _UPLOADED_AGAIN = (SegmentEvent.PARTS_LOST, SegmentEvent.BASE_LOST, SegmentEvent.BASE_RESTORED)
 ATTEMPT_MAX_MS = 6 * 3_600_000  # an attempt that never reported back stops counting as under way
 
@@ -46,30 +48,38 @@ class Builds:
         self._uri = object_store_uri
         self._building_max = building_max
 
-    def queue(self) -> wire.Queue:
-        """Return the REMOTE_PERSISTED segments of all cubes, by start."""
-        entries: list[wire.QueueEntry] = []
-        for cube in self._metadata.cubes():
-            _, records = self._views.fresh(cube)
-            first = first_unfinished(records)
-            entries += [
-                wire.QueueEntry(
-                    cube=cube,
-                    segment=record.name,
-                    start_ms=record.start_ms,
-                    end_ms=record.end_ms,
-                    version=record.version + 1,
-                    parts=len(record.parts),
-                    events=expected_events(record),
-                    building=self._building(record),
-                    build=build_info(record.build),
-                    waits_for=_before(first, record),
-                    completeness=completeness_info(record),
-                )
-                for record in records.values()
-                if record.state is SegmentState.REMOTE_PERSISTED
-            ]
+    def queue(self, cube: str | None = None) -> wire.Queue:
+        """Return the REMOTE_PERSISTED segments of all cubes, or of one, by start. Raises NotFound for a cube
+        that is not there."""
+        if cube is not None:
+            return wire.Queue(entries=tuple(self._queued(cube, self._views.fresh(cube)[1])))
+        queued = self._of_all(self._queued)
+        entries = [entry for of_cube in queued for entry in of_cube]
         return wire.Queue(entries=tuple(sorted(entries, key=lambda entry: (entry.start_ms, entry.cube))))
+
+    def _queued(self, cube: str, records: Mapping[str, SegmentRecord]) -> list[wire.QueueEntry]:
+        first = first_unfinished(records)
+        return [
+            wire.QueueEntry(
+                cube=cube,
+                segment=record.name,
+                start_ms=record.start_ms,
+                end_ms=record.end_ms,
+                version=record.version + 1,
+                parts=len(record.parts),
+                events=expected_events(record),
+                building=self._building(record),
+                build=build_info(record.build),
+                waits_for=_before(first, record),
+                completeness=completeness_info(record),
+            )
+            for record in records.values()
+            if record.state is SegmentState.REMOTE_PERSISTED
+        ]
+
+    def _of_all(self, look: Callable[[str, Mapping[str, SegmentRecord]], T]) -> list[T]:
+        """Return what `look` returns for the records of each cube."""
+        return self._views.of_all(lambda cube: look(cube, self._views.fresh(cube, is_synced=True)[1]))
 
     def start(self, cube: str, segment: str) -> wire.BuildSpecMessage:
         """Begin an attempt; an earlier one of this segment loses the right to be promoted.
@@ -282,10 +292,11 @@ class Builds:
     def _under_way(self, *, besides: tuple[str, str]) -> int:
         """Return the segments of all cubes that are being built."""
         return sum(
-            self._building(record)
-            for cube in self._metadata.cubes()
-            for record in self._views.fresh(cube)[1].values()
-            if (cube, record.name) != besides
+            self._of_all(
+                lambda cube, records: sum(
+                    self._building(record) for record in records.values() if (cube, record.name) != besides
+                )
+            )
         )
 
     def _building(self, record: SegmentRecord) -> bool:

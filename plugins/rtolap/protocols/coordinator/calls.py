@@ -56,8 +56,9 @@ def health() -> Call[wire.Health]:
     return Call("GET", "/health", _HEALTH, once=True)
 
 
-def cluster() -> Call[wire.ClusterInfo]:
-    return get(_CLUSTER, "cluster")
+def cluster(cube: str | None = None) -> Call[wire.ClusterInfo]:
+    """Request the state of all, with that of all cubes or of one."""
+    return Call("GET", path("cluster"), _CLUSTER, params=_of_cube(cube))
 
 
 def receivers() -> Call[list[wire.ReceiverInfo]]:
@@ -228,8 +229,13 @@ def segment(cube: str, segment: str) -> Call[wire.SegmentInfo]:
     return get(_SEGMENT, "cubes", cube, "segments", segment)
 
 
-def queue() -> Call[wire.Queue]:
-    return get(_QUEUE, "queue")
+def queue(cube: str | None = None) -> Call[wire.Queue]:
+    """Request the segments of all cubes, or of one, that wait for a build."""
+    return Call("GET", path("queue"), _QUEUE, params=_of_cube(cube))
+
+
+def _of_cube(cube: str | None) -> dict[str, str]:
+    return {} if cube is None else {"cube": cube}
 
 
 def start_build(cube: str, segment: str) -> Call[wire.BuildSpecMessage]:
