@@ -96,7 +96,9 @@ def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadL
 def kept_letters(cluster: KafkaCluster | str, topic: str, newest: int | None = None) -> Iterator[KeptLetter]:
     """Yield the letters that the topic holds now, whole. `newest`: only the last so many records of each
     partition; None for all. Raises NotFound, Forbidden or Unavailable."""
-    for message in _messages(KafkaCluster.of(cluster), topic, _since({}) if newest is None else _last(newest)):
+    for message in _messages(
+        KafkaCluster.of(cluster), topic, _since({}) if newest is None else _last(newest)
+    ):
         headers = {name: _bytes(value) for name, value in dict(message.headers() or ()).items()}
         value = message.value()
         yield KeptLetter(
