@@ -327,6 +327,7 @@ def airflow_stack(
         ports[name] = free_port(ports.values())
     settings = rtolap_settings(layout, ports)
     settings |= {"RTOLAP_ZOOKEEPER_ROOT": node, "RTOLAP_INCLUDE_DIR": str(include)}
+    settings |= {"RTOLAP_FLEET_SOURCES": str(include / "fleet_sources.yaml")}  # which a test may write
     allowed = root / "spark-allowed.yaml"
     allowed.touch(mode=0o600)
     allowed.write_text(f"sources: [{exports_of(root).as_uri()}/]\n")

@@ -54,13 +54,13 @@ function Page() {
           <CubesView choose={(name) => show("cubes", name)} cube={cube} rights={rights.data} />
         </Tabs.Content>
         <Tabs.Content value="receivers">
-          <ReceiversView name={parameters.get("name") ?? ""} />
+          <ReceiversView name={parameters.get("name") ?? ""} rights={rights.data} />
         </Tabs.Content>
         <Tabs.Content value="loads">
           <LoadsView />
         </Tabs.Content>
         <Tabs.Content value="loaders">
-          <LoadersView name={parameters.get("name") ?? ""} />
+          <LoadersView name={parameters.get("name") ?? ""} rights={rights.data} />
         </Tabs.Content>
         <Tabs.Content value="capture">
           <CaptureView name={parameters.get("name") ?? ""} />

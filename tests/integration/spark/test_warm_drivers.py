@@ -74,6 +74,12 @@ class Warm:
             and "java" in (process.info["cmdline"] or ("",))[0]
         ]
 
+    def kill(self, driver: int) -> None:
+        """Kill a driver and its Python, which listens for jobs until it is gone, too."""
+        members = session_members(driver)
+        os.killpg(os.getsid(driver), signal.SIGKILL)
+        until(lambda: not any(map(pid_lives, members)), "the driver and its workers to end")
+
     def close(self) -> None:
         for pid in self.drivers():
             os.killpg(os.getsid(pid), signal.SIGKILL)
@@ -150,8 +156,8 @@ def test_other_settings_have_a_driver_of_their_own(warm: Warm, staging: Staging)
     for partitions in ("4", "5"):  # of the fourth kind none waits: each holds the memory of a build
         assert warm.build([second], "--conf", f"spark.sql.shuffle.partitions={partitions}").code == 0
     assert len(warm.drivers()) == DRIVERS_MAX
-    os.killpg(os.getsid(warm.drivers()[0]), signal.SIGKILL)  # what it has left takes no place
-    until(lambda: len(warm.drivers()) == DRIVERS_MAX - 1, "a driver to be gone")
+    warm.kill(warm.drivers()[0])  # what it has left takes no place
+    assert len(warm.drivers()) == DRIVERS_MAX - 1
     assert warm.build([second], "--conf", "spark.sql.shuffle.partitions=5").code == 0
     assert len(warm.drivers()) == DRIVERS_MAX
 
@@ -167,7 +173,7 @@ def test_a_job_that_is_cancelled_ends_with_its_driver_and_leaves_nothing_wrong(
         if '"verified"' in line:
             break
     (driver,) = warm.drivers()
-    members = [pid for pid in psutil.pids() if _session(pid) == _session(driver)]
+    members = session_members(driver)
     os.killpg(process.pid, number)
     process.communicate(timeout=patience_s(30))
     until(lambda: not any(map(pid_lives, members)), "the driver and its workers to end")
@@ -221,6 +227,11 @@ def test_a_driver_without_jobs_ends_by_itself(tmp_path: Path, staging: Staging) 
         assert not list(warm.folder.glob("*.sock"))
     finally:
         warm.close()
+
+
+def session_members(driver: int) -> list[int]:
+    """Return the processes of the driver's session: it, its Python and the workers of both."""
+    return [pid for pid in psutil.pids() if _session(pid) == _session(driver)]
 
 
 def _session(pid: int) -> int | None:

@@ -100,6 +100,24 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     example: str
 
 
+class FailedBuild(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment whose last build has failed. A person may queue it again."""
+
+    segment: str
+    version: int
+    error: str
+
+
+class Switched(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has turned a switch of the cube last. to: `enable`, `disable`, `pause` or `resume`; by: empty where
+    nobody gave a name."""
+
+    to: str
+    by: str
+    reason: str
+    at_ms: int
+
+
 class Segments(msgspec.Struct, frozen=True, kw_only=True):
     """Segments by columns, in the order of their starts: entry i of each list is of segment i.
 
@@ -131,6 +149,8 @@ class CubePage(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
     move_waits: tuple[str, ...]
     segments: Segments
+    failed: tuple[FailedBuild, ...] = ()
+    switched: Switched | None = None
 
 
 class OwnedPartition(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,135 +191,11 @@ class Receivers(msgspec.Struct, frozen=True, kw_only=True):
     moves: tuple[Moving, ...]
 
 
-class StoredTableRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored table in the list."""
-
-    db: str
-    name: str
-    model: str
-    partitions: int
-    created_ms: int
-
-
-class StorageNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A storage node. state: open, draining, away or lost, in capitals."""
-
-    name: str
-    state: str
-    replicas: int
-    held_bytes: int
-
-
-class ReplicaMove(msgspec.Struct, frozen=True, kw_only=True):
-    tablet: str
-    from_node: str
-    to_node: str
-    reason: str
-    state: str
-
-
-class Loads(msgspec.Struct, frozen=True, kw_only=True):
-    """Stored tables, and the storage nodes that have them.
-
-    Attributes:
-        nodes_error: why nodes and moves are missing; empty if they are not.
-    """
-
-    now_ms: int
-    databases: tuple[str, ...]
-    tables: tuple[StoredTableRow, ...]
-    nodes: tuple[StorageNode, ...]
-    moves: tuple[ReplicaMove, ...]
-    nodes_error: str = ""
-
-
-class StoredPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition of a stored table.
-
-    Attributes:
-        health: of its tablets: READABLE where all replicas have the visible version, BEHIND where some lack
-            it, UNREADABLE where no replica of a tablet has it; CHANGING where the two answers that it is made
-            of are of different versions.
-        fresh: replicas that have the visible version, of `replicas`.
-        unreadable: buckets of which no replica has it.
-    """
-
-    name: str
-    visible_version: int
-    committed_version: int
-    tablets: int
-    replicas: int
-    fresh: int
-    unreadable: tuple[int, ...]
-    health: str
-
-
-class StoredTablePage(msgspec.Struct, frozen=True, kw_only=True):
-    now_ms: int
-    db: str
-    name: str
-    partitions: tuple[StoredPartition, ...]
-
-
-class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction. took_ms: until it ended; None while it runs."""
-
-    txn_id: int
-    label: str
-    state: str
-    tables: tuple[str, ...]
-    began_ms: int
-    took_ms: int | None
-    reason: str
-
-
-class LoadList(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest transactions with such a label.
-
-    Attributes:
-        states: number of them by state; of those listed, not of all.
-        cut: there may be older ones.
-    """
-
-    now_ms: int
-    loads: tuple[Load, ...]
-    states: dict[str, int]
-    cut: bool
-
-
-class LoaderRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A loader, as its process states it, or as its agent does.
-
-    Attributes:
-        state: of the job; of the process on the agent while the job's is not known.
-        error: why its figures are missing; empty if they are not. Figures are None then.
-        reason: why the job, or its process, is in its state.
-        task: that waits for its process; None where no task of Airflow does.
-    """
-
-    name: str
-    state: str
-    phase: str = ""
-    table: str = ""
-    topic: str = ""
-    lag_records: int | None = None
-    rows_per_s: float | None = None
-    rows_loaded: int | None = None
-    rows_rejected: int | None = None
-    loaded_ms: int | None = None
-    reason: str = ""
-    error: str = ""
-    task: TaskLink | None = None
-
-
-class Loaders(msgspec.Struct, frozen=True, kw_only=True):
-    now_ms: int
-    loaders: tuple[LoaderRow, ...]
-
-
 class Rights(msgspec.Struct, frozen=True):
-    """Who is signed in, the DAGs that this person may start, and whether they may ask statements."""
+    """Who is signed in, the DAGs that this person may start, whether they may ask statements, and the DAGs
+    whose questions they may answer."""
 
     user: str
     may_start: tuple[str, ...]
     may_ask: bool = False
+    may_answer: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from rtolap.cubes.build.grouping import group_rows, is_small
 from rtolap.cubes.build.job_ids import builds
 from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report
 from rtolap.cubes.build.session import executors_run_python, list_in_driver
+from rtolap.cubes.build.stage_progress import reported_stages
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_batch import (
     Adopted,
@@ -128,13 +129,14 @@ def write_cuboids(
     tried = new_try()
     note(**{"try": tried})
     try:
-        if is_small(spark, specs[0].schema, cuboids(specs[0].cube_definition), inputs):
-            entries = _in_memory(spark, store, tried, specs, inputs)
-            check_events(store, specs, events, entries)
-        else:
-            adopted = _in_files(spark, store, tried, specs, inputs)
-            entries = adopted.entries
-            check_counted(specs, events, entries, adopted.events)
+        with reported_stages(spark, specs[0]):
+            if is_small(spark, specs[0].schema, cuboids(specs[0].cube_definition), inputs):
+                entries = _in_memory(spark, store, tried, specs, inputs)
+                check_events(store, specs, events, entries)
+            else:
+                adopted = _in_files(spark, store, tried, specs, inputs)
+                entries = adopted.entries
+                check_counted(specs, events, entries, adopted.events)
     except Exception:
         _drop(store, specs, tried)
         raise
