@@ -229,7 +229,7 @@ def test_a_compaction_is_shown_with_what_it_joins_and_its_age(
         expect(cells.nth(7)).to_have_text(str(each.rows))
         expect(cells.nth(10)).to_have_text(re.compile("ago"))
     assert serious_in(page) == []
-    picture(page, "compaction")
+    picture(page, "compaction", "A stored table: partitions, replicas and their compaction")
     listed = stored.airflow.command("rtolap", "tables", "tablets", f"{DATABASE}.{TABLE}", "--json")
     assert [each["compacted"] is not None for each in json.loads(listed.stdout)] == [True] * BUCKETS
 
@@ -368,7 +368,7 @@ def test_dead_letters_are_replayed_once_or_dropped_by_who_may(
         expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
     assert_is_text(page)
     assert serious_in(page) == []
-    picture(page, "dead-letters")
+    picture(page, "dead-letters", "A loader and its dead letters")
     with airflow.signed_in("viewer") as client:
         refused = client.post(f"/api/v2/dags/{LETTERS_DAG}/dagRuns", json={"logical_date": None, "conf": {}})
     assert refused.status_code == 403
