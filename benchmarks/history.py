@@ -151,7 +151,7 @@ def _ours(service: QueryService, sql: str) -> pa.Table:
 
 
 def _as_new(service: QueryService, sql: str) -> pa.Table:
-    service._statement_cache = StatementCache()
+    vars(service._statement_cache).update(vars(StatementCache()))  # of one that knows no statement
     return _ours(service, sql)
 
 

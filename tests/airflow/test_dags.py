@@ -37,6 +37,7 @@ IDS = {
     "rtolap_backfill",
     "rtolap_watermark_gate",
     "rtolap_notices",
+    "rtolap_dead_letters",
     "rtolap_window_approval",
     "rtolap_fleet_balance",
     "rtolap_fleet_rack_repair",

@@ -36,6 +36,7 @@ from rtolap.airflow.operators.fleet import (
     PlanFleetOperator,
     SubmitPlanOperator,
 )
+from rtolap.airflow.operators.letters import DeadLettersOperator
 from rtolap.airflow.operators.moves import MoveBackOperator, MovePartitionsOperator, PlanMoveOperator
 from rtolap.airflow.operators.notices import TellDeadLettersOperator, TellOverdueWindowsOperator
 from rtolap.airflow.operators.process import ManagedProcessOperator
@@ -80,6 +81,7 @@ CALLS: dict[type[BaseOperator], dict[str, Any]] = {
     MovePartitionsOperator: {"cube": "c", "planned": {"after": {}, "epoch": 1}, "answer": APPROVED},
     TellOverdueWindowsOperator: {},
     TellDeadLettersOperator: {},
+    DeadLettersOperator: {"loader": "l", "action": "replay"},
     MoveBackOperator: {"cube": "c", "planned": {"before": {}}, "epoch": 2, "answer": APPROVED},
 }
 
@@ -137,7 +139,8 @@ def test_an_unknown_name_fails_an_operator_at_once_and_a_silent_peer_is_retried(
 
         def __exit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(RtolapHook, "coordinator", lambda _hook: Broken())
+    for service in ("coordinator", "agent"):
+        monkeypatch.setattr(RtolapHook, service, lambda _hook: Broken())
     for module in ("fleet.open_fleet", "subscriptions.open_replication"):
         monkeypatch.setattr(f"rtolap.airflow.operators.{module}", lambda *_: Broken())
     defined = {"s": object()}

@@ -244,12 +244,18 @@ def test_each_new_version_is_an_event_once_over_changes_of_the_triggerer(endpoin
     kept = KeptState()
     (first,) = asyncio.run(watched(kept, lambda: loaded(endpoint, "a"), 1))
     assert (first["database"], first["table"], first["version"]) == ("web", "hits", 1)
+    assert first["rows"] == 2
     loaded(endpoint, "b")  # while no triggerer lives
     loaded(endpoint, "c")
     (second,) = asyncio.run(watched(kept, None, 1))
     assert (second["version"], list(second["partitions"].values())) == (3, [3])
+    assert second["rows"] == 4, "of both loads, though another triggerer has seen the first one"
     (third,) = asyncio.run(watched(kept, lambda: loaded(endpoint, "d"), 1))
     assert third["version"] == 4
+    kept.values["announced_incarnations"] = {"hits": 7}
+    loaded(endpoint, "e")
+    (fourth,) = asyncio.run(watched(kept, None, 1))
+    assert (fourth["version"], fourth["rows"]) == (5, None), "of a partition that was made again"
 
 
 @pytest.mark.parametrize("value", [{"hits": "x"}, [1], "1"])

@@ -18,7 +18,6 @@ from rtolap.query.shapes import shaped
 from rtolap.query.shapes.plan_templates import PlanTemplate
 from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.statement_cache import StatementCache
-from rtolap.query.statement_reading import StatementReader
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import (
@@ -59,12 +58,6 @@ class NothingKnown(StatementCache):
         plan: Callable[[SqlStatement, Mapping[str, object]], Planned],
     ) -> Rewritten:
         return plan(statement, values).rewritten
-
-
-def with_cache(service: QueryService, cache: StatementCache) -> QueryService:
-    service._statement_cache = cache
-    service._reader = StatementReader(cache)
-    return service
 
 
 @dataclass
@@ -121,9 +114,11 @@ def small_world() -> Iterator[QueryWorld]:
 def services(small_world: QueryWorld) -> Iterator[Services]:
     with (
         contextlib.closing(small_world.service()) as keeps,
-        contextlib.closing(small_world.service(bounds=NOTHING_KEPT)) as plans_anew,
+        contextlib.closing(
+            small_world.service(bounds=NOTHING_KEPT, statement_cache=NothingKnown())
+        ) as plans_anew,
     ):
-        yield Services(keeps, with_cache(plans_anew, NothingKnown()))
+        yield Services(keeps, plans_anew)
 
 
 def drawn(seed: int, shapes: int = SHAPES) -> list[Filled]:

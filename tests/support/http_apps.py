@@ -78,15 +78,19 @@ def http_apps(folder: Path) -> Iterator[dict[str, HttpApp]]:
                 "coordinator": HttpApp(cluster.app, coordinator_harness.TOKEN),
                 "agent": HttpApp(create_app(supervisor, _TOKEN, lambda: None, HttpLimits()), _TOKEN),
                 "query": HttpApp(query_http.make_app(service, users, _TOKEN, HttpLimits()), _TOKEN),
-                "loader": HttpApp(
-                    loader_http.make_app("job", _TOKEN, Metrics("loader"), _nothing, _nothing, HttpLimits()),
-                    _TOKEN,
-                ),
+                "loader": HttpApp(_loader(), _TOKEN),
                 "stream-load": HttpApp(endpoint.assembly.app, load_endpoint.TOKEN),
             }
     finally:
         cluster.close()
         supervisor.close()
+
+
+def _loader() -> FastAPI:
+    letters: Any = SimpleNamespace(list=_nothing, replay=_nothing, drop=_nothing)
+    return loader_http.make_app(
+        "job", _TOKEN, Metrics("loader"), _nothing, _nothing, HttpLimits(), letters=letters
+    )
 
 
 def _nothing(*_: object) -> Any:

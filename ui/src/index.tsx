@@ -60,7 +60,7 @@ function Page() {
           <LoadsView />
         </Tabs.Content>
         <Tabs.Content value="loaders">
-          <LoadersView name={parameters.get("name") ?? ""} />
+          <LoadersView name={parameters.get("name") ?? ""} rights={rights.data} />
         </Tabs.Content>
         <Tabs.Content value="capture">
           <CaptureView name={parameters.get("name") ?? ""} />

@@ -1,12 +1,23 @@
-import { Text } from "@chakra-ui/react";
+import { Button, Text } from "@chakra-ui/react";
+import { useState } from "react";
 
 import { usePolled } from "./data";
+import { DeadLetters } from "./letters";
 import { TaskLinks } from "./links";
-import type { LoaderRow, Loaders } from "./messages";
+import type { LoaderRow, Loaders, Rights } from "./messages";
 import { Fresh, LongTable, Section, State } from "./parts";
 import { behind, count } from "./words";
 
-export function LoadersView({ name }: { name: string }) {
+export function LoadersView({ name, rights }: { name: string; rights: Rights | null }) {
+  const [loader, setLoader] = useState("");
+  return loader ? (
+    <DeadLetters back={() => setLoader("")} loader={loader} rights={rights} />
+  ) : (
+    <AllLoaders choose={setLoader} name={name} />
+  );
+}
+
+function AllLoaders({ name, choose }: { name: string; choose: (loader: string) => void }) {
   const polled = usePolled<Loaders>("rtolap/page/loaders", 5000);
   return (
     <Fresh of={polled}>
@@ -17,8 +28,8 @@ export function LoadersView({ name }: { name: string }) {
             <Text>The agent knows no loader. One that is declared is started by rtolap_loaders.</Text>
           ) : (
             <LongTable
-              cells={(row) => ofLoader(named(data, name)[row]!, data.now_ms)}
-              columns={["Loader", "State", "Now", "Topic", "Table", "Behind", "Rows/s", "Loaded", "Refused", "Last load", "In Airflow", "Detail"]}
+              cells={(row) => ofLoader(named(data, name)[row]!, data.now_ms, choose)}
+              columns={["Loader", "State", "Now", "Topic", "Table", "Behind", "Rows/s", "Loaded", "Refused", "Last load", "Dead letters", "In Airflow", "Detail"]}
               heightPx={600}
               label="Loaders"
               rows={named(data, name).length}
@@ -34,7 +45,7 @@ function named(data: Loaders, name: string): LoaderRow[] {
   return data.loaders.filter((each) => !name || each.name === name);
 }
 
-function ofLoader(each: LoaderRow, nowMs: number) {
+function ofLoader(each: LoaderRow, nowMs: number, choose: (loader: string) => void) {
   return [
     each.name,
     <State key="state" of={each.state} />,
@@ -46,6 +57,13 @@ function ofLoader(each: LoaderRow, nowMs: number) {
     count(each.rows_loaded),
     count(each.rows_rejected),
     behind(nowMs, each.loaded_ms),
+    each.error ? (
+      ""
+    ) : (
+      <Button aria-label={`Dead letters of ${each.name}`} height="auto" key="letters" minH="0" onClick={() => choose(each.name)} px={0} size="xs" variant="plain">
+        Show
+      </Button>
+    ),
     <TaskLinks key="task" of={each.task} />,
     each.error ? `Figures are not known: ${each.error}${each.reason ? ` (${each.reason})` : ""}` : each.reason,
   ];

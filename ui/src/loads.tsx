@@ -2,9 +2,9 @@ import { Alert, Button, Flex, Heading, Input, Stack, Text } from "@chakra-ui/rea
 import { type FormEvent, useState } from "react";
 
 import { usePolled } from "./data";
-import type { Load, LoadList, Loads, StoredPartition, StoredTablePage } from "./messages";
+import type { ErrorPage, Load, LoadList, Loads, StoredPartition, StoredTablePage, TabletReplica } from "./messages";
 import { Figure, Fresh, LongTable, Section, State } from "./parts";
-import { bytes, count, duration, instant } from "./words";
+import { behind, bytes, count, duration, instant } from "./words";
 
 export function LoadsView() {
   const [table, setTable] = useState<{ db: string; name: string } | null>(null);
@@ -99,17 +99,76 @@ function OneTable({ db, name, back }: { db: string; name: string; back: () => vo
       </Flex>
       <Fresh of={polled}>
         {(data) => (
-          <LongTable
-            cells={(row) => ofPartition(data.partitions[row]!)}
-            columns={["Partition", "Health", "Tablets", "Replicas up to date", "Visible", "Committed", "Not readable"]}
-            heightPx={600}
-            label="Partitions of the table"
-            rows={data.partitions.length}
-          />
+          <Stack gap={6}>
+            <LongTable
+              cells={(row) => ofPartition(data.partitions[row]!)}
+              columns={["Partition", "Health", "Tablets", "Replicas up to date", "Visible", "Committed", "Not readable"]}
+              heightPx={360}
+              label="Partitions of the table"
+              rows={data.partitions.length}
+            />
+            <Compaction data={data} />
+          </Stack>
         )}
       </Fresh>
     </Stack>
   );
+}
+
+// What compaction has done and has to do, by replica: each node compacts its own.
+function Compaction({ data }: { data: StoredTablePage }) {
+  const sum = (of: (each: TabletReplica) => number) => data.replicas.reduce((total, each) => total + of(each), 0);
+  return (
+    <Section title="Compaction">
+      <Stack gap={3}>
+        {Object.entries(data.missing).map(([node, why]) => (
+          <Alert.Root key={node} status="warning">
+            <Alert.Indicator />
+            <Alert.Title>{node ? `Replicas on node ${node} are not known: ${why}` : `Replicas are not known: ${why}`}</Alert.Title>
+          </Alert.Root>
+        ))}
+        <Flex gap={3} wrap="wrap">
+          <Figure label="Bytes of all replicas" value={bytes(sum((each) => each.bytes))} />
+          <Figure label="Files" value={count(sum((each) => each.files))} />
+          <Figure label="Files to compact" value={count(sum((each) => each.pending_files))} />
+          <Figure label="Compactions that run" value={count(sum((each) => (each.compacting_since_ms === null ? 0 : 1)))} />
+          <Figure label="Replicas with a problem" value={count(sum((each) => (each.problem ? 1 : 0)))} />
+        </Flex>
+        <LongTable
+          cells={(row) => ofReplica(data.replicas[row]!, data.now_ms)}
+          columns={["Partition", "Bucket", "Node", "Compaction", "To compact", "Rowsets", "Files", "Rows", "Bytes", "Version", "Last ended", "Problem"]}
+          heightPx={420}
+          label="Replicas of tablets"
+          rows={data.replicas.length}
+        />
+      </Stack>
+    </Section>
+  );
+}
+
+function ofReplica(each: TabletReplica, nowMs: number) {
+  return [
+    each.partition,
+    each.bucket,
+    each.node,
+    each.problem ? (
+      <State key="state" of="PROBLEM" />
+    ) : each.compacting_since_ms !== null ? (
+      `runs for ${duration(Math.max(0, nowMs - each.compacting_since_ms))}`
+    ) : each.pending_files ? (
+      "waits"
+    ) : (
+      "nothing to do"
+    ),
+    count(each.pending_files),
+    count(each.rowsets),
+    count(each.files),
+    count(each.rows),
+    bytes(each.bytes),
+    each.version,
+    each.compacted_ms === null ? "not since the node started" : behind(nowMs, each.compacted_ms),
+    each.problem,
+  ];
 }
 
 function ofPartition(each: StoredPartition) {
@@ -163,6 +222,78 @@ function Search({ databases }: { databases: string[] }) {
 }
 
 function Found({ db, label }: { db: string; label: string }) {
+  const [errorsOf, setErrorsOf] = useState("");
+  return errorsOf ? (
+    <ErrorRows back={() => setErrorsOf("")} db={db} label={errorsOf} />
+  ) : (
+    <FoundLoads choose={setErrorsOf} db={db} label={label} />
+  );
+}
+
+const ERROR_ROWS_MAX = 100; // of one answer
+
+// Rejected rows of a load, a page at a time, of all reasons or of one.
+function ErrorRows({ db, label, back }: { db: string; label: string; back: () => void }) {
+  const [reason, setReason] = useState("");
+  const [first, setFirst] = useState(0);
+  const asked = new URLSearchParams({ label, reason, first: String(first) });
+  const polled = usePolled<ErrorPage>(`rtolap/page/loads/errors/${encodeURIComponent(db)}?${asked.toString()}`, 30_000);
+  const choose = (to: string) => {
+    setReason(to);
+    setFirst(0);
+  };
+  return (
+    <Stack gap={3}>
+      <Flex align="center" gap={3} wrap="wrap">
+        <Button onClick={back} size="sm" variant="ghost">
+          ← Loads
+        </Button>
+        <Heading as="h4" overflowWrap="anywhere" size="sm">
+          {`Rejected rows of ${label}`}
+        </Heading>
+      </Flex>
+      <Fresh of={polled}>
+        {(data) => (
+          <Stack gap={3}>
+            <Flex align="center" gap={3} wrap="wrap">
+              <select aria-label="Rejected for" onChange={(event) => choose(event.target.value)} value={reason}>
+                <option value="">any reason</option>
+                {data.reasons.map((each) => (
+                  <option key={each.reason} value={each.reason}>
+                    {`${each.reason} (${count(each.rows)})`}
+                  </option>
+                ))}
+              </select>
+              <Button disabled={first === 0} onClick={() => setFirst(Math.max(0, first - ERROR_ROWS_MAX))} size="sm" variant="outline">
+                Earlier rows
+              </Button>
+              <Button
+                disabled={data.first + data.rows.length >= data.total}
+                onClick={() => setFirst(first + ERROR_ROWS_MAX)}
+                size="sm"
+                variant="outline"
+              >
+                Later rows
+              </Button>
+              <Text>
+                {data.rows.length ? `Rows ${count(data.first + 1)} to ${count(data.first + data.rows.length)} of ${count(data.total)}` : "No such rows"}
+                {data.left_out ? `; ${count(data.left_out)} more were rejected and not kept` : ""}
+              </Text>
+            </Flex>
+            <LongTable
+              cells={(row) => [data.first + row + 1, data.rows[row]!.reason, data.rows[row]!.row]}
+              columns={["Number", "Why", "Row as it came"]}
+              label="Rejected rows"
+              rows={data.rows.length}
+            />
+          </Stack>
+        )}
+      </Fresh>
+    </Stack>
+  );
+}
+
+function FoundLoads({ db, label, choose }: { db: string; label: string; choose: (label: string) => void }) {
   const path = `rtolap/page/loads/transactions/${encodeURIComponent(db)}?label=${encodeURIComponent(label)}`;
   const polled = usePolled<LoadList>(path, 5000);
   return (
@@ -177,8 +308,8 @@ function Found({ db, label }: { db: string; label: string }) {
           {data.loads.length === 0 ? <Text>No load has such a label.</Text> : null}
           {data.cut ? <Text>These are the latest {count(data.loads.length)}; there may be older ones.</Text> : null}
           <LongTable
-            cells={(row) => ofLoad(data.loads[row]!)}
-            columns={["Label", "State", "Tables", "Began", "Took", "Why it failed", "Transaction"]}
+            cells={(row) => ofLoad(data.loads[row]!, choose)}
+            columns={["Label", "State", "Tables", "Began", "Took", "Rows", "Rejected rows", "Why it failed", "Transaction"]}
             label="Loads"
             rows={data.loads.length}
           />
@@ -188,13 +319,21 @@ function Found({ db, label }: { db: string; label: string }) {
   );
 }
 
-function ofLoad(each: Load) {
+function ofLoad(each: Load, choose: (label: string) => void) {
   return [
     each.label,
     <State key="state" of={each.state} />,
     each.tables.join(", "),
     instant(each.began_ms),
     each.took_ms === null ? "runs" : duration(each.took_ms),
+    count(each.rows),
+    each.has_errors ? (
+      <Button aria-label={`Rejected rows of ${each.label}`} height="auto" key="errors" minH="0" onClick={() => choose(each.label)} px={0} size="xs" variant="plain">
+        Show
+      </Button>
+    ) : (
+      ""
+    ),
     each.reason,
     each.txn_id,
   ];

@@ -1,4 +1,4 @@
-// What the routes answer: see plugins/rtolap/airflow/page/messages.py. Times are milliseconds since the epoch.
+// What the routes answer: see plugins/rtolap/airflow/page, its messages.py and stored/messages.py. Times are milliseconds since the epoch.
 
 import type { TaskLink } from "./links";
 
@@ -143,11 +143,28 @@ export interface StoredPartition {
   health: string;
 }
 
+export interface TabletReplica {
+  partition: string;
+  bucket: number;
+  node: string;
+  version: number;
+  rowsets: number;
+  files: number;
+  rows: number;
+  bytes: number;
+  pending_files: number;
+  compacting_since_ms: number | null;
+  compacted_ms: number | null;
+  problem: string;
+}
+
 export interface StoredTablePage {
   now_ms: number;
   db: string;
   name: string;
   partitions: StoredPartition[];
+  replicas: TabletReplica[];
+  missing: Record<string, string>;
 }
 
 export interface Load {
@@ -158,6 +175,18 @@ export interface Load {
   began_ms: number;
   took_ms: number | null;
   reason: string;
+  rows: number | null;
+  has_errors: boolean;
+}
+
+export interface ErrorPage {
+  now_ms: number;
+  label: string;
+  first: number;
+  total: number;
+  rows: { row: string; reason: string }[];
+  reasons: { reason: string; rows: number }[];
+  left_out: number;
 }
 
 export interface LoadList {
@@ -186,6 +215,30 @@ export interface LoaderRow {
 export interface Loaders {
   now_ms: number;
   loaders: LoaderRow[];
+}
+
+export interface Letter {
+  partition: number;
+  offset: number;
+  state: string;
+  reason: string;
+  detail: string;
+  value: string | null;
+  batch: string;
+  replay: string;
+  who: string;
+  at_ms: number | null;
+  note: string;
+}
+
+export interface LetterPage {
+  now_ms: number;
+  loader: string;
+  topic: string;
+  letters: Letter[];
+  counts: Record<string, number>;
+  reasons: Record<string, number>;
+  cut: boolean;
 }
 
 export interface Rights {

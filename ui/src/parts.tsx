@@ -57,6 +57,15 @@ const STATES: Record<string, string> = {
   submitting: "cyan",
   copying: "blue",
   cancelling: "orange",
+  REPLAYING: "blue",
+  REPLAYED: "green",
+  DROPPED: "gray",
+  SUPERSEDED: "gray",
+  NOT_OPEN: "gray",
+  OF_BATCH: "gray",
+  UNKNOWN: "gray",
+  PENDING: "orange",
+  UNCERTAIN: "orange",
 };
 
 export function State({ of }: { of: string }) {

@@ -1,8 +1,8 @@
 """The command `rtolap`: entry points and wiring, no logic of its own.
 
 One module per group of commands, each with a typer application `app`; `main.py` mounts them. Groups of many
-commands are rooms of their own: `fleet`, `sep`, `watermark`, `cubes` for segments, builds and sizes, `local`
-for the stack and the demonstration, and `upkeep` for backups.
+commands are rooms of their own: `fleet`, `sep`, `loader`, `watermark`, `cubes` for segments, builds and
+sizes, `local` for the stack and the demonstration, and `upkeep` for backups.
 Every command prints people's output through `output.py`, takes `--json`, and ends with
 
     0   done

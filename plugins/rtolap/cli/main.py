@@ -99,7 +99,7 @@ MOUNTS: dict[str, Mount] = {
     "cube": Mount("rtolap.cli.cubes.sizing", "Sizes of cubes, and groups that would pay."),
     "batch": Mount("rtolap.cli.cubes.batches", "Batches: what another source says of a range."),
     "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),
-    "loader": Mount("rtolap.cli.loader", "Loaders: topics into tables, exactly once."),
+    "loader": Mount("rtolap.cli.loader.commands", "Loaders: topics into tables, exactly once."),
     "sep": Mount("rtolap.cli.sep.commands", "HBase change capture: subscriptions and their progress."),
     "fleet": Mount("rtolap.cli.fleet.commands", "Kafka brokers: audit, plans, moves, monitoring."),
     "publish": Mount("rtolap.cli.publish", "Publications: history as Iceberg tables."),

@@ -9,7 +9,7 @@ import typer
 from rtolap.base.complete import complete
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.watching import repeatable
 from rtolap.model.quantities import instant_text
 from rtolap.model.stored.create_table_text import create_table_text
@@ -84,6 +84,38 @@ def partitions(name: NameArgument, as_json: JsonOption = False) -> None:
         ],
         as_json=as_json,
     )
+
+
+@app.command()
+@repeatable
+def tablets(name: NameArgument, as_json: JsonOption = False) -> None:
+    """List a table's replicas as their nodes report them: versions, files, bytes, compaction."""
+    with tables_client() as client:
+        found = client.tablets(_name(name))
+    print_table(
+        ("partition", "bucket", "node", "version", "rowsets", "files", "rows", "bytes", "pending_files",
+         "compacting_since", "compacted", "problem"),
+        [
+            (
+                each.partition,
+                each.bucket,
+                each.node,
+                each.version,
+                each.rowsets,
+                each.files,
+                each.rows,
+                each.bytes,
+                each.pending_files,
+                None if each.compacting_since_ms is None else instant_text(each.compacting_since_ms),
+                None if each.compacted_ms is None else instant_text(each.compacted_ms),
+                each.problem,
+            )
+            for each in found.replicas
+        ],
+        as_json=as_json,
+    )  # fmt: skip
+    for node, reason in sorted(found.missing.items()):
+        warn(f"replicas on node {node} are not known: {reason}")
 
 
 @app.command()

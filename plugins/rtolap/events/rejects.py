@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from rtolap.kafka.interfaces import Batch, OutRecord
 DETAIL_CHARS_MAX = 500
 VALUE_BYTES_MAX = 3 << 20  # with key and headers below what the producer takes, 4 MiB
 TOPIC_CONFIG = {"max.message.bytes": str(4 << 20)}  # the source's own limit has no room for the headers
+
+BATCH_LABEL, BATCH_SHA256, TIMESTAMP_MS = "batch_label", "batch_sha256", "timestamp_ms"
+SOURCE_PREFIX = "source:"  # of a key or a header, as `Batch.texts` names it; its text stands behind a "="
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,18 @@ def rejects_of(problems: Mapping[int, Problem]) -> Rejects:
     )
 
 
-def dead_letter_records(topic: str, batch: Batch, rejects: Rejects) -> list[OutRecord]:
-    """Return one record for each refusal; `topic` is where they were read."""
+class SentBatch(NamedTuple):
+    """The batch of a loader in which records were refused: its label, and the checksum of its content."""
+
+    label: str
+    sha256: str
+
+
+def dead_letter_records(
+    topic: str, batch: Batch, rejects: Rejects, sent: SentBatch | None = None
+) -> list[OutRecord]:
+    """Return one record for each refusal; `topic` is where they were read. With `sent`, each has all that it
+    takes to load it later: its batch, its timestamp, and what was read of its key and headers."""
     records: list[OutRecord] = []
     for index, reason, detail in zip(rejects.index.tolist(), rejects.reason, rejects.detail, strict=True):
         partition, offset = int(batch.partitions[index]), int(batch.offsets[index])
@@ -55,6 +69,8 @@ def dead_letter_records(topic: str, batch: Batch, rejects: Rejects) -> list[OutR
             "reason": reason.encode(),
             "detail": detail[:DETAIL_CHARS_MAX].encode("utf-8", "replace"),
         }
+        if sent is not None:
+            headers |= _whole(batch, index, sent)
         key = f"{topic}/{partition}/{offset}".encode()
         value = batch.values[index]
         if value is not None and len(value) > VALUE_BYTES_MAX:
@@ -62,3 +78,12 @@ def dead_letter_records(topic: str, batch: Batch, rejects: Rejects) -> list[OutR
             value = value[:VALUE_BYTES_MAX]
         records.append(OutRecord(value, key=key, headers=headers))
     return records
+
+
+def _whole(batch: Batch, index: int, sent: SentBatch) -> dict[str, bytes]:
+    headers = {BATCH_LABEL: sent.label.encode(), BATCH_SHA256: sent.sha256.encode()}
+    if batch.create_ms is not None and batch.create_ms[index] >= 0:
+        headers[TIMESTAMP_MS] = str(int(batch.create_ms[index])).encode()
+    for source, texts in batch.texts.items():
+        headers[f"{SOURCE_PREFIX}{source}"] = b"" if (text := texts[index]) is None else b"=" + text
+    return headers

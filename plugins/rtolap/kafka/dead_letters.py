@@ -31,6 +31,26 @@ class DeadLetter(NamedTuple):
     value: str | None
 
 
+class KeptLetter(NamedTuple):
+    """A dead letter as its topic keeps it.
+
+    Attributes:
+        partition: that of the refused record.
+        offset: that of the refused record.
+        value: its whole value, up to the size that a letter takes.
+        headers: of the letter, by name.
+    """
+
+    partition: int
+    offset: int
+    value: bytes | None
+    headers: Mapping[str, bytes]
+
+    def text(self, header: str) -> str:
+        """Return a header for people; "" where there is none."""
+        return self.headers.get(header, b"").decode("utf-8", "replace")
+
+
 class NewDeadLetters(NamedTuple):
     """What a topic of dead letters has beyond the offsets of an earlier look.
 
@@ -71,6 +91,22 @@ def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadL
     for message in _messages(KafkaCluster.of(cluster), topic, _since({})):
         if not _is_further_part(message):
             yield _letter(message)
+
+
+def kept_letters(cluster: KafkaCluster | str, topic: str, newest: int | None = None) -> Iterator[KeptLetter]:
+    """Yield the letters that the topic holds now, whole. `newest`: only the last so many records of each
+    partition; None for all. Raises NotFound, Forbidden or Unavailable."""
+    for message in _messages(
+        KafkaCluster.of(cluster), topic, _since({}) if newest is None else _last(newest)
+    ):
+        headers = {name: _bytes(value) for name, value in dict(message.headers() or ()).items()}
+        value = message.value()
+        yield KeptLetter(
+            int(headers.get("partition", b"-1")),
+            int(headers.get("offset", b"-1")),
+            None if value is None else _bytes(value),
+            headers,
+        )
 
 
 def new_dead_letters(
@@ -142,6 +178,11 @@ def _since(since: Mapping[int, int]) -> _Wanted:
     return wanted
 
 
+def _last(records: int) -> _Wanted:
+    """Return what wants the last so many records of each partition."""
+    return lambda _partition, first, end, _partitions: _Range(max(first, end - records))
+
+
 def _messages(reached: KafkaCluster, topic: str, wanted: _Wanted) -> Iterator[Message]:
     """Yield the wanted records of those that the topic holds now."""
     consumer = reached.open(Consumer, consumer_settings("rtolap-dead-letters"))
@@ -197,6 +238,10 @@ def _letter(message: Message) -> DeadLetter:
         headers.get("detail", ""),
         None if value is None else value[:_VALUE_CHARS_MAX],
     )
+
+
+def _bytes(value: bytes | str | None) -> bytes:
+    return value.encode() if isinstance(value, str) else value or b""
 
 
 def _text(value: bytes | str | None) -> str | None:

@@ -81,6 +81,11 @@ class Switched(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
+def move_id(cube: str, epoch: int) -> str:
+    """Return the id of the move to the assignment of this epoch, in the logs of all that take part in it."""
+    return f"{cube}@{epoch}"
+
+
 class CubeControl(msgspec.Struct, frozen=True):
     """The coordinator's decisions about a cube.
 

@@ -100,6 +100,7 @@ class QueryService:
         engine: EngineSessions | None = None,
         session_tokens: SessionTokens | None = None,
         query_log: QueryLog | None = None,
+        statement_cache: StatementCache | None = None,
     ) -> None:
         """Create a service that is ready.
 
@@ -107,6 +108,7 @@ class QueryService:
             engine: where statements run; it is closed with the service. None: worker processes.
             session_tokens: the tokens of the cluster; None: no other service accepts those of this one.
             query_log: the log of statements; it is closed with the service. None: one in memory.
+            statement_cache: what has been read and planned; None: nothing yet.
         """
         self.clock = clock
         self.metrics = QueryMetrics()
@@ -132,7 +134,7 @@ class QueryService:
         self._reads = MemoryBudget(read_limits(limits.memory_bytes))
         budget = self.budget = MemoryBudget(limits.budget)
         self.metrics.follow_budget(lambda: budget.reserved_bytes, lambda: budget.refusals)
-        self._statement_cache = StatementCache()
+        self._statement_cache = statement_cache or StatementCache()
         self._reader = StatementReader(self._statement_cache)
         self._rewriting = Rewriting(cluster, self._statement_cache, lookups, self._forget_cubes)
         self._sources = Sources(self._fetcher, self._tables, clock)

@@ -13,7 +13,7 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.base.metrics import Metrics
 from rtolap.base.settings import Settings
-from rtolap.cli import loader as command
+from rtolap.cli.loader import commands as command
 from rtolap.cli.main import app
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.model.loader import Loader, LoaderBatch, LoaderProcesses

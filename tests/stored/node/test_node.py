@@ -16,6 +16,7 @@ from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.node.node import LocalNode
 from rtolap.stored.node.process import node_metrics
 from rtolap.stored.node.settings import StorageSettings
+from rtolap.stored.node.tablet_replicas import Compaction
 
 from tests.support.cubes.services import wait_for
 from tests.support.stored.storage_nodes import InProcessNodes
@@ -164,9 +165,17 @@ def test_compaction_passes_versions_that_nobody_has_pinned(tmp_path: Path) -> No
             load(node, version, b0=rows(version))
             publish(node, version, version)
         pinned = node.scan(wire.ScanRequest(tablet(0), SCHEMA, 2))
+        waiting, idle = node.status().tablets
+        assert (waiting.files, waiting.rowsets, waiting.pending_files) == (3, 3, 3)
+        assert (idle.pending_files, idle.compacted_ms) == (0, None)
         for slot in node._slots.all():
             node.compactor.compact(slot)
         assert node.compactor.runs == 1
+        done, idle = node.status().tablets
+        assert (done.files, done.rowsets, done.pending_files, done.rows) == (1, 1, 0, 3)
+        assert (done.compacting_since_ms, done.compaction_problem) == (None, "")
+        assert done.compacted_ms is not None
+        assert idle.compacted_ms is None
         with pytest.raises(StaleSnapshot):
             node.scan(wire.ScanRequest(tablet(0), SCHEMA, 2))
         assert sum(batch.num_rows for batch in pinned) == 2
@@ -180,12 +189,14 @@ class _Faulty:
 
     def __init__(self) -> None:
         self.tries = 0
+        self.compaction = Compaction()
 
     def open(self) -> _Faulty:
         return self
 
     def compact(self) -> bool:
         self.tries += 1
+        assert self.compaction.running_since_ms is not None
         raise pa.ArrowInvalid("offset overflow while concatenating arrays")
 
 
@@ -205,6 +216,8 @@ def test_a_tablet_that_cannot_be_compacted_stops_no_other_and_no_guard(tmp_path:
         looked = len(looks)
         wait_for("silent loads are looked for", lambda: len(looks) > looked, 10)
         assert faulty.tries == 1
+        assert faulty.compaction.running_since_ms is None
+        assert faulty.compaction.problem.startswith("ArrowInvalid: offset overflow")
         assert "rtolap_storage_compaction_failures_total 1.0" in node_metrics(node).render()[0].decode()
 
 

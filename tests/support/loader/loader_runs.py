@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from rtolap.base.errors import CommitUnknown, NotLeader, NotYet, Unavailable
-from rtolap.events.rejects import Rejects
+from rtolap.events.rejects import Rejects, SentBatch
 from rtolap.kafka.interfaces import Batch, OutRecord, StreamConsumer
 from rtolap.model.loader import Loader, LoaderApplication, LoaderBatch, LoaderRejects, LoaderSink
 from rtolap.protocols.stream_load.messages import (
@@ -146,6 +146,9 @@ class FaultySink:
     def state(self, db: str, label: str) -> LoadState:
         return self._run.around(lambda: self._server.state(db, label))
 
+    def close_label(self, db: str, label: str) -> LoadState:
+        return self._run.around(lambda: self._server.close_label(db, label))
+
     def schema(self, db: str, table: str) -> TableSchema:
         return self._run.around(lambda: self._server.schema(db, table))
 
@@ -166,7 +169,7 @@ class CountingBox:
     def __init__(self, kept: set[tuple[int, int, int]], topic_number: int) -> None:
         self._kept, self._topic_number = kept, topic_number
 
-    def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
+    def keep(self, topic: str, batch: Batch, rejects: Rejects, sent: SentBatch | None = None) -> None:
         for place, reason in zip(rejects.index.tolist(), rejects.reason, strict=True):
             if reason == FILTERED_UNKNOWN:  # of a batch whose answer was lost, not of a record
                 continue

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from rtolap.base.errors import Unavailable
-from rtolap.events.rejects import Rejects
+from rtolap.events.rejects import Rejects, SentBatch, dead_letter_records
+from rtolap.kafka.dead_letters import KeptLetter
 from rtolap.kafka.interfaces import Batch, OutRecord
 from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.stream_load.messages import LoadAnswer, SchemaColumn, TableSchema
@@ -30,13 +31,19 @@ COLUMNS = (SchemaColumn("k", "BIGINT", is_nullable="No"), SchemaColumn("v", "BIG
 
 
 class Box:
+    """Refused records in memory. `letters` are as a topic would have them."""
+
     def __init__(self) -> None:
         self.kept: list[tuple[int, int, str]] = []
+        self.letters: list[KeptLetter] = []
         self.error: Exception | None = None
 
-    def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
+    def keep(self, topic: str, batch: Batch, rejects: Rejects, sent: SentBatch | None = None) -> None:
         if self.error is not None:
             raise self.error
+        for record in dead_letter_records(topic, batch, rejects, sent):
+            partition, offset = int(record.headers["partition"]), int(record.headers["offset"])
+            self.letters.append(KeptLetter(partition, offset, record.value, record.headers))
         for place, reason in zip(rejects.index.tolist(), rejects.reason, strict=True):
             self.kept.append((int(batch.partitions[place]), int(batch.offsets[place]), reason))
 

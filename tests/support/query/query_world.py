@@ -72,6 +72,7 @@ from rtolap.query.engine_session import EngineSession, EngineSessions
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.lookups import Lookups
 from rtolap.query.spills.folder import Spills
+from rtolap.query.statement_cache import StatementCache
 from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.stored.source import StoredSource
 
@@ -157,11 +158,13 @@ class QueryWorld:
         scans: LargeScans | None = None,
         rules: EngineRules = EngineRules(),
         spills: Spills | None = None,
+        statement_cache: StatementCache | None = None,
     ) -> QueryService:
         """Return a service. `stored` is where stored tables come from. `in_workers`: statements run as they
         do in production, in workers of the service's own; otherwise by `engine`, or else in this process,
         which starts quickly. `bounds` are those of what history keeps in memory. `scans` is the other engine
-        of history, and `rules` say when it reads. `spills`: where history goes that memory does not take."""
+        of history, and `rules` say when it reads. `spills`: where history goes that memory does not take.
+        `statement_cache`: what has been read and planned."""
         clock = SystemClock()
         listing = None if stored is None else Listing(stored, clock)
         return QueryService(
@@ -173,6 +176,7 @@ class QueryWorld:
             limits,
             stored,
             None if in_workers else engine or _LentEngine(_engine(limits.memory_bytes, limits.threads)),
+            statement_cache=statement_cache,
         )
 
     def close(self) -> None:

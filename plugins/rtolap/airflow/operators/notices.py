@@ -178,7 +178,7 @@ class TellDeadLettersOperator(BaseOperator):
                 self.log.warning("loader %s does not say where it keeps its rejects: %s", loader.name, error)
                 continue
             if status.rejects_topic:
-                look = f"rtolap loader dead-letters {loader.name}"
+                look = f"rtolap loader dead-letters list {loader.name}"
                 found.append(
                     LetterTopic(status.kafka_cluster, status.rejects_topic, f"loader {loader.name}", look)
                 )

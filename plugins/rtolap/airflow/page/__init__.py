@@ -7,8 +7,7 @@
     overview    services and sums of the cluster (pure)
     cubes       cubes, and one cube with its segments (pure)
     receivers   receivers with their partitions, and running moves (pure)
-    loads       stored tables with their replicas, and loads by label (pure)
-    loaders     loaders, with what the process of each says
+    stored      stored tables with their replicas, loads by label, loaders and their dead letters
     ask         what a person's statements may be, and how answers are shown
     ask_routes  the routes of statements, below `/rtolap/page/ask`
     capture/    change capture: queues, subscriptions, events that fail

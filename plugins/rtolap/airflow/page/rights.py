@@ -22,6 +22,7 @@ STARTED_BY_THE_PAGE = (
     "rtolap_requeue",
     "rtolap_window_approval",
     "rtolap_fleet_cancel",
+    "rtolap_dead_letters",
 )
 ANSWERED_ON_THE_PAGE = (
     "rtolap_move_partitions",

@@ -6,7 +6,6 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, Response
 from fastapi.responses import FileResponse
 
-from rtolap.airflow.declared import RunningLoader
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page.answers import ANSWER_S_MAX, json_answer
 from rtolap.airflow.page.ask_routes import router as ask_router
@@ -14,29 +13,23 @@ from rtolap.airflow.page.capture.routes import router as capture_router
 from rtolap.airflow.page.cube_routes import router as cube_router
 from rtolap.airflow.page.cubes import cube_page, cubes_of
 from rtolap.airflow.page.fleet_routes import router as fleet_router
-from rtolap.airflow.page.loaders import loaders_of
-from rtolap.airflow.page.loads import containing, loads_found, loads_of, table_page
 from rtolap.airflow.page.messages import Rights
 from rtolap.airflow.page.overview import overview_of
 from rtolap.airflow.page.receivers import receivers_of
 from rtolap.airflow.page.rights import may_answer, may_ask, may_start, reader
 from rtolap.airflow.page.script import SCRIPT_PATH, SCRIPT_ROUTE
+from rtolap.airflow.page.stored.routes import router as stored_router
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, RtolapError
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.loader.messages import LoaderStatus
-from rtolap.protocols.storage.messages import MovesInfo
-from rtolap.protocols.stored_tables.client import StoredTablesClient
-from rtolap.protocols.stored_tables.messages import TableName
 
 router = APIRouter(prefix="/page", dependencies=[Depends(reader)])
 router.include_router(ask_router)
 router.include_router(capture_router)
 router.include_router(cube_router)
 router.include_router(fleet_router)
-
-LOADER_S_MAX = 3.0  # for one loader of several; the others are not kept waiting
+router.include_router(stored_router)
 
 _clock = SystemClock()
 
@@ -80,44 +73,6 @@ def receivers() -> Response:
     return json_answer(receivers_of(cluster, now_ms=_clock.now_ms()))
 
 
-@router.get("/loads")
-def loads() -> Response:
-    with _front_ends() as front_ends:
-        databases, tables = front_ends.databases(), front_ends.tables()
-        moves, error = _moves(front_ends)
-    return json_answer(loads_of(databases, tables, moves, now_ms=_clock.now_ms(), nodes_error=error))
-
-
-@router.get("/loads/tables/{db}/{table}")
-def one_table(db: str, table: str) -> Response:
-    name = TableName(db, table)
-    with _front_ends() as front_ends:
-        partitions = front_ends.partitions(name)
-        (view,) = front_ends.read_view([name]).tables
-    return json_answer(table_page(name, partitions, view, now_ms=_clock.now_ms()))
-
-
-@router.get("/loads/transactions/{db}")
-def transactions(db: str, label: str = "") -> Response:
-    """Answer the latest loads of a database whose labels contain `label`."""
-    with _front_ends() as front_ends:
-        found = front_ends.transactions(db, containing(label))
-    return json_answer(loads_found(found, now_ms=_clock.now_ms()))
-
-
-@router.get("/loaders")
-def loaders() -> Response:
-    hook = RtolapHook()
-    with hook.agent() as agent:
-        processes = agent.processes()
-
-    def ask(loader: RunningLoader) -> LoaderStatus:
-        with hook.loader(loader.port, timeout_s=LOADER_S_MAX) as client:
-            return client.status()
-
-    return json_answer(loaders_of(processes, ask, now_ms=_clock.now_ms(), answer_s_max=ANSWER_S_MAX))
-
-
 @router.get("/rights")
 def rights(user: GetUserDep) -> Response:
     return json_answer(Rights(str(user.get_name()), may_start(user), may_ask(user), may_answer(user)))
@@ -134,19 +89,6 @@ def script(version: str) -> FileResponse:
 
 def _coordinator(hook: RtolapHook) -> CoordinatorClient:
     return hook.coordinator(timeout_s=ANSWER_S_MAX, retry_s=0.0)
-
-
-def _front_ends() -> StoredTablesClient:
-    return RtolapHook().stored_tables(read_timeout_s=ANSWER_S_MAX / 2, retry_s=0.0)
-
-
-def _moves(front_ends: StoredTablesClient) -> tuple[MovesInfo | None, str]:
-    """Return nodes and moves, which the master alone knows, or why they are missing: tables stand without
-    them."""
-    try:
-        return front_ends.storage_moves(), ""
-    except RtolapError as error:
-        return None, str(error)
 
 
 def _processes(hook: RtolapHook) -> tuple[tuple[ProcessStatus, ...], str]:

@@ -9,6 +9,7 @@ from itertools import dropwhile
 import msgspec
 from pyspark.errors import PythonException
 
+from rtolap.base.ids import ids
 from rtolap.model.build_spec import BuildSpec
 
 EXIT_REFUSED, EXIT_FAILED = 3, 4
@@ -27,8 +28,10 @@ def report_batch(event: str, cube: str, batch: str, **fields: object) -> None:
 
 
 def _say(fields: dict[str, object]) -> None:
-    """Write a whole line at once: several threads report, and a line that holds two is read as none."""
-    line = f"rtolap-progress: {msgspec.json.encode(fields).decode()}\n"
+    """Write a whole line at once, with the ids of the job that are not in it: several threads report, and a
+    line that holds two is read as none."""
+    known = {name: value for name, value in ids().items() if name not in fields}
+    line = f"rtolap-progress: {msgspec.json.encode({**known, **fields}).decode()}\n"
     with _saying:
         sys.stdout.write(line)
         sys.stdout.flush()

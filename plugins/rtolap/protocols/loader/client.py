@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from types import TracebackType
 from typing import Literal, Self
+from urllib.parse import urlencode
 
 import httpx
+import msgspec
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
+from rtolap.protocols.loader.letters import (
+    LETTERS_API,
+    NEWEST_DEFAULT,
+    DropOutcome,
+    DropRequest,
+    LetterList,
+    ReplayOutcome,
+    ReplayRequest,
+)
 from rtolap.protocols.loader.messages import API, PROCESS_API, LoaderProcessStatus, LoaderStatus
 from rtolap.protocols.rest.error_responses import error_of
 from rtolap.protocols.rest.ids_sent import SENDS_IDS, SENDS_IDS_ASYNC
@@ -42,12 +53,26 @@ class LoaderClient(Closeable):
     def want(self, change: Literal["pause", "resume", "stop"]) -> LoaderStatus:
         return decode_json(self._send("POST", f"{API}/{change}"), LoaderStatus)
 
+    def dead_letters(self, newest: int = NEWEST_DEFAULT, *, reason: str = "", state: str = "") -> LetterList:
+        """Return the newest dead letters with their states: of that reason and in that state, if given."""
+        asked = urlencode({"newest": newest, "reason": reason, "state": state})
+        return decode_json(self._send("GET", f"{LETTERS_API}?{asked}"), LetterList)
+
+    def replay(self, request: ReplayRequest) -> ReplayOutcome:
+        """Load open dead letters, each once. It may be sent again."""
+        return decode_json(self._send("POST", f"{LETTERS_API}/replay", request), ReplayOutcome)
+
+    def drop(self, request: DropRequest) -> DropOutcome:
+        """Give open dead letters up. It may be sent again."""
+        return decode_json(self._send("POST", f"{LETTERS_API}/drop", request), DropOutcome)
+
     def close(self) -> None:
         self._http.close()
 
-    def _send(self, method: str, path: str) -> bytes:
+    def _send(self, method: str, path: str, request: msgspec.Struct | None = None) -> bytes:
+        body = None if request is None else msgspec.json.encode(request)
         try:
-            response = self._http.request(method, self.url + path)
+            response = self._http.request(method, self.url + path, content=body)
         except httpx.HTTPError as error:
             raise Unavailable(f"the loader at {self.url} does not answer", found=str(error)) from error
         if response.status_code != 200:

@@ -228,7 +228,17 @@ class AskStatus(msgspec.Struct, frozen=True):
 
 
 class TabletReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`rows` and `bytes` as they lie in files: before merging, deleted ones included."""
+    """`rows` and `bytes` as they lie in files: before merging, deleted ones included.
+
+    Attributes:
+        floor: versions below it cannot be read any more, because compaction has passed them.
+        stopped: why the tablet has stopped; None for one that works.
+        rowsets: sets of files, each of one version or of several that compaction has joined.
+        pending_files: files that the next compaction joins; 0 where there is none to do.
+        compacting_since_ms: when the compaction that runs began; None where none runs.
+        compacted_ms: when one has ended last, since the node started; None where none has.
+        compaction_problem: why the last attempt failed; "" where it did not.
+    """
 
     tablet: TabletId
     version: int
@@ -238,6 +248,11 @@ class TabletReport(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     prepared: tuple[int, ...] = ()
     stopped: str | None = None
+    rowsets: int = 0
+    pending_files: int = 0
+    compacting_since_ms: int | None = None
+    compacted_ms: int | None = None
+    compaction_problem: str = ""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):

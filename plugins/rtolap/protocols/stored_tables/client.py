@@ -37,11 +37,14 @@ from rtolap.protocols.stored_tables.messages import (
     ColumnChange,
     CreateDatabase,
     CreateTable,
+    LoadedVersions,
+    LoadedVersionsRequest,
     PartitionInfo,
     ReadView,
     ReadViewRequest,
     TableInfo,
     TableName,
+    TableTablets,
     TransactionInfo,
 )
 
@@ -140,6 +143,14 @@ class StoredTablesClient(Closeable):
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
         return self._send("GET", _path(name) + "/partitions", tuple[PartitionInfo, ...])
+
+    def loaded_versions(self, name: TableName, request: LoadedVersionsRequest) -> LoadedVersions:
+        """Return the visible versions, and the rows that were loaded beyond those that are known."""
+        return self._send("POST", f"{_path(name)}/loaded-versions", LoadedVersions, request)
+
+    def tablets(self, name: TableName) -> TableTablets:
+        """Return the replicas of a table, as their nodes report them now."""
+        return self._send("GET", f"{_path(name)}/tablets", TableTablets)
 
     def add_partition(self, name: TableName, request: AddPartition) -> TableInfo:
         """Add a partition. Raises NotFound, DefinitionError, Refused, NotYet."""

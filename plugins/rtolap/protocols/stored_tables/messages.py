@@ -7,8 +7,10 @@
     POST   /stored-tables/{db}/{table}/columns         ChangeColumns -> TableInfo
     POST   /stored-tables/{db}/{table}/truncate        TableInfo
     GET    /stored-tables/{db}/{table}/partitions      PartitionInfo of all
+    GET    /stored-tables/{db}/{table}/tablets         TableTablets: replicas as the nodes report them now
     POST   /stored-tables/{db}/{table}/partitions      AddPartition -> TableInfo
     DELETE /stored-tables/{db}/{table}/partitions/{partition}[?if_exists=true]     TableInfo
+    POST   /stored-tables/{db}/{table}/loaded-versions LoadedVersionsRequest -> LoadedVersions
     POST   /read-views             ReadViewRequest     ReadView
     GET    /transactions/{db}/{label}                  TransactionInfo
     GET    /transactions/{db}?like=pattern             TransactionInfo of those, the latest 1000
@@ -121,6 +123,70 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int
 
 
+class TabletReplicaInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica of a tablet, as its node reports it.
+
+    Attributes:
+        rows: those in files, before merging, with deleted ones; `bytes` too.
+        rowsets: sets of files, each of one version or of several that compaction has joined.
+        pending_files: files that the next compaction joins; 0 where there is none to do.
+        compacting_since_ms: when the compaction that runs began; None where none runs.
+        compacted_ms: when one has ended last, since the node started; None where none has.
+        problem: why the tablet has stopped, or its last compaction failed; "" for neither.
+    """
+
+    partition: str
+    bucket: int
+    node: str
+    version: int
+    rowsets: int
+    files: int
+    rows: int
+    bytes: int
+    pending_files: int
+    compacting_since_ms: int | None = None
+    compacted_ms: int | None = None
+    problem: str = ""
+
+
+class TableTablets(msgspec.Struct, frozen=True, kw_only=True):
+    """The replicas of a table, by partition, bucket and node.
+
+    Attributes:
+        missing: why a node that lives has not answered, by its name. Its replicas are not listed.
+    """
+
+    replicas: tuple[TabletReplicaInfo, ...]
+    missing: dict[str, str] = {}
+
+
+class LoadedVersionsRequest(msgspec.Struct, frozen=True):
+    """A request for what was loaded beyond known versions, by partition.
+
+    Attributes:
+        after: the versions that the caller knows; a partition that is not in it is new to the caller.
+        incarnations: those of the partitions as the caller knows them.
+    """
+
+    after: dict[str, int] = {}
+    incarnations: dict[str, int] = {}
+
+
+class LoadedVersions(msgspec.Struct, frozen=True, kw_only=True):
+    """The visible versions of a table.
+
+    Attributes:
+        versions: by partition.
+        incarnations: of the partitions; one that was dropped and made again has another.
+        rows: rows that were loaded in the versions beyond those that the caller knows; None where the ledger
+            does not know all of these loads any more.
+    """
+
+    versions: dict[str, int]
+    incarnations: dict[str, int]
+    rows: int | None = None
+
+
 class ReadViewRequest(msgspec.Struct, frozen=True):
     tables: tuple[TableName, ...]
 
@@ -163,7 +229,13 @@ class ReadView(msgspec.Struct, frozen=True):
 
 
 class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A load as SHOW TRANSACTION shows it. Instants in ms by the ledger's clock."""
+    """A load as SHOW TRANSACTION shows it. Instants in ms by the ledger's clock.
+
+    Attributes:
+        row_count: the rows that it has loaded; None before that, and where it is not known.
+        error_url: where its rejected rows are, for a limited time; None where it has none. Who knows it may
+            read them.
+    """
 
     txn_id: int
     db: str
@@ -175,3 +247,5 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     finished_at_ms: int | None
     deadline_ms: int
     reason: str
+    row_count: int | None = None
+    error_url: str | None = None

@@ -62,6 +62,7 @@ class Tablet:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._pending: tuple[TabletState, int] | None = None  # files to compact, in that state
 
     @classmethod
     def create(
@@ -158,6 +159,20 @@ class Tablet:
             prepared=tuple(sorted(state.prepared)),
             stopped=self._core.log.stopped,
         )
+
+    def pending_files(self) -> int:
+        """Return the number of files that the next compaction joins; 0 where there is none to do.
+
+        It is looked for once in each state of the tablet: every report of a node asks all of its tablets.
+        """
+        if self._core.log.stopped is not None:
+            return 0
+        state = self._core.state
+        if self._pending is None or self._pending[0] is not state:
+            with self.pin() as snapshot:
+                chosen = plan(snapshot.rowsets, _deleted_rows(snapshot), self._core.settings)
+            self._pending = (state, sum(len(rowset.files) for rowset in chosen))
+        return self._pending[1]
 
     def pin(self, version: int | None = None) -> TabletSnapshot:
         """Return a version to read, by default the visible one.
@@ -267,11 +282,7 @@ class Tablet:
         with core.compacting:
             core.check_running("compacting")
             with self.pin() as snapshot:
-                deleted = {
-                    rowset.id: sum(len(view.deleted) for view in views)
-                    for rowset, views in snapshot.by_rowset()
-                }
-                chosen = plan(snapshot.rowsets, deleted, core.settings)
+                chosen = plan(snapshot.rowsets, _deleted_rows(snapshot), core.settings)
                 if chosen:
                     compact(core, chosen, snapshot)
                 return bool(chosen)
@@ -286,3 +297,8 @@ class Tablet:
 
     def _forget(self, txn: int) -> None:
         self._core.begun.pop(txn, None)
+
+
+def _deleted_rows(snapshot: TabletSnapshot) -> dict[str, int]:
+    """Return the number of deleted rows of each rowset."""
+    return {rowset.id: sum(len(view.deleted) for view in views) for rowset, views in snapshot.by_rowset()}

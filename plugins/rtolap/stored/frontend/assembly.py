@@ -21,6 +21,7 @@ from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.stray_tablets import StrayTablets
 from rtolap.stored.frontend.catalogue.table_writes import REPLICATION
 from rtolap.stored.frontend.catalogue.tables import Catalogue
+from rtolap.stored.frontend.catalogue.tablet_reports import Reports, TabletReports
 from rtolap.stored.frontend.decisions import ElectedDecisions, MasterDecisions
 from rtolap.stored.frontend.election import LEASE_MS, Election, Endpoint, Mastership
 from rtolap.stored.frontend.http.app import make_app
@@ -98,7 +99,8 @@ class Storage:
     """The interface to the storage nodes. `names` (those that may get new tablets), `addresses` (those of
     live nodes), `lately` (those with a recent heartbeat) and `living` (those with a lease; None: `names`) are
     read with the given connection. `sizes` asks a node for the bytes of its tablets, `tablets` for the
-    versions of all of them. `body_urls` returns where living nodes take bodies.
+    versions of all of them, `reports` for all that it reports of those of tables that exist. `body_urls`
+    returns where living nodes take bodies.
     """
 
     participants: Participants
@@ -111,6 +113,7 @@ class Storage:
     sizes: Sizes = lambda node: {}
     body_urls: Callable[[], tuple[str, ...]] = tuple
     tablets: Callable[[str], Mapping[TabletId, int]] = lambda node: {}
+    reports: Reports = lambda node: {}
 
 
 class Assembly:
@@ -179,6 +182,7 @@ class Assembly:
             options.loads_per_user_max,
         )
         views = ReadViews(ledger, storage.addresses)
+        reports = TabletReports(ledger, storage.addresses, storage.reports, self._pool)
         self.mover = Mover(
             ledger,
             mastership,
@@ -203,7 +207,7 @@ class Assembly:
                 ),
             ),
             own=(
-                tables_router(self.catalogue, views, self.manager),
+                tables_router(self.catalogue, views, self.manager, reports),
                 moves_router(MoveRequests(ledger, mastership, self.mover), self.election),
                 decisions_router(Decisions(self.catalogue, self.manager, self.visibility), self.election),
                 *own_routes,

@@ -15,7 +15,7 @@ import httpx
 from rtolap.base.errors import NotLeader
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.stored.frontend.election import Election
-from rtolap.stored.metastore.records import Partition, Transaction
+from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, Partition, Transaction
 from rtolap.stored.stream_load.decision_client import RETRY_S, DecisionClient
 from rtolap.stored.stream_load.decisions import TableDecisions, TransactionDecisions, VisibilityDecisions
 from rtolap.stored.stream_load.table_entry import TableEntry
@@ -112,22 +112,26 @@ class ElectedDecisions:
 
         return self._ask(lambda: begun(self._own.transactions), lambda: begun(self._masters))
 
-    def precommit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
+    def precommit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, figures: LoadFigures = NO_FIGURES
+    ) -> Transaction:
         return self._ask(
-            lambda: self._own.transactions.precommit(db, txn_id, partitions),
-            lambda: self._masters.precommit(db, txn_id, partitions),
+            lambda: self._own.transactions.precommit(db, txn_id, partitions, figures=figures),
+            lambda: self._masters.precommit(db, txn_id, partitions, figures=figures),
         )
 
-    def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
+    def commit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, figures: LoadFigures = NO_FIGURES
+    ) -> Transaction:
         return self._ask(
-            lambda: self._own.transactions.commit(db, txn_id, partitions),
-            lambda: self._masters.commit(db, txn_id, partitions),
+            lambda: self._own.transactions.commit(db, txn_id, partitions, figures=figures),
+            lambda: self._masters.commit(db, txn_id, partitions, figures=figures),
         )
 
-    def abort(self, db: str, txn_id: int, reason: str) -> Transaction:
+    def abort(self, db: str, txn_id: int, reason: str, *, figures: LoadFigures = NO_FIGURES) -> Transaction:
         return self._ask(
-            lambda: self._own.transactions.abort(db, txn_id, reason),
-            lambda: self._masters.abort(db, txn_id, reason),
+            lambda: self._own.transactions.abort(db, txn_id, reason, figures=figures),
+            lambda: self._masters.abort(db, txn_id, reason, figures=figures),
         )
 
     def get(self, db: str, txn_id: int) -> Transaction:

@@ -121,6 +121,7 @@ def _storage(ledger: Ledger, nodes: StorageNodes) -> Storage:
         participants.sizes,
         body_urls,
         participants.tablets,
+        participants.reports,
     )
 
 

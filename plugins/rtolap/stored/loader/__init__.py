@@ -17,6 +17,8 @@ the same label before the sink has said what became of that. 4. Every write is f
 `records` reads rows of a batch, `sinks` sends them to a server, ours or one of Doris. `operations` are the
 use cases of commands: declare, start, settle, reset. `assembly` makes the parts of a process.
 
+`letters` lists what was refused, loads it after all, each record once, or gives it up.
+
 `shares` has several processes of one job own parts of its partitions; all of the above holds for each part.
 
 It never skips an offset, never makes a second label for a range, never takes silence for an answer.

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
 
-from rtolap.base.errors import RtolapError
+from rtolap.base.decoding import decode_json
+from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.base.metrics import Metrics
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.protocols.loader.letters import LETTERS_API, NEWEST_DEFAULT, DropRequest, ReplayRequest
 from rtolap.protocols.loader.messages import API, PROCESS_API, LoaderProcessStatus, LoaderStatus
 from rtolap.servers.http_guard import guard
 from rtolap.servers.limits import HttpLimits
+from rtolap.stored.loader.letters.access import LetterAccess
 from rtolap.stored.metastore.load_jobs import LoadJobEvent
+
+T = TypeVar("T")
 
 BODY_BYTES_MAX = 64 << 10  # no route has one
 _WANTED = {"pause": LoadJobEvent.PAUSE, "resume": LoadJobEvent.RESUME, "stop": LoadJobEvent.STOP}
@@ -26,9 +34,10 @@ def make_app(
     want: Callable[[LoadJobEvent], None],
     limits: HttpLimits,
     process_status: Callable[[], LoaderProcessStatus] | None = None,
+    letters: LetterAccess | None = None,
 ) -> FastAPI:
     """Return the loader's application. `want` notes the wanted state in the ledger, and has the process
-    follow it. `process_status` is that of one of several processes."""
+    follow it. `process_status` is that of one of several processes. `letters` serves its dead letters."""
     app = FastAPI(title="rtolap loader", docs_url=None, redoc_url=None, openapi_url=None)
     guard(app, metrics, token, body_bytes_max=lambda path: BODY_BYTES_MAX, limits=limits)
 
@@ -59,7 +68,32 @@ def make_app(
 
     for name, wanted in _WANTED.items():
         app.post(f"{API}/{name}")(changing(wanted))
+    if letters is not None:
+        _serve_letters(app, letters)
     return app
+
+
+def _serve_letters(app: FastAPI, letters: LetterAccess) -> None:
+    @app.get(LETTERS_API)
+    def show_letters(newest: int = NEWEST_DEFAULT, reason: str = "", state: str = "") -> Response:
+        return _json(letters.list(newest, reason=reason, state=state))
+
+    @app.post(f"{LETTERS_API}/replay")
+    async def replay(request: Request) -> Response:
+        asked = decoded(await request.body(), ReplayRequest)
+        return _json(await run_in_threadpool(letters.replay, asked))
+
+    @app.post(f"{LETTERS_API}/drop")
+    async def drop(request: Request) -> Response:
+        asked = decoded(await request.body(), DropRequest)
+        return _json(await run_in_threadpool(letters.drop, asked))
+
+
+def decoded(body: bytes, kind: type[T]) -> T:
+    try:
+        return decode_json(body, kind)
+    except UNDECODABLE as error:
+        raise DefinitionError(f"the request is no {kind.__name__}", found=str(error)) from error
 
 
 def _json(value: object, status: int = 200) -> Response:

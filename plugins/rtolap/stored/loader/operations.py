@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 
 import msgspec
 
+from rtolap.base.clock import SystemClock
 from rtolap.base.errors import (
     CommitConflict,
     DefinitionError,
@@ -22,7 +24,9 @@ from rtolap.base.errors import (
     Unavailable,
 )
 from rtolap.base.settings import Settings
+from rtolap.events.formats.readers import Registries, no_registries
 from rtolap.kafka.clusters import KafkaClusters
+from rtolap.kafka.dead_letters import kept_letters
 from rtolap.kafka.interfaces import LogRange, TopicLog
 from rtolap.kafka.producer import KafkaAdmin
 from rtolap.model.loader import Loader
@@ -32,11 +36,15 @@ from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
 from rtolap.protocols.loader.client import LoaderClient
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus, process_key
 from rtolap.stored.loader.job import JobConfig, read_config, write_config
-from rtolap.stored.loader.reset import given, going_on_of_all, left_labels_of_all, settle_batch
+from rtolap.stored.loader.letters.access import LetterAccess
+from rtolap.stored.loader.records.rejects import letters_job
+from rtolap.stored.loader.reset import given, going_on_as_defined, left_labels_of_all, settle_batch
 from rtolap.stored.loader.shares.status import status_of_shared_job
+from rtolap.stored.loader.sink import Sink
 from rtolap.stored.loader.starting import address_of
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.dead_letters import DeadLetters
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobs, Series
 from rtolap.stored.metastore.load_shares import Division, LoadShares, share_id
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
@@ -53,6 +61,7 @@ class JobAccess:
         self.records = OffsetsRecords(ledger)
         self.shares = LoadShares(ledger)
         self.share_records = OffsetsRecords(ledger, of_shares=True)
+        self.letters = DeadLetters(ledger)
         self._settings = settings
 
     def status(self, job: LoadJob) -> LoaderStatus:
@@ -131,13 +140,20 @@ class JobAccess:
         log = self._log(loader) if go_on or at is not None else TopicLog("", {})
         start_at = None if at is None else given(at, log.ranges)
 
+        def begins_at(series: tuple[Series, ...]) -> Offsets | None:
+            if not go_on:
+                return start_at
+            return going_on_as_defined(present, series, log.ranges, topic_id=log.topic_id)
+
         def config(series: tuple[Series, ...]) -> str:
-            start = going_on_of_all(series, log.ranges, topic_id=log.topic_id) if go_on else start_at
+            start = begins_at(series)
             topic_id = None if start is None else log.topic_id or None
+            if go_on and start is present.start_at:
+                topic_id = present.start_topic_id  # never begun: it is still to begin there
             plain = JobConfig(loader, start, present.left, topic_id, present.more_left)
             return write_config(plain.leaving(left_labels_of_all(series, job)))
 
-        return self.jobs.define_again(job_id, config, abandon=abandon)
+        return self.jobs.define_again(job_id, config, abandon=abandon, begins_at=begins_at)
 
     def settle(self, job_id: str, batch: int, *, loaded: bool, share: int | None = None) -> OffsetsRecord:
         """Record what a person has found out about a batch that was sent.
@@ -146,8 +162,11 @@ class JobAccess:
         share, Refused where the batch needs no such word.
         """
         job = self.jobs.get(job_id)
+        of_job = letters_job(read_config(job).loader)
         if job.shares is None and share is None:
-            return settle_batch(self.jobs.leases, self.records, job_id, batch, loaded=loaded)
+            return settle_batch(
+                self.jobs.leases, self.records, job_id, batch, loaded=loaded, letters_of=of_job
+            )
         if job.shares is None or share is None or not 0 <= share < job.shares:
             raise DefinitionError(
                 f"not a share of loader {job_id}",
@@ -156,7 +175,36 @@ class JobAccess:
                 action="the label of the batch says which: NAME_INCARNATION_sSHARE_BATCH",
             )
         name = share_id(job_id, job.incarnation, share)
-        return settle_batch(self.shares.leases, self.share_records, name, batch, loaded=loaded)
+        return settle_batch(
+            self.shares.leases, self.share_records, name, batch, loaded=loaded, letters_of=of_job
+        )
+
+    def dead_letters(
+        self, job_id: str, open_sink: Callable[[Loader], Sink], registries: Registries = no_registries
+    ) -> LetterAccess:
+        """Return access to the dead letters of a job. `open_sink` is called for a replay. Raises NotFound."""
+        self.jobs.get(job_id)
+        clusters = KafkaClusters.of_host(self._settings)
+        return LetterAccess(
+            job_id,
+            self.jobs,
+            self.letters,
+            partial(self._pending_labels, job_id),
+            lambda cluster, topic, newest: kept_letters(clusters.get(cluster), topic, newest),
+            open_sink,
+            SystemClock(),
+            registries,
+        )
+
+    def _pending_labels(self, job_id: str) -> frozenset[str]:
+        """Return the labels of the batches that are recorded and not loaded."""
+        job = self.jobs.get(job_id)
+        if job.shares is None:
+            records = self.records.all(job_id)
+        else:
+            shares = self.shares.division(job_id).shares
+            records = tuple(chain.from_iterable(self.share_records.all(share.share_id) for share in shares))
+        return frozenset(record.label for record in records if not record.loaded)
 
     def start(self, job: str) -> None:
         """Start a job. Raises Unavailable where no agent answers that could run it."""

@@ -10,7 +10,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
 from rtolap.events.formats.readers import Registries, no_registries
 from rtolap.events.formats.sources import Beside
-from rtolap.events.rejects import Rejects
+from rtolap.events.rejects import Rejects, SentBatch
 from rtolap.kafka.interfaces import Batch, LogTruncated, OffsetsGone, StreamConsumer, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
 from rtolap.kafka.truncation import TruncationCheck
@@ -32,6 +32,7 @@ from rtolap.stored.loader.states import (
 )
 from rtolap.stored.loader.target import SinkColumns, Target
 from rtolap.stored.loader.window import Pending, SinkError
+from rtolap.stored.metastore.places import Places
 from rtolap.watermark.records.columns import batch_statements
 
 FILTERED_BY_SINK, FILTERED_UNKNOWN = "filtered_by_sink", "filtered_unknown"
@@ -81,8 +82,8 @@ class Preparer:
             self._missing.found()
         return pending.content
 
-    def rows(self, content: Content) -> Decoded:
-        """Return once all refused records are stored."""
+    def rows(self, content: Content, sent: SentBatch) -> Decoded:
+        """Return the rows of a batch once all its refused records are stored."""
         statements = batch_statements(content.batch)
         try:
             decoded = self._decoder_now().decode(
@@ -98,7 +99,7 @@ class Preparer:
             ) from error
         refused, total = len(decoded.rejects), decoded.events
         if refused:
-            self._keep(content.batch, decoded.rejects)
+            self._keep(content.batch, decoded.rejects, sent)
         if refused * 100 > self._loader.rejects.tolerance_percent * total:
             raise Stopped(
                 StopCause.TOO_MANY_REJECTS,
@@ -127,28 +128,37 @@ class Preparer:
         """Return the decoder for the table's present columns."""
         target = self._columns.target
         if self._decoder is None or target != self._target:
-            self._decoder = RecordDecoder(
-                target,
-                record_bytes_max=self._loader.record_bytes_max,
-                unknown_columns=self._loader.unknown_columns,
-                watermark_field=(
-                    self._loader.watermark_field if self._loader.watermark_records == "field" else None
-                ),
-                form=self._loader.record_format,
-                fields=self._loader.record_format.fields
-                or tuple(column.name for column in self._loader.columns if column.source == VALUE),
-                registries=self._registries,
-            )
+            self._decoder = decoder_of(self._loader, target, self._registries)
             self._target = target
         return self._decoder
 
-    def _keep(self, batch: Batch, rejects: Rejects) -> None:
+    def _keep(self, batch: Batch, rejects: Rejects, sent: SentBatch | None = None) -> None:
         try:
-            self._box.keep(self._loader.topic, batch, rejects)
+            self._box.keep(self._loader.topic, batch, rejects, sent)
         except Unavailable as error:
             raise SinkError(error) from error
         except (RtolapError, OSError) as error:
             raise Stopped(StopCause.REJECTS_NOT_KEPT, str(error)) from error
+
+
+def decoder_of(loader: Loader, target: Target, registries: Registries) -> RecordDecoder:
+    """Return a decoder of the loader's records for these columns of its table."""
+    return RecordDecoder(
+        target,
+        record_bytes_max=loader.record_bytes_max,
+        unknown_columns=loader.unknown_columns,
+        watermark_field=loader.watermark_field if loader.watermark_records == "field" else None,
+        form=loader.record_format,
+        fields=loader.record_format.fields
+        or tuple(column.name for column in loader.columns if column.source == VALUE),
+        registries=registries,
+    )
+
+
+def places_refused(batch: Batch, rejects: Rejects) -> Places:
+    """Return where the refused records of a batch are."""
+    partitions, offsets = batch.partitions[rejects.index], batch.offsets[rejects.index]
+    return Places.of(zip(partitions.tolist(), offsets.tolist(), strict=True))
 
 
 def _read_range(

@@ -16,7 +16,7 @@ from uuid import uuid4
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.kafka.interfaces import LogRange
 from rtolap.model.offsets import Offsets
-from rtolap.stored.loader.job import LEASE_MS, LeftLabels, Portion
+from rtolap.stored.loader.job import LEASE_MS, JobConfig, LeftLabels, Portion
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.load_jobs import LoadJob, Series
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord, OffsetsRecords
@@ -73,10 +73,17 @@ def going_on(
 
 
 def settle_batch(
-    leases: Leases, records: OffsetsRecords, job_id: str, batch: int, *, loaded: bool
+    leases: Leases,
+    records: OffsetsRecords,
+    job_id: str,
+    batch: int,
+    *,
+    loaded: bool,
+    letters_of: str | None = None,
 ) -> OffsetsRecord:
-    """Record whether the rows of a sent batch are in the table, as a person has found out. Raises NotYet
-    while a process owns the job, or the share, whose id `job_id` is; Refused where the outcome is known.
+    """Record whether the rows of a sent batch are in the table, as a person has found out. `letters_of`: the
+    job whose dead letters its refused records become, None for no job. Raises NotYet while a process owns the
+    job, or the share, whose id `job_id` is; Refused where the outcome is known.
     """
     lease = leases.acquire(job_id, f"settle/{uuid4().hex}", LEASE_MS)
     try:
@@ -88,7 +95,7 @@ def settle_batch(
                 found="no such batch" if known is None else "loaded" if known.loaded else "never sent",
             )
         if loaded:
-            return records.mark_loaded(lease, batch, Loaded(None, None))
+            return records.mark_loaded(lease, batch, Loaded(None, None), job_id=letters_of)
         return records.mark_unsent(lease, batch)
     finally:
         leases.release(lease)
@@ -106,6 +113,14 @@ def going_on_of_all(
         own = {partition: known for partition, known in log.items() if portion.has_partition(partition)}
         at |= going_on(records, own, topic_id=topic_id) or {}
     return at
+
+
+def going_on_as_defined(
+    config: JobConfig, series: tuple[Series, ...], log: Mapping[int, LogRange], *, topic_id: str = ""
+) -> Offsets | None:
+    """Return as `going_on_of_all`; of an incarnation that was never begun, where it was to begin."""
+    at = going_on_of_all(series, log, topic_id=topic_id)
+    return at or config.start_at
 
 
 def left_labels_of_all(series: tuple[Series, ...], job: LoadJob) -> tuple[LeftLabels, ...]:

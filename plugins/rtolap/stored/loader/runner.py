@@ -23,6 +23,7 @@ from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader.http import make_app
 from rtolap.stored.loader.job import JobResources, SharedResources, read_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
+from rtolap.stored.loader.letters.access import LetterAccess
 from rtolap.stored.loader.operator import operator_of
 from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
 from rtolap.stored.loader.process import LoaderProcess
@@ -51,6 +52,7 @@ def run(
     partition_session: Callable[[LoaderSink, SinkPartitions], OpenSession],
     check_rights: Callable[[Loader], None] = lambda loader: None,
     show_clients: Callable[[Metrics], None] = lambda metrics: None,
+    letters: LetterAccess | None = None,
     wanted: bool = True,
     number: int = 0,
     shared: SharedResources | None = None,
@@ -62,8 +64,9 @@ def run(
     crash has brought the process back: a stop since then stands. A paused job stays paused. `open_watermarks`
     connects to the application that the definition names, if it names one. `partition_session` connects to
     the endpoint where its partitions are created, if they are created. `check_rights`: see `job_run.begin`.
-    `show_clients` adds the measurements of its Kafka clients to the metrics. Its endpoint answers from the
-    beginning; while the job, the sink or the topic is waited for, the phase is `waiting`.
+    `show_clients` adds the measurements of its Kafka clients to the metrics; `letters` serves its dead
+    letters. Its endpoint answers from the beginning; while the job, the sink or the topic is waited for, the
+    phase is `waiting`.
 
     A job whose partitions are shared, or are to be, is run as its process `number`, with the resources of
     `shared`. Process 0 has `agent` run the others, and it alone starts a job that was stopped or has failed.
@@ -93,6 +96,7 @@ def run(
             else lambda: partition_session(sharing.sink, made),
             agent=agent if number == 0 else None,
             show_clients=show_clients,
+            letters=letters,
         )
     if number:
         raise DefinitionError(
@@ -123,7 +127,7 @@ def run(
         metrics = Metrics("loader")
         show_clients(metrics)
         endpoint = served(
-            make_app(job_id, token, metrics, status, want, limits),
+            make_app(job_id, token, metrics, status, want, limits, letters=letters),
             HttpConnections(metrics, limits),
             listening,
         )

@@ -23,20 +23,22 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rtolap.base.errors import Refused, RtolapError, Unavailable
+from rtolap.events.rejects import SentBatch
 from rtolap.model.load_headers import declared_headers
 from rtolap.model.loader import Loader
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions
 from rtolap.stored.loader.job import JobResources, Ownership
 from rtolap.stored.loader.job_progress import JobProgress
 from rtolap.stored.loader.label_retention import marker_of, needs_marker, sent_when
-from rtolap.stored.loader.preparing import Preparer
-from rtolap.stored.loader.records.content import Content
+from rtolap.stored.loader.preparing import Preparer, places_refused
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.records.encode import encode, format_headers
+from rtolap.stored.loader.records.rejects import letters_job
 from rtolap.stored.loader.states import Action, Sent, StopCause, Stopped, Verdict, action_for, verdict
 from rtolap.stored.loader.target import SinkColumns
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.loader.window import COMMIT_LATE_S, SILENT_S, BatchRetryBudget, Pending, SinkError
+from rtolap.stored.metastore.dead_letter_sets import BatchRefusal
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord
 
 T = TypeVar("T")
@@ -176,14 +178,16 @@ class Settler:
     def _send(self, pending: Pending) -> AttemptOutcome:
         self._retry_budget.before_trying(pending)
         content = self._preparer.content(pending)
-        decoded = self._preparer.rows(content)
+        sha256 = content.sha256
+        decoded = self._preparer.rows(content, SentBatch(pending.record.label, sha256))
+        refused = BatchRefusal(sha256, places_refused(content.batch, decoded.rejects))
         if not decoded.rows.num_rows:
-            return self._loaded(pending, Loaded(None, 0, len(decoded.rejects)))
+            return self._loaded(pending, Loaded(None, 0, len(decoded.rejects)), refused)
         body = encode(decoded.rows, self._loader.sink.format)
         if not self._labels_retained:
             self._mark(pending.record)
         options = self._options(decoded)  # before the note: who stands still behind it, sends in vain
-        pending.record = self._noted(pending, content)
+        pending.record = self._noted(pending, refused)
         pending.must_ask = True
         two_phase = self._loader.sink.two_phase
         answer = self._of_sink(
@@ -206,7 +210,7 @@ class Settler:
                 elif not self._labels_retained:
                     pending.is_durable = True
                     return AttemptOutcome.AGAIN
-                return self._loaded(pending, loaded)
+                return self._loaded(pending, loaded, refused, taken=answer.is_durable)
             case Verdict.COMMIT:
                 pending.said = loaded
                 return self._second_phase(pending, loaded)
@@ -229,9 +233,10 @@ class Settler:
         if not self._of_sink(lambda: self._sink.mark(loader.database, loader.table, marker)):
             self._progress.error(f"the sink does not remember label {marker}")
 
-    def _noted(self, pending: Pending, content: Content) -> OffsetsRecord:
+    def _noted(self, pending: Pending, refused: BatchRefusal) -> OffsetsRecord:
+        noted = None if letters_job(self._loader) is None else refused.every
         try:
-            return self._records.mark_sent(self._ownership.lease, pending.sequence, content.sha256)
+            return self._records.mark_sent(self._ownership.lease, pending.sequence, refused.sha256, noted)
         except Refused as error:
             raise Stopped(
                 StopCause.RANGE_CHANGED,
@@ -284,12 +289,28 @@ class Settler:
             return AttemptOutcome.AGAIN
         return self._loaded(pending, loaded)
 
-    def _loaded(self, pending: Pending, loaded: Loaded) -> AttemptOutcome:
+    def _loaded(
+        self,
+        pending: Pending,
+        loaded: Loaded,
+        refused: BatchRefusal | None = None,
+        *,
+        taken: bool = False,
+    ) -> AttemptOutcome:
+        """Note a batch as loaded. `refused`: what this attempt leaves out, where it has decoded the records;
+        `taken`: it was the request of this attempt that was taken."""
         if loaded.error_url is not None:
             self._keep_filtered(pending, loaded.error_url)
         elif loaded.row_count is None and self._loader.rejects.tolerance_percent:
             self._progress.error(self._preparer.keep_unknown(pending))
-        pending.record = self._records.mark_loaded(self._ownership.lease, pending.sequence, loaded)
+        pending.record = self._records.mark_loaded(
+            self._ownership.lease,
+            pending.sequence,
+            loaded,
+            job_id=letters_job(self._loader),
+            refused=refused,
+            taken=taken,
+        )
         self._progress.loaded(pending, loaded, self._clock)
         self._progress.times.settled(pending.sequence, pending.content.latest_ms if pending.content else {})
         pending.content = None

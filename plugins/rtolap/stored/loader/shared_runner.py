@@ -14,6 +14,7 @@ from rtolap.servers.http_server import HttpConnections
 from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader.http import make_app
 from rtolap.stored.loader.job import SharedResources, read_config
+from rtolap.stored.loader.letters.access import LetterAccess
 from rtolap.stored.loader.operator import Operator, problem_of
 from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
 from rtolap.stored.loader.shares.leader import TopicView
@@ -42,6 +43,7 @@ def run_shared(
     partition_session: Callable[[], OpenSession] | None,
     agent: Agent | None = None,
     show_clients: Callable[[Metrics], None] = lambda metrics: None,
+    letters: LetterAccess | None = None,
 ) -> int:
     """Run process `number` of the job until the job ends or the process is not wanted; return the exit code.
 
@@ -92,7 +94,7 @@ def run_shared(
         measure_shared(metrics, process)
         show_clients(metrics)
         endpoint = served(
-            make_app(job_id, token, metrics, status, process.want, limits, process.status),
+            make_app(job_id, token, metrics, status, process.want, limits, process.status, letters),
             HttpConnections(metrics, limits),
             listening,
         )

@@ -51,6 +51,10 @@ class Sink(Protocol):
 
     def state(self, db: str, label: str) -> LoadState: ...
 
+    def close_label(self, db: str, label: str) -> LoadState:
+        """Take no load under the label any more, where labels are retained; return its outcome: COMMITTED,
+        VISIBLE or ABORTED. A load under way is aborted."""
+
     def schema(self, db: str, table: str) -> TableSchema:
         """Return the schema of a table. Raises NotFound for an unknown one."""
 

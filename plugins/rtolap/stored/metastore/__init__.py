@@ -6,7 +6,8 @@ a time, by the database's clock, and an **epoch** that is raised whenever the ow
 
 `database` opens and retries, `dialects` knows how the kinds of server differ, `schema` is the tables and
 `migrations` how they came to be, which `upgrade` runs. `leases` is the fence. Above them stand the
-operations: `transactions` and `partitions` for those who load, `load_jobs` and `offsets` for a loader.
+operations: `transactions` and `partitions` for those who load, `load_jobs` and `offsets` for a loader,
+`dead_letters` for what it has refused.
 
 Invariants: a commit that is durable but was never acknowledged is found again by its key, not repeated; names
 and labels differ by case; an owner that was deposed changes nothing; instants are ms since the epoch by the

@@ -36,8 +36,10 @@ import sqlalchemy as sa
 from rtolap.base.decoding import convert
 from rtolap.base.errors import CommitConflict, NotFound, Refused
 from rtolap.base.transitions import step
+from rtolap.model.offsets import Offsets
 from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.dead_letters import reset_dead_letters
 from rtolap.stored.metastore.leases import Lease, Leases
 from rtolap.stored.metastore.offsets import OffsetsRecord, records_of
 from rtolap.stored.metastore.schema import checked_name
@@ -210,14 +212,21 @@ class LoadJobs:
         return self._ledger.write(f"configure job {job_id}", LoadJob, work)
 
     def define_again(
-        self, job_id: str, config: Callable[[tuple[Series, ...]], str], *, abandon: bool = False
+        self,
+        job_id: str,
+        config: Callable[[tuple[Series, ...]], str],
+        *,
+        abandon: bool = False,
+        begins_at: Callable[[tuple[Series, ...]], Offsets | None] = lambda series: None,
     ) -> LoadJob:
         """Define the next incarnation of a job without an owner. It remembers no loaded batch, and is not
         divided. `config` is made from the present records: of each share where the job is divided.
+        `begins_at` says from where the new incarnation reads, None: as its definition says. It reads dead
+        letters at or beyond that again, so they cannot be replayed.
 
         Raises Refused while its lease runs; and, unless they are abandoned, while batches were sent and are
-        not known to be loaded: their requests may still be under way, though nobody owns the job. The epoch
-        is raised, so that who had it writes nothing more.
+        not known to be loaded, or replays: their requests may still be under way, though nobody owns the
+        job. The epoch is raised, so that who had it writes nothing more.
         """
 
         def work(connection: sa.Connection) -> LoadJob:
@@ -253,6 +262,8 @@ class LoadJobs:
                     processes=None,
                 )
             )
+            now_ms = self._ledger.now_ms(connection)
+            reset_dead_letters(connection, job_id, begins_at(series), now_ms, abandon=abandon)
             connection.execute(sa.delete(_o).where(_o.c.job_id.in_(names)))
             for table in (_s, _p):  # who had one of them finds no lease of it any more
                 connection.execute(sa.delete(table).where(table.c.job_id == job_id))

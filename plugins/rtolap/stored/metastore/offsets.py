@@ -25,7 +25,14 @@ from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Refuse
 from rtolap.model.leader_epochs import LeaderEpochs, PartitionEpochs
 from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.dead_letter_sets import (
+    BatchRefusal,
+    add_dead_letters,
+    noted_refusal,
+    refusal_noted,
+)
 from rtolap.stored.metastore.leases import Lease, Leases
+from rtolap.stored.metastore.places import Places
 from rtolap.stored.metastore.schema import checked_name
 from rtolap.stored.metastore.schema import offsets_record as _o
 
@@ -40,6 +47,7 @@ class OffsetsRecord(msgspec.Struct, frozen=True):
         payload_sha256: the checksum of the sent rows; None before they are sent.
         topic_id: the topic in which the offsets count; None where it is not known.
         end_epochs: the leader epochs of what was read up to `end_offsets`, where they are known.
+        refused: the records that its requests left out, as `dead_letters` writes them; None for none.
     """
 
     job_id: str
@@ -60,6 +68,7 @@ class OffsetsRecord(msgspec.Struct, frozen=True):
     loaded_at_ms: int | None = None
     topic_id: str | None = None
     end_epochs: dict[int, LeaderEpochs] = {}
+    refused: str | None = None
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -117,9 +126,16 @@ class OffsetsRecords:
 
         return self._ledger.write(f"record batch {sequence_id} of {lease.name}", OffsetsRecord, work)
 
-    def mark_sent(self, lease: Lease, sequence_id: int, payload_sha256: str | None = None) -> OffsetsRecord:
-        """Count an attempt right before a request goes out. Raises Refused for other content than before,
-        because the label would stand for two."""
+    def mark_sent(
+        self,
+        lease: Lease,
+        sequence_id: int,
+        payload_sha256: str | None = None,
+        refused: Places | None = None,
+    ) -> OffsetsRecord:
+        """Count an attempt right before a request goes out, and note which records it leaves out, unless
+        `refused` is None. Raises Refused for other content than before, because the label would stand for
+        two."""
 
         def work(connection: sa.Connection) -> OffsetsRecord:
             now_ms = self._leases.fence(connection, lease)
@@ -138,6 +154,9 @@ class OffsetsRecords:
                 lease,
                 sequence_id,
                 attempts=record.attempts + 1,
+                refused=record.refused
+                if refused is None
+                else noted_refusal(record.refused, record.attempts, refused),
                 first_sent_at_ms=record.first_sent_at_ms or now_ms,
                 payload_sha256=payload_sha256 or record.payload_sha256,
             )
@@ -145,8 +164,22 @@ class OffsetsRecords:
 
         return self._ledger.write(f"note a request of {lease.name}", OffsetsRecord, work)
 
-    def mark_loaded(self, lease: Lease, sequence_id: int, answer: Loaded) -> OffsetsRecord:
-        """Note that its rows are in the table. Harmless when it is known already: the first answer stays."""
+    def mark_loaded(
+        self,
+        lease: Lease,
+        sequence_id: int,
+        answer: Loaded,
+        *,
+        job_id: str | None = None,
+        refused: BatchRefusal | None = None,
+        taken: bool = False,
+    ) -> OffsetsRecord:
+        """Note that its rows are in the table. Harmless when it is known already: the first answer stays.
+
+        The records that it left out become dead letters of `job_id` in the same transaction. `refused` is
+        what the last request has left out, or would have; with `taken` it is known that this one was taken.
+        Else it counts as one more of the requests that were noted.
+        """
 
         def work(connection: sa.Connection) -> OffsetsRecord:
             now_ms = self._leases.fence(connection, lease)
@@ -154,6 +187,12 @@ class OffsetsRecords:
             if not record.loaded:
                 values = msgspec.structs.asdict(answer)
                 self._set(connection, lease, sequence_id, loaded=1, loaded_at_ms=now_ms, **values)
+                if job_id is not None:
+                    found = refused
+                    if found is None or not taken:
+                        noted, sha256 = record.refused, record.payload_sha256 or ""
+                        found = refusal_noted(noted, record.attempts, sha256, refused)
+                    add_dead_letters(connection, job_id, record.label, found, now_ms)
             return _get(connection, lease.name, sequence_id)
 
         return self._ledger.write(f"note a loaded batch of {lease.name}", OffsetsRecord, work)

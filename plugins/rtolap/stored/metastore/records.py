@@ -32,6 +32,8 @@ class Transaction(msgspec.Struct, frozen=True):
         abort_pending: True if the transaction is ABORTED and some nodes may still hold its rows.
         deadline_ms: when the transaction may be aborted without a request.
         user_name: its owner; None for a group of several users, and for transactions of older versions.
+        row_count: the rows that it has loaded; None before its rows are there, and where it is not known.
+        error_url: where its rejected rows are; None where it has none.
     """
 
     txn_id: int
@@ -50,6 +52,19 @@ class Transaction(msgspec.Struct, frozen=True):
     finished_at_ms: int | None
     reason: str
     user_name: str | None
+    row_count: int | None = None
+    error_url: str | None = None
+
+
+class LoadFigures(msgspec.Struct, frozen=True):
+    """What is kept of a load for people: its rows, and where its rejected rows are. Fields as in
+    `Transaction`."""
+
+    row_count: int | None = None
+    error_url: str | None = None
+
+
+NO_FIGURES = LoadFigures()
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):

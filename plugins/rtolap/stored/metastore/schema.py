@@ -13,6 +13,8 @@ load_job              a loader's job, with its owner
 load_share            a part of a job's partitions, with its owner
 load_process          a process of a job whose partitions are divided, while its lease runs
 offsets_record        what a job has sent: a label, tied to the offsets of all partitions
+dead_letter_set       refused records of a loaded batch that are in one state
+dead_letter_action    a replay of dead letters, with its label, or a drop
 stored_table          a table's definition, its columns as they are now, and the last incarnation that one
                       of its partitions got
 stored_partition      which time a partition of a table stands for
@@ -101,6 +103,8 @@ load_transaction = sa.Table(
     _whole("finished_at_ms", nullable=True),
     _text("reason"),
     _name("user_name", nullable=True),
+    _whole("row_count", nullable=True),
+    _text("error_url", nullable=True),
     sa.Index("load_transaction_label", "db", "label", "live", unique=True),
     sa.Index("load_transaction_state", "state", "db", "finished_at_ms"),
     sa.Index("load_transaction_abort_pending", "abort_pending"),
@@ -207,7 +211,42 @@ offsets_record = sa.Table(
     _whole("loaded_at_ms", nullable=True),
     _name("topic_id", nullable=True),
     _text("end_epochs", nullable=True),
+    _text("refused", nullable=True),
     sa.Index("offsets_record_label", "label", unique=True),
+)
+
+dead_letter_set = sa.Table(
+    "dead_letter_set",
+    metadata,
+    _serial("set_id"),
+    _name("job_id"),
+    _name("label"),
+    _name("batch_sha256"),
+    _name("state"),
+    _text("places"),
+    _whole("records"),
+    _whole("action_id", nullable=True),
+    _text("detail"),
+    _whole("noted_at_ms"),
+    sa.Index("dead_letter_set_job", "job_id", "state"),
+)
+
+dead_letter_action = sa.Table(
+    "dead_letter_action",
+    metadata,
+    _serial("action_id"),
+    _name("job_id"),
+    _name("kind"),
+    _name("state"),
+    _name("label"),
+    _whole("records"),
+    _name("who"),
+    _text("detail"),
+    _whole("sent_until_ms"),
+    _whole("acknowledged"),
+    _whole("began_at_ms"),
+    _whole("finished_at_ms", nullable=True),
+    sa.Index("dead_letter_action_job", "job_id", "state"),
 )
 
 stored_table = sa.Table(

@@ -67,6 +67,8 @@ def insert(
             **values,
             "txn_id": txn_id[0],
             "committed_at_ms": None,
+            "row_count": None,
+            "error_url": None,
             "finished_at_ms": None,
             "user_name": user_name,
         }
@@ -238,6 +240,28 @@ def of_versions(connection: sa.Connection, partition: Partition, after: int, unt
         )
     )
     return {row.version: row.txn_id for row in rows}
+
+
+def rows_of_versions(connection: sa.Connection, ranges: Mapping[Partition, tuple[int, int]]) -> int | None:
+    """Return the rows that were loaded in the versions (after, until] of these partitions of one table, each
+    load once. None where a load is not known any more, has no count, or has loaded other versions too."""
+    by_id: set[int] = set()
+    for partition, (after, until) in ranges.items():
+        loads = of_versions(connection, partition, after, until)
+        if len(loads) != until - after:
+            return None
+        by_id.update(loads.values())
+    row_count = 0
+    for txn_id in sorted(by_id):
+        for partition, version in touched(connection, txn_id).items():
+            after, until = ranges.get(partition, (0, 0))
+            if version is None or not after < version <= until:
+                return None
+        loaded = connection.scalar(sa.select(_t.c.row_count).where(_t.c.txn_id == txn_id))
+        if loaded is None:
+            return None
+        row_count += int(loaded)
+    return row_count
 
 
 def _finished(*, retained: int) -> sa.Select[Any]:

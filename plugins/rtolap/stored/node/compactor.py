@@ -7,9 +7,12 @@ from collections.abc import Callable
 from threading import Condition, Thread
 from time import monotonic
 
+from msgspec.structs import replace
+
+from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import RtolapError
 from rtolap.stored.node.loads import Loads
-from rtolap.stored.node.tablet_replicas import TabletReplica, TabletReplicas
+from rtolap.stored.node.tablet_replicas import Compaction, TabletReplica, TabletReplicas
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +31,10 @@ class Compactor:
         every_s: float,
         *,
         looking: Callable[[], object] = lambda: None,
+        clock: Clock = SystemClock(),
     ) -> None:
         """`looking` is called before all tablets are looked at."""
+        self._clock = clock
         self._slots, self._loads, self._every_s, self._looking = slots, loads, every_s, looking
         self._changed = Condition()
         self._due: dict[TabletReplica, None] = {}
@@ -56,16 +61,23 @@ class Compactor:
 
     def compact(self, slot: TabletReplica) -> None:
         """Compact the tablet once, and schedule another run if there may be more to do."""
+        before = slot.compaction
+        slot.compaction = replace(before, running_since_ms=self._clock.now_ms())
+        problem, more = "the node is ending", False
         try:
             more = slot.open().compact()
+            problem = ""
         except RtolapError as error:
             self.failures += 1
+            problem = str(error)
             log.warning("tablet %s is not compacted now: %s", slot.id, error)
-            return
-        except Exception:  # of the program, as with rows that it cannot hold: other tablets go on
+        except Exception as error:  # of the program, as with rows that it cannot hold: other tablets go on
             self.failures += 1
+            problem = f"{type(error).__name__}: {error}"
             log.exception("tablet %s cannot be compacted", slot.id)
-            return
+        finally:
+            ended_ms = self._clock.now_ms() if more else before.ended_ms
+            slot.compaction = Compaction(None, ended_ms, problem)
         self.runs += more
         if more:
             self.notice(slot)

@@ -131,6 +131,11 @@ class LocalNode(Closeable):
                     bytes=tablet_status.bytes,
                     prepared=tablet_status.prepared,
                     stopped=tablet_status.stopped,
+                    rowsets=tablet_status.rowsets,
+                    pending_files=tablet.pending_files(),
+                    compacting_since_ms=slot.compaction.running_since_ms,
+                    compacted_ms=slot.compaction.ended_ms,
+                    compaction_problem=slot.compaction.problem,
                 )
             )
         return wire.NodeStatus(

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from threading import RLock
 
+import msgspec
+
 from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError, Unavailable
 from rtolap.base.files import fsync_dir
 from rtolap.model.stored.schema import StoredSchema
@@ -26,6 +28,20 @@ log = logging.getLogger(__name__)
 _Name = tuple[str, str, str, int]
 
 
+class Compaction(msgspec.Struct, frozen=True):
+    """What is known of a replica's compactions since the node started.
+
+    Attributes:
+        running_since_ms: of one that runs.
+        ended_ms: when one has joined files last.
+        problem: why the last attempt failed; "" where it did not.
+    """
+
+    running_since_ms: int | None = None
+    ended_ms: int | None = None
+    problem: str = ""
+
+
 class TabletReplica:
     """The place of one tablet on this node: opened, reopened after its disk failed, replaced by a copy.
 
@@ -35,6 +51,7 @@ class TabletReplica:
         self.id, self.place = id, place
         self._settings, self._disk = settings, disk
         self.changing = RLock()
+        self.compaction = Compaction()  # set by the compactor's thread alone
         self._tablet: Tablet | None = None
         self._closed = False
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from rtolap.base.errors import IllegalTransition, NotFound, RtolapError
 from rtolap.protocols.stream_load.messages import LoadAnswer
-from rtolap.stored.metastore.records import Partition, Transaction, TransactionState
+from rtolap.stored.metastore.records import LoadFigures, Partition, Transaction, TransactionState
 from rtolap.stored.stream_load import messages
 from rtolap.stored.stream_load.decisions import TransactionDecisions, VisibilityDecisions
 from rtolap.stored.stream_load.distribution import Writer
@@ -48,19 +48,25 @@ class Committing:
         )
 
     def commit(
-        self, transaction: Transaction, written: Collection[Partition], progress: LoadProgress
+        self,
+        transaction: Transaction,
+        written: Collection[Partition],
+        progress: LoadProgress,
+        *,
+        rows: int,
     ) -> LoadAnswer:
-        """Commit a load and return its answer. After a failure the state is read: it may have been committed
-        all the same.
+        """Commit a load of so many rows and return its answer. After a failure the state is read: it may have
+        been committed all the same.
         """
+        figures = LoadFigures(rows, progress.error_url)
         db, txn_id = transaction.db, transaction.txn_id
         with progress.measured(Phase.COMMIT):
             try:
                 if transaction.two_phase:
-                    self._manager.precommit(db, txn_id, written)
+                    self._manager.precommit(db, txn_id, written, figures=figures)
                     visible = True  # as far as the first phase goes
                 else:
-                    self._manager.commit(db, txn_id, written)
+                    self._manager.commit(db, txn_id, written, figures=figures)
                     visible = self._visible(db, txn_id)
             except RtolapError as error:
                 if not self._stands(transaction, error):
@@ -70,10 +76,13 @@ class Committing:
             return progress.answer("Success")
         return progress.answer("Publish Timeout", messages.VISIBLE_LATER)
 
-    def give_up(self, transaction: Transaction, writer: Writer | None, reason: str) -> None:
-        """Abort it. Where that cannot be done, its deadline does it."""
+    def give_up(
+        self, transaction: Transaction, writer: Writer | None, reason: str, error_url: str | None = None
+    ) -> None:
+        """Abort it. Where that cannot be done, its deadline does it. `error_url`: of its rejected rows."""
+        figures = LoadFigures(error_url=error_url)
         steps: list[Callable[[], object]] = [] if writer is None else [writer.abort]
-        steps.append(lambda: self._manager.abort(transaction.db, transaction.txn_id, reason))
+        steps.append(lambda: self._manager.abort(transaction.db, transaction.txn_id, reason, figures=figures))
         for step in steps:
             try:
                 step()

@@ -20,7 +20,7 @@ from rtolap.base.errors import LabelUsed, NotLeader, Unavailable
 from rtolap.protocols.rest.error_responses import unreadable
 from rtolap.protocols.storage.messages import StorageNodeInfo
 from rtolap.protocols.stored_tables.messages import API
-from rtolap.stored.metastore.records import Partition, Transaction
+from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, Partition, Transaction
 from rtolap.stored.stream_load import decision_messages as wire
 from rtolap.stored.stream_load.table_entry import TableEntry
 
@@ -104,16 +104,20 @@ class DecisionClient:
         used = answer.used_label or wire.UsedLabel("the label is used", -1, "")
         raise LabelUsed(used.message, txn_id=used.txn_id, existing_job_status=used.existing_job_status)
 
-    def precommit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
-        request = wire.CommitRequest(db, txn_id, tuple(sorted(partitions)))
+    def precommit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, figures: LoadFigures = NO_FIGURES
+    ) -> Transaction:
+        request = wire.CommitRequest(db, txn_id, tuple(sorted(partitions)), figures)
         return self._ask("precommit", request, Transaction)
 
-    def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
-        request = wire.CommitRequest(db, txn_id, tuple(sorted(partitions)))
+    def commit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, figures: LoadFigures = NO_FIGURES
+    ) -> Transaction:
+        request = wire.CommitRequest(db, txn_id, tuple(sorted(partitions)), figures)
         return self._ask("commit", request, Transaction)
 
-    def abort(self, db: str, txn_id: int, reason: str) -> Transaction:
-        return self._ask("abort", wire.AbortRequest(db, txn_id, reason), Transaction)
+    def abort(self, db: str, txn_id: int, reason: str, *, figures: LoadFigures = NO_FIGURES) -> Transaction:
+        return self._ask("abort", wire.AbortRequest(db, txn_id, reason, figures), Transaction)
 
     def get(self, db: str, txn_id: int) -> Transaction:
         return self._ask("transaction", wire.TransactionRequest(db, txn_id), Transaction)

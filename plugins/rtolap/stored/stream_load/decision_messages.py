@@ -18,7 +18,7 @@ from __future__ import annotations
 import msgspec
 
 from rtolap.protocols.stored_tables.messages import API
-from rtolap.stored.metastore.records import Partition, Transaction
+from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, Partition, Transaction
 
 PREFIX = f"{API}/load-decisions"
 WAIT_S_MAX = 2.0  # of one request; who waits for longer asks again
@@ -88,12 +88,14 @@ class CommitRequest(msgspec.Struct, frozen=True):
     db: str
     txn_id: int
     partitions: tuple[Partition, ...]
+    figures: LoadFigures = NO_FIGURES
 
 
 class AbortRequest(msgspec.Struct, frozen=True):
     db: str
     txn_id: int
     reason: str
+    figures: LoadFigures = NO_FIGURES
 
 
 class TransactionRequest(msgspec.Struct, frozen=True):

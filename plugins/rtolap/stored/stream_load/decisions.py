@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from rtolap.stored.metastore.records import Partition, Transaction
+from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, Partition, Transaction
 from rtolap.stored.stream_load.table_entry import TableEntry
 
 
@@ -56,11 +56,21 @@ class TransactionDecisions(Protocol):
         """
         ...
 
-    def precommit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction: ...
+    def precommit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, figures: LoadFigures = NO_FIGURES
+    ) -> Transaction:
+        """Perform the first phase. `figures` are kept."""
+        ...
 
-    def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction: ...
+    def commit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, figures: LoadFigures = NO_FIGURES
+    ) -> Transaction:
+        """Commit a one-phase transaction. `figures` are kept."""
+        ...
 
-    def abort(self, db: str, txn_id: int, reason: str) -> Transaction: ...
+    def abort(
+        self, db: str, txn_id: int, reason: str, *, figures: LoadFigures = NO_FIGURES
+    ) -> Transaction: ...
 
     def get(self, db: str, txn_id: int) -> Transaction:
         """Return a transaction. Raises NotFound."""

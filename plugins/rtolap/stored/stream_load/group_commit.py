@@ -126,10 +126,12 @@ class GroupCommit:
             return progress.failed(error, messages.on_the_wire(str(error)))
         progress.txn_id = transaction.txn_id
         writer: Writer | None = None
+        row_count = 0
         try:
             writer = self._tables.open_writer(transaction.txn_id, table, False)
             for (partition, bucket), rows in _by_tablet(group.parts).items():
                 writer.write(partition, bucket, rows)
+                row_count += rows.num_rows
             written = writer.finish()
         except RtolapError as error:
             self._committing.give_up(transaction, writer, str(error))
@@ -137,7 +139,7 @@ class GroupCommit:
         except BaseException as error:
             self._committing.give_up(transaction, writer, f"an error of the program: {error!r}")
             raise
-        return self._committing.commit(transaction, written, progress)
+        return self._committing.commit(transaction, written, progress, rows=row_count)
 
 
 def _collected(batches: Iterator[tuple[RoutedPart, ...]]) -> list[RoutedPart]:

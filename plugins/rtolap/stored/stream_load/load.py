@@ -149,10 +149,10 @@ class Loads:
                 written = writer.finish()
             reading.close()
         except RtolapError as error:
-            self._committing.give_up(transaction, writer, str(error))
             reading.close()
+            self._committing.give_up(transaction, writer, str(error), progress.error_url)
             return progress.failed(error)
         except BaseException as error:
             self._committing.give_up(transaction, writer, f"an error of the program: {error!r}")
             raise
-        return self._committing.commit(transaction, written, progress)
+        return self._committing.commit(transaction, written, progress, rows=progress.counts.loaded)

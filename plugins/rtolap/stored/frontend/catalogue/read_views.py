@@ -11,6 +11,8 @@ from rtolap.base.errors import NotFound
 from rtolap.model.stored.partitions import PartitionRange
 from rtolap.model.stored.schema import DefinedTable
 from rtolap.protocols.stored_tables.messages import (
+    LoadedVersions,
+    LoadedVersionsRequest,
     PartitionInfo,
     PartitionView,
     ReadView,
@@ -20,9 +22,12 @@ from rtolap.protocols.stored_tables.messages import (
 )
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import tables as rows
+from rtolap.stored.metastore import transactions
 from rtolap.stored.metastore.database import Connection, Ledger
-from rtolap.stored.metastore.records import Replica
+from rtolap.stored.metastore.records import Partition, Replica
 from rtolap.stored.stream_load.table_entry import TableEntry
+
+VERSIONS_MAX = 1000  # whose loads are looked up at once; of more it is not said how many rows they have
 
 
 def read_entry(connection: Connection, db: str, name: str) -> TableEntry:
@@ -84,6 +89,43 @@ class ReadViews:
             )
 
         return self._ledger.read("read partitions", work)
+
+    def loaded_versions(self, name: TableName, known: LoadedVersionsRequest) -> LoadedVersions:
+        """Return the visible versions, and the rows of the loads beyond those that are known. NotFound."""
+
+        def work(connection: Connection) -> LoadedVersions:
+            found = rows.visible(connection, [(name.db, name.name)])
+            if (name.db, name.name) not in found:
+                raise NotFound(f"unknown table, tableName={name.name}", expected=f"one of {name.db}")
+            _, visible = found[name.db, name.name]
+            return LoadedVersions(
+                versions={part.name: seen.version for part, seen in visible.items()},
+                incarnations={part.name: seen.incarnation for part, seen in visible.items()},
+                rows=_rows_beyond(connection, name, known, visible),
+            )
+
+        return self._ledger.read("read versions", work)
+
+
+def _rows_beyond(
+    connection: Connection,
+    name: TableName,
+    known: LoadedVersionsRequest,
+    visible: Mapping[PartitionRange, rows.VisiblePartition],
+) -> int | None:
+    """Return the rows of the loads of all versions beyond the known ones; None where one of them is not known
+    any more, or a partition was made again."""
+    ranges: dict[Partition, tuple[int, int]] = {}
+    for part, seen in visible.items():
+        after = known.after.get(part.name, 0)
+        if seen.version <= after:
+            continue
+        if part.name in known.after and known.incarnations.get(part.name) != seen.incarnation:
+            return None
+        ranges[Partition(name.db, name.name, part.name, seen.incarnation)] = (after, seen.version)
+    if sum(until - after for after, until in ranges.values()) > VERSIONS_MAX:
+        return None
+    return transactions.rows_of_versions(connection, ranges)
 
 
 def _view(

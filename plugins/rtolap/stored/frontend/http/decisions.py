@@ -67,13 +67,15 @@ class Decisions:
         return wire.BeginAnswer(transaction)
 
     def precommit(self, request: wire.CommitRequest) -> msgspec.Struct:
-        return self._manager.precommit(request.db, request.txn_id, request.partitions)
+        return self._manager.precommit(
+            request.db, request.txn_id, request.partitions, figures=request.figures
+        )
 
     def commit(self, request: wire.CommitRequest) -> msgspec.Struct:
-        return self._manager.commit(request.db, request.txn_id, request.partitions)
+        return self._manager.commit(request.db, request.txn_id, request.partitions, figures=request.figures)
 
     def abort(self, request: wire.AbortRequest) -> msgspec.Struct:
-        return self._manager.abort(request.db, request.txn_id, request.reason)
+        return self._manager.abort(request.db, request.txn_id, request.reason, figures=request.figures)
 
     def transaction(self, request: wire.TransactionRequest) -> msgspec.Struct:
         return self._manager.get(request.db, request.txn_id)

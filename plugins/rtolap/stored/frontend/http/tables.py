@@ -23,12 +23,14 @@ from rtolap.protocols.stored_tables.messages import (
     ChangeColumns,
     CreateDatabase,
     CreateTable,
+    LoadedVersionsRequest,
     ReadViewRequest,
     TableName,
     TransactionInfo,
 )
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.tables import Catalogue
+from rtolap.stored.frontend.catalogue.tablet_reports import TabletReports
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.metastore.records import Transaction
 
@@ -42,7 +44,9 @@ def _request_id(value: Annotated[str | None, Header(alias=HEADER)] = None) -> st
 RequestId = Annotated[str | None, Depends(_request_id)]
 
 
-def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionManager) -> APIRouter:
+def tables_router(
+    catalogue: Catalogue, views: ReadViews, manager: TransactionManager, reports: TabletReports
+) -> APIRouter:
     router = APIRouter(prefix=API)
 
     @router.get("/stored-tables")
@@ -85,6 +89,10 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
     def partitions(db: str, table: str) -> Response:
         return _json(views.partitions(TableName(db, table)))
 
+    @router.get("/stored-tables/{db}/{table}/tablets")
+    def tablets(db: str, table: str) -> Response:
+        return _json(reports.of_table(TableName(db, table)))
+
     @router.post("/stored-tables/{db}/{table}/partitions")
     async def add_partition(db: str, table: str, request: Request, request_id: RequestId) -> Response:
         body = await _body(request, AddPartition)
@@ -119,6 +127,11 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
     async def read_view(request: Request) -> Response:
         body = await _body(request, ReadViewRequest)
         return _json(await run_in_threadpool(views.read_view, body.tables))
+
+    @router.post("/stored-tables/{db}/{table}/loaded-versions")
+    async def loaded_versions(db: str, table: str, request: Request) -> Response:
+        body = await _body(request, LoadedVersionsRequest)
+        return _json(await run_in_threadpool(views.loaded_versions, TableName(db, table), body))
 
     @router.get("/transactions/{db}/{label}")
     def transaction(db: str, label: str) -> Response:

@@ -50,18 +50,19 @@ class RemoteParticipants:
         return self._nodes.ask(node, lambda storage_node: storage_node.catch_up(request)).version
 
     def versions(self, node: str) -> Mapping[Tablet, int]:
-        return {tablet: report.version for tablet, report in self._reports(node).items()}
+        return {tablet: report.version for tablet, report in self.reports(node).items()}
 
     def sizes(self, node: str) -> Mapping[Tablet, int]:
         """Return the bytes of each tablet that the node has of the existing tables."""
-        return {tablet: report.bytes for tablet, report in self._reports(node).items()}
+        return {tablet: report.bytes for tablet, report in self.reports(node).items()}
 
     def tablets(self, node: str) -> Mapping[wire.TabletId, int]:
         """Return the versions of all tablets that the node has, of tables that are gone too."""
         reports = self._nodes.ask(node, lambda storage_node: storage_node.status()).tablets
         return {report.tablet: report.version for report in reports}
 
-    def _reports(self, node: str) -> dict[Tablet, wire.TabletReport]:
+    def reports(self, node: str) -> dict[Tablet, wire.TabletReport]:
+        """Return the reports of the tablets that the node has of the existing tables."""
         reports = self._nodes.ask(node, lambda storage_node: storage_node.status()).tablets
 
         def work(connection: Connection) -> dict[Tablet, wire.TabletReport]:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from msgspec.structs import asdict
+
 from rtolap.base.errors import IllegalTransition, NotFound, Refused, TooManyAtOnce, Unavailable
 from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.transactions.labels import label_used
@@ -27,6 +29,8 @@ from rtolap.stored.metastore import transactions as rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import (
     ABORTABLE,
+    NO_FIGURES,
+    LoadFigures,
     Partition,
     Transaction,
     TransactionState,
@@ -113,11 +117,13 @@ class TransactionManager:
 
         return self._ledger.write(f"begin a transaction with label {label}", Transaction, work)
 
-    def precommit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
+    def precommit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, figures: LoadFigures = NO_FIGURES
+    ) -> Transaction:
         """Perform the first phase: a majority of each tablet's replicas holds the sent rows.
 
         From now on it waits for its second phase, at most `precommitted_timeout_ms`. Where there is no
-        majority it is aborted: Unavailable. Harmless when it was done before.
+        majority it is aborted: Unavailable. Harmless when it was done before. `figures` are kept.
         """
         transaction = self.get(db, txn_id)
         if done_before(transaction, TransactionEvent.PRECOMMIT):
@@ -131,23 +137,27 @@ class TransactionManager:
             if done_before(present, TransactionEvent.PRECOMMIT):
                 return
             deadline_ms = now_ms + self._precommitted_timeout_ms
-            self._move(connection, present, TransactionEvent.PRECOMMIT, deadline_ms=deadline_ms)
+            self._move(
+                connection, present, TransactionEvent.PRECOMMIT, deadline_ms=deadline_ms, **asdict(figures)
+            )
 
         self._ledger.write(f"pre-commit transaction {txn_id}", type(None), work)
         return self.get(db, txn_id)
 
-    def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
+    def commit(
+        self, db: str, txn_id: int, partitions: Collection[Partition], *, figures: LoadFigures = NO_FIGURES
+    ) -> Transaction:
         """Commit a one-phase transaction, and give each partition that it has written to its next version.
 
         The transaction is COMMITTED and becomes visible whatever happens. A repetition is harmless. Without a
-        majority the transaction is aborted, and Unavailable is raised.
+        majority the transaction is aborted, and Unavailable is raised. `figures` are kept.
         """
         transaction = self.get(db, txn_id)
         if done_before(transaction, TransactionEvent.COMMIT):
             return transaction
         transition(transaction, TransactionEvent.COMMIT)
         self._prepared(transaction, partitions)
-        return self._commit(db, txn_id, TransactionEvent.COMMIT)
+        return self._commit(db, txn_id, TransactionEvent.COMMIT, figures)
 
     def commit_precommitted(self, db: str, txn_id: int) -> Transaction:
         """Commit the second phase, as `commit`: the first has named the partitions and prepared them on their
@@ -157,13 +167,13 @@ class TransactionManager:
         """
         return self._commit(db, txn_id, TransactionEvent.COMMIT_PRECOMMITTED)
 
-    def abort(self, db: str, txn_id: int, reason: str) -> Transaction:
+    def abort(self, db: str, txn_id: int, reason: str, *, figures: LoadFigures = NO_FIGURES) -> Transaction:
         """Abort a transaction, which frees its label. It is harmless when it is aborted already. Raises
         IllegalTransition from COMMITTED on.
 
         The upkeep sends it to the nodes, as often as it takes.
         """
-        self._abort(db, txn_id, reason, lambda present, now_ms: True)
+        self._abort(db, txn_id, reason, lambda present, now_ms: True, figures)
         return self.get(db, txn_id)
 
     def abort_overdue(self, db: str, txn_id: int) -> bool:
@@ -253,7 +263,14 @@ class TransactionManager:
         """Return at most `LIKE_MAX` transactions whose labels are LIKE the pattern, the latest first."""
         return self._ledger.read("look labels up", lambda connection: rows.find_like(connection, db, pattern))
 
-    def _abort(self, db: str, txn_id: int, reason: str, wanted: Callable[[Transaction, int], bool]) -> bool:
+    def _abort(
+        self,
+        db: str,
+        txn_id: int,
+        reason: str,
+        wanted: Callable[[Transaction, int], bool],
+        figures: LoadFigures = NO_FIGURES,
+    ) -> bool:
         """Abort a transaction. `wanted` is called in the write, with the present state and time: an earlier
         reading may be out of date."""
 
@@ -269,18 +286,24 @@ class TransactionManager:
                 finished_at_ms=now_ms,
                 reason=reason,
                 abort_pending=1,
+                error_url=figures.error_url or present.error_url,
             )
             return True
 
         return self._ledger.write(f"abort transaction {txn_id}", bool, work)
 
-    def _commit(self, db: str, txn_id: int, event: TransactionEvent) -> Transaction:
+    def _commit(
+        self, db: str, txn_id: int, event: TransactionEvent, figures: LoadFigures | None = None
+    ) -> Transaction:
+        """Commit a transaction. `figures`: None where an earlier phase has kept them."""
+
         def work(connection: Connection) -> None:
             now_ms = self._mastership.fence(connection)
             present = self._found(connection, db, txn_id)
             if done_before(present, event):
                 return
-            self._move(connection, present, event, committed_at_ms=now_ms)
+            kept = figures or LoadFigures(present.row_count, present.error_url)
+            self._move(connection, present, event, committed_at_ms=now_ms, **asdict(kept))
             written = sorted(rows.touched(connection, txn_id))
             versions = {partition: partition_rows.assign(connection, partition) for partition in written}
             rows.set_versions(connection, txn_id, versions)

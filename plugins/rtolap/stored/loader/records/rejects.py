@@ -16,8 +16,9 @@ import msgspec
 
 from rtolap.base.errors import NotFound
 from rtolap.base.files import fsync_dir
-from rtolap.events.rejects import Rejects, dead_letter_records
+from rtolap.events.rejects import Rejects, SentBatch, dead_letter_records
 from rtolap.kafka.interfaces import Batch, OutRecord, StreamProducer
+from rtolap.model.loader import Loader
 
 _FLUSH_S = 30.0
 
@@ -26,13 +27,18 @@ class RejectBox(Protocol):
     """A box that keeps rejected records. It is thread-safe. `keep` returns once they are durable, and raises
     RtolapError when they cannot be."""
 
-    def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None: ...
+    def keep(self, topic: str, batch: Batch, rejects: Rejects, sent: SentBatch | None = None) -> None: ...
 
     def close(self) -> None: ...
 
 
 def reject_topic(topic: str, loader: str) -> str:
     return f"{topic}.{loader}.rejects"
+
+
+def letters_job(loader: Loader) -> str | None:
+    """Return the job whose dead letters are kept in the ledger; None where a file has them."""
+    return loader.name if loader.rejects.to == "topic" else None
 
 
 class TopicBox:
@@ -44,8 +50,8 @@ class TopicBox:
         self._create_topic = create_topic
         self._lock = Lock()
 
-    def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
-        records = dead_letter_records(topic, batch, rejects)
+    def keep(self, topic: str, batch: Batch, rejects: Rejects, sent: SentBatch | None = None) -> None:
+        records = dead_letter_records(topic, batch, rejects, sent)
         with self._lock:
             try:
                 self._send(records)
@@ -74,7 +80,7 @@ class FileBox:
         self._file = path.open("ab+", buffering=0)
         fsync_dir(path.parent)
 
-    def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
+    def keep(self, topic: str, batch: Batch, rejects: Rejects, sent: SentBatch | None = None) -> None:
         lines = []
         for record in dead_letter_records(topic, batch, rejects):
             headers = {name: value.decode("utf-8", "replace") for name, value in record.headers.items()}

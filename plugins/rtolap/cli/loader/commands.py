@@ -17,12 +17,12 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.base.settings import Settings
-from rtolap.cli.dead_letters import LimitOption, ReasonOption, print_letters
-from rtolap.cli.kafka_access import kafka_cluster, kafka_connections, open_consumer
+from rtolap.cli.kafka_access import kafka_connections, open_consumer
+from rtolap.cli.loader.dead_letters import JobArgument
+from rtolap.cli.loader.dead_letters import app as dead_letters
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
 from rtolap.cli.watching import repeatable
-from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.kafka.schema_registry import SchemaRegistries
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
@@ -35,20 +35,18 @@ from rtolap.stored.loader.assembly import (
     check_loader_rights,
     partition_endpoint,
     reject_box,
-    reject_file,
     sink_of,
 )
 from rtolap.stored.loader.job import JobResources, SharedResources, read_config
 from rtolap.stored.loader.operations import JobAccess, job_access
-from rtolap.stored.loader.records.rejects import reject_topic
 from rtolap.stored.loader.runner import run as run_job
 from rtolap.stored.loader.states import RECREATED_ACTION, StopCause
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
 from rtolap.watermark_client.client import WatermarkClient
 
 app = typer.Typer(no_args_is_help=True, help="Loaders: topics into tables, exactly once.")
+app.add_typer(dead_letters, name="dead-letters")
 
-JobArgument = Annotated[str, typer.Argument(help="Name of the loader.")]
 WaitOption = Annotated[float, typer.Option("--wait-s", help="Seconds to wait until it is done.")]
 
 
@@ -123,6 +121,7 @@ def run(
             number=process,
             shared=SharedResources(resources, access.shares, access.share_records, check_rights),
             agent=agent,
+            letters=access.dead_letters(job, lambda _: sink, registries.get),
         )
         agent.close()
         box.close()
@@ -359,24 +358,3 @@ def _offsets(text: str) -> Offsets:
             raise DefinitionError("not offsets", expected="PARTITION=OFFSET, comma-separated", found=part)
         offsets[int(partition)] = int(at)
     return offsets
-
-
-@app.command("dead-letters")
-@repeatable
-def dead_letters(
-    job: JobArgument, limit: LimitOption = 50, reason: ReasonOption = None, as_json: JsonOption = False
-) -> None:
-    """List the records that the loader has refused, with where they came from and why, each once."""
-    settings = Settings()
-    with job_access(settings) as access:
-        loader = read_config(access.jobs.get(job)).loader
-    if loader.rejects.to == "file":
-        raise DefinitionError(
-            f"loader {job} keeps what it refuses in a file",
-            expected="rejects: {to: topic}",
-            found="rejects: {to: file}",
-            action=f"read {reject_file(loader, settings)} on the loader's host",
-        )
-    topic = reject_topic(loader.topic, loader.name)
-    letters = read_dead_letters(kafka_cluster(settings, loader.kafka_cluster), topic)
-    print_letters(letters, limit, reason, as_json=as_json)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
-from rtolap.airflow.page.messages import (
+from rtolap.airflow.page.stored.messages import (
+    ErrorPage,
+    ErrorReason,
     Load,
     LoadList,
     Loads,
@@ -20,10 +23,15 @@ from rtolap.protocols.stored_tables.messages import (
     PartitionView,
     TableInfo,
     TableName,
+    TableTablets,
+    TabletReplicaInfo,
     TableView,
     TransactionInfo,
 )
+from rtolap.protocols.stream_load.error_rows import ErrorRows
 
+ERROR_ROWS_MAX, REASONS_MAX = 100, 50
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\b\d+\b")
 LISTED_MAX = 1000  # a front end answers no more transactions at once
 
 
@@ -75,15 +83,30 @@ def loads_of(
 
 
 def table_page(
-    name: TableName, partitions: tuple[PartitionInfo, ...], view: TableView, *, now_ms: int
+    name: TableName,
+    partitions: tuple[PartitionInfo, ...],
+    view: TableView,
+    tablets: TableTablets,
+    *,
+    now_ms: int,
 ) -> StoredTablePage:
-    """Return a table with its partitions, those that cannot be read first, then the newest."""
+    """Return a table with its partitions, those that cannot be read first, then the newest; and with the
+    replicas of its tablets, those that need a look first."""
     seen = {each.range: each for each in view.partitions}
     found = [(each.range.start_ms, _partition(each, seen.get(each.range))) for each in partitions]
     ordered = sorted(found, key=lambda each: (not each[1].unreadable, -each[0]))
     return StoredTablePage(
-        now_ms=now_ms, db=name.db, name=name.name, partitions=tuple(each for _, each in ordered)
+        now_ms=now_ms,
+        db=name.db,
+        name=name.name,
+        partitions=tuple(each for _, each in ordered),
+        replicas=tuple(sorted(tablets.replicas, key=_by_need)),
+        missing=tablets.missing,
     )
+
+
+def _by_need(replica: TabletReplicaInfo) -> tuple[bool, int, str, int, str]:
+    return not replica.problem, -replica.pending_files, replica.partition, replica.bucket, replica.node
 
 
 def loads_found(transactions: tuple[TransactionInfo, ...], *, now_ms: int) -> LoadList:
@@ -99,12 +122,35 @@ def loads_found(transactions: tuple[TransactionInfo, ...], *, now_ms: int) -> Lo
                 began_ms=each.began_at_ms,
                 took_ms=None if each.finished_at_ms is None else each.finished_at_ms - each.began_at_ms,
                 reason=each.reason,
+                rows=each.row_count,
+                has_errors=each.error_url is not None,
             )
             for each in transactions
         ),
         states=dict(sorted(Counter(each.state for each in transactions).items())),
         cut=len(transactions) >= LISTED_MAX,
     )
+
+
+def error_page(label: str, found: ErrorRows, reason: str, first: int, *, now_ms: int) -> ErrorPage:
+    """Return a page of rejected rows from number `first` on: of a reason, or of all where that is empty."""
+    reasons = Counter(_kind(each.reason) for each in found.rows)
+    fitting = [each for each in found.rows if reason in ("", _kind(each.reason))]
+    first = max(0, first)
+    return ErrorPage(
+        now_ms=now_ms,
+        label=label,
+        first=first,
+        total=len(fitting),
+        rows=tuple(fitting[first : first + ERROR_ROWS_MAX]),
+        reasons=tuple(ErrorReason(each, rows) for each, rows in reasons.most_common(REASONS_MAX)),
+        left_out=found.left_out,
+    )
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without the values that it quotes, so that rows of one kind are of one reason."""
+    return _QUOTED.sub("…", reason)
 
 
 def containing(text: str) -> str:

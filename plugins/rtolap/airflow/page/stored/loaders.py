@@ -7,9 +7,11 @@ from functools import partial
 
 from rtolap.airflow.declared import RunningLoader, loader_of
 from rtolap.airflow.page.answers import Asked, ask_all
-from rtolap.airflow.page.messages import LoaderRow, Loaders
+from rtolap.airflow.page.stored.messages import LetterPage, LoaderRow, Loaders
 from rtolap.airflow.page.tasks import task_link
+from rtolap.base.errors import NotFound
 from rtolap.protocols.agent.messages import ProcessStatus
+from rtolap.protocols.loader.letters import LetterList
 from rtolap.protocols.loader.messages import LoaderStatus
 
 _LAST_LINES = 3  # of the log of a process that has ended: there a loader says why
@@ -36,6 +38,22 @@ def loaders_of(
     )
     rows = [_row(name, process, asked.get(name)) for name, (_, process) in sorted(known.items())]
     return Loaders(now_ms=now_ms, loaders=tuple(rows))
+
+
+def letters_of(name: str, found: LetterList, *, now_ms: int) -> LetterPage:
+    """Return the dead letters of a loader, as its process has answered. Raises NotFound where the process is
+    another loader's by now."""
+    if found.job != name:
+        raise NotFound(f"loader {found.job} answers at the port of {name}")
+    return LetterPage(
+        now_ms=now_ms,
+        loader=name,
+        topic=found.topic,
+        letters=found.letters,
+        counts=dict(sorted(found.counts.items())),
+        reasons=dict(sorted(found.reasons.items())),
+        cut=found.cut,
+    )
 
 
 def _row(name: str, process: ProcessStatus, asked: Asked[LoaderStatus] | None) -> LoaderRow:
