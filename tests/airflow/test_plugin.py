@@ -41,9 +41,9 @@ def test_every_route_asks_airflow_who_is_looking() -> None:
     assert len(routes) == len(app.routes)
     assert of_links
     assert of_page
-    for route in of_page:
-        asks = route.path.startswith("/page/ask/")  # it reads data, which takes a right of its own
-        assert guards(route) == ([reader, asker] if asks else [reader])
+    for route in of_page:  # to read data takes a right of its own
+        reads_data = route.path.startswith("/page/ask/") or route.path == "/page/cubes/{cube}/refused"
+        assert guards(route) == ([reader, asker] if reads_data else [reader])
     for route in of_links:
         assert len(guards(route)) == 2
         assert guards(route)[0] is one_dag

@@ -60,7 +60,7 @@ def hbase_client(airflow: AirflowStack, server_folder: Path) -> Iterator[HBaseCl
 def logs_of_hbase(airflow: AirflowStack, hbase_client: HBaseClient, server_folder: Path) -> Iterator[None]:
     """The connection says where HBase keeps its logs."""
     port = airflow.around.ports["hbase-zookeeper"]
-    extra = json.dumps({"root_dir": (server_folder / "hbase-of-airflow" / "hbase").as_uri()})
+    extra = json.dumps({"root_dir": (server_folder / "hbase-of-airflow" / "data" / "hbase").as_uri()})
     made = {"connection_id": "hbase_default", "conn_type": "hbase", "host": "127.0.0.1", "port": port}
     airflow.api.post("/api/v2/connections", json={**made, "extra": extra}).raise_for_status()
     yield
