@@ -15,7 +15,7 @@ SEEDS ?= 10
 # Each process of the stack and of the tests imports hundreds of modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-unit test-integration soak lint types format reference docs lock bench wheel clean
+.PHONY: help setup demo test test-unit test-integration soak lint types format reference docs lock bench wheel otlp-collector clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test-integration: setup ## The part on the real servers
 
 soak: setup ## All that is drawn from a seed, with SEEDS=10 times as many seeds and inputs as `test` has, for hours
 	@RTOLAP_SEEDS=$(SEEDS) $(BIN)/pytest -m seeded --timeout 0 $(PYTEST_FLAGS) tests
+
+otlp-collector: ## OpenTelemetry's collector, out of Go's modules, for a test that is left out without it
+	@cd tests/support/telemetry/otlp_collector && CGO_ENABLED=0 go build -o "$${RTOLAP_CACHE_DIR:-$(CURDIR)/.cache}/otlp-collector/collector" .
 
 lint: setup ## Format, style, types and the arrows between the rooms
 	$(BIN)/ruff format --check .

@@ -53,7 +53,7 @@ with DAG(
     approve = ApprovalOperator(
         notifiers=Notify(),
         task_id="approve",
-        subject="Move partitions of a cube?",
+        subject="Move partitions of {{ params.cube }}?",
         body="{{ ti.xcom_pull(task_ids='plan')['text'] }}",
     )
     how: dict[str, Any] = {"cube": CUBE, "planned": plan.output, "at_once": "{{ params.at_once }}"}
@@ -62,7 +62,7 @@ with DAG(
     approve_back = ApprovalOperator(
         notifiers=Notify(),
         task_id="approve_back",
-        subject="Move the partitions back?",
+        subject="Move the partitions of {{ params.cube }} back?",
         body="The new assignment stands. Approve moves back, Reject keeps it.\n\n"
         "{{ ti.xcom_pull(task_ids='plan')['text'] }}",
     )

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Sequence
 
 from rtolap.cubes.build.build import EXIT_USAGE
+from rtolap.cubes.build.job_ids import job_of_parent
 from rtolap.cubes.build.merge import merge_named
 from rtolap.cubes.build.session import open_session
 
@@ -36,4 +37,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with job_of_parent():
+        sys.exit(main(sys.argv[1:]))

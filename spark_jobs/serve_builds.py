@@ -11,13 +11,15 @@ from __future__ import annotations
 import sys
 
 from rtolap.cubes.build.build import build_named
+from rtolap.cubes.build.job_ids import job_of_parent
 from rtolap.cubes.build.serving import main
 from rtolap.cubes.build.session import open_session
 
 if __name__ == "__main__":
-    spark = open_session()
-    try:
-        code = main(sys.argv[1:], spark, {"build_segment.py": build_named})
-    finally:
-        spark.stop()
+    with job_of_parent():  # without ids: each job brings its own
+        spark = open_session()
+        try:
+            code = main(sys.argv[1:], spark, {"build_segment.py": build_named})
+        finally:
+            spark.stop()
     sys.exit(code)

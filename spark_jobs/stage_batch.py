@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from rtolap.base.errors import RtolapError
 from rtolap.cubes.build.batch_stage import attempt
+from rtolap.cubes.build.job_ids import job_of_parent
 from rtolap.cubes.build.session import open_session
 from rtolap.cubes.format.build_inputs import read_batch_spec
 
@@ -44,4 +45,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with job_of_parent():
+        sys.exit(main(sys.argv[1:]))

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 import typer.main
 import typer.testing
-from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.in_memory import IN_MEMORY
+from tests.support.runs.scheduling import ORDER, ByServers, place_of
 
 pytest_plugins = [
     "tests.support.runs.busy_loops",
@@ -30,36 +30,6 @@ pytest_plugins = [
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _TESTS = _PROJECT / "tests"
-
-WITHOUT_SERVERS = "without servers"
-_WHOLE_STACKS = ("demo", "e2e", "packaging", "stack")
-_STARTS_NO_STACK = (
-    "test_exact_under_faults.py"  # of e2e: it has the servers of its process and services of its own
-)
-
-# Airflow's tests take longest and begin first. Those without servers follow, then folders of real servers.
-# The three longest of these end the run, one in each process; they are left out first where time is limited.
-_ORDER = (
-    "airflow",
-    WITHOUT_SERVERS,
-    "receiver",
-    "coordinator",
-    "query",
-    "loader",
-    "sep",
-    "frontend",
-    "security",
-    "kafka",
-    "storage",
-    "metadata",
-    "watermark",
-    "metastore",
-    "cli",
-    _STARTS_NO_STACK,
-    "spark",
-    "fleet",
-    "whole stacks",
-)
 
 # What typer makes of an application takes longer than most commands: once per process, as where they are run.
 vars(typer.testing)["_get_command"] = functools.cache(typer.main.get_command)
@@ -84,8 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker in ("integration", "e2e"):
             if marker in parts:
                 item.add_marker(getattr(pytest.mark, marker))
-    rank = {scope: number for number, scope in enumerate(_ORDER)}
-    items.sort(key=lambda item: rank.get(_place_of(item.nodeid), len(rank)))
+    items.sort(key=lambda item: ORDER.index(place_of(item.nodeid)))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -102,6 +71,43 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Folders that a test without servers, its fixtures or their helpers make with `tempfile` lie in memory.
+
+    On a disk, a simulated cluster spends a quarter of its time on waiting for files that are synced.
+    """
+    before = tempfile.tempdir
+    tempfile.tempdir = before if "integration" in item.path.parts else IN_MEMORY or before
+    try:
+        return (yield)
+    finally:
+        tempfile.tempdir = before
+
+
+class _Folders:
+    """pytest's factory of folders that several tests share. For tests without servers it makes them where
+    `tempfile` does, in memory, until all tests of the process have ended.
+    """
+
+    def __init__(self, others: pytest.TempPathFactory, root: Path) -> None:
+        self._others, self._root = others, root
+        self.getbasetemp = others.getbasetemp
+
+    def mktemp(self, basename: str, numbered: bool = True) -> Path:
+        if IN_MEMORY is None or tempfile.tempdir != IN_MEMORY:
+            return self._others.mktemp(basename, numbered)
+        return Path(tempfile.mkdtemp(prefix=f"{basename}-", dir=self._root))
+
+
+@pytest.fixture(scope="session")
+def tmp_path_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Folders]:
+    with tempfile.TemporaryDirectory(
+        prefix="rtolap-tests-", dir=IN_MEMORY, ignore_cleanup_errors=True
+    ) as folder:
+        yield _Folders(tmp_path_factory, Path(folder))
+
+
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a test without servers lies in memory, and is gone with the test."""
@@ -114,34 +120,8 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         yield Path(folder)
 
 
-def _place_of(nodeid: str) -> str:
-    scope = scope_of(nodeid)
-    return WITHOUT_SERVERS if scope.endswith(".py") and scope != _STARTS_NO_STACK else scope
-
-
-def scope_of(nodeid: str) -> str:
-    """A scope is a folder of `integration/`, or all that start a whole stack of their own: one runs at
-    a time, beside the one that the tests of Airflow share. Elsewhere it is a file.
-    """
-    path = nodeid.split("::", maxsplit=1)[0]
-    parts = path.split("/")
-    if "integration" not in parts:
-        return path
-    if parts[-1] == _STARTS_NO_STACK:
-        return _STARTS_NO_STACK
-    folder = parts[parts.index("integration") + 1]
-    return "whole stacks" if folder in _WHOLE_STACKS else folder
-
-
-class _ByServers(LoadScopeScheduling):  # type: ignore[misc]
-    """Where several processes share the tests, those that share servers stay in one, in their order."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return scope_of(nodeid)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    return _ByServers(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByServers:
+    return ByServers(config, log)
 
 
 _fetching = pytest.StashKey[subprocess.Popen[bytes]]()

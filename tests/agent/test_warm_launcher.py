@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from rtolap.agent.warm_launcher import DRIVERS_MAX, key_of
 from tests.support.waiting import patience_s
 
 TAKEN, END = b"\6", b"\0"
+IDS = "request=5f0c;trace=a1"  # of the job: no part of what tells drivers apart
 Answer = Callable[[socket.socket], None]
 
 
@@ -32,7 +34,7 @@ class Host:
         self.job = folder / "job.py"
         # with a locale, else Python sets one
         self.known = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
-        self.environment = {**self.known, "RTOLAP_AGENT_KEY": "build.1"}
+        self.environment = {**self.known, "RTOLAP_AGENT_KEY": "build.1", "RTOLAP_IDS": IDS}
         self.folder.mkdir()
 
     def path(self, version: str = "1") -> Path:
@@ -83,7 +85,9 @@ def host(tmp_path: Path) -> Host:
 
 def answering(*pieces: bytes) -> Answer:
     def answer(connection: socket.socket) -> None:
-        assert connection.recv(1 << 16) == b'["specs.json"]\n'
+        line = connection.recv(1 << 16)
+        assert line.endswith(b"\n")
+        assert json.loads(line) == {"arguments": ["specs.json"], "ids": IDS}
         for piece in pieces:
             connection.sendall(piece)
 
@@ -144,9 +148,11 @@ def test_no_driver_is_started_beside_as_many_as_may_wait_and_dead_ones_do_not_co
     assert not list(host.folder.glob("*.sock"))
 
 
-def test_the_agents_marks_are_no_part_of_a_drivers_environment(host: Host) -> None:
-    host.submit.write_text("#!/bin/sh\nenv | grep RTOLAP_AGENT || echo no marks\n")
-    assert "RTOLAP_AGENT_KEY=build.1" in host.launch().stdout  # by itself it is the agent's process
+def test_the_agents_marks_and_the_jobs_ids_are_no_part_of_a_drivers_environment(host: Host) -> None:
+    host.submit.write_text("#!/bin/sh\nenv | grep RTOLAP_ || echo no marks\n")
+    by_itself = host.launch().stdout  # then it is the agent's process
+    assert "RTOLAP_AGENT_KEY=build.1" in by_itself
+    assert f"RTOLAP_IDS={IDS}" in by_itself
     assert host.path().with_suffix(".log").read_text() == "no marks\n"
 
 

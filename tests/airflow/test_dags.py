@@ -29,6 +29,8 @@ IDS = {
     "rtolap_segment_build",
     "rtolap_merge_segments",
     "rtolap_purge",
+    "rtolap_cube_switch",
+    "rtolap_requeue",
     "rtolap_move_partitions",
     "rtolap_retention",
     "rtolap_cleanup",

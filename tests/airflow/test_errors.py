@@ -26,7 +26,9 @@ from rtolap.airflow.operators.coordinator import (
     PromoteOperator,
     PurgeOperator,
     RequeueOperator,
+    RequeueSegmentOperator,
     RetentionOperator,
+    SwitchCubeOperator,
 )
 from rtolap.airflow.operators.fleet import (
     BrokerOperationOperator,
@@ -59,6 +61,8 @@ CALLS: dict[type[BaseOperator], dict[str, Any]] = {
     RetentionOperator: {"cube": "c"},
     CleanupOperator: {"cube": "c"},
     RequeueOperator: {"cube": "c", "start": 0, "end": 1},
+    RequeueSegmentOperator: {"cube": "c", "segment": "s"},
+    SwitchCubeOperator: {"cube": "c", "to": "pause"},
     ApproveWindowOperator: {"application": "a", "window_end": 1, "answer": APPROVED},
     WindowApprovalOperator: {"application": "a", "window_end": 1},
     PlanFleetOperator: {"kind": "rack"},

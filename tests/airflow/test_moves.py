@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.operators.coordinator import SwitchCubeOperator
 from rtolap.airflow.operators.moves import (
     LINES_MAX,
     MoveBackOperator,
@@ -175,6 +176,20 @@ def test_a_cube_that_is_switched_off_is_not_moved(cluster: Cluster) -> None:
     cluster.client.disable_cube(NAME)
     with pytest.raises(AirflowFailException, match="is disabled"):
         planned()
+
+
+def test_a_switch_is_turned_under_the_name_of_who_started_the_run(cluster: Cluster) -> None:
+    context: Any = {**CONTEXT, "dag_run": SimpleNamespace(triggering_user_name="ann")}
+    states = [
+        SwitchCubeOperator(task_id="t", cube=NAME, to=to, reason="a repair").execute(context)
+        for to in ("pause", "pause", "resume", "disable", "enable")
+    ]
+    assert states == ["paused", "paused", "on", "off", "on"]
+    switched = cluster.client.cube(NAME).switched
+    assert switched is not None
+    assert (switched.to, switched.by, switched.reason) == ("enable", "ann", "a repair")
+    with pytest.raises(AirflowFailException, match="no such switch: 'burn'"):
+        SwitchCubeOperator(task_id="t", cube=NAME, to="burn").execute(context)
 
 
 def test_a_move_that_is_given_up_fails_the_wait_and_one_that_takes_too_long_says_why(

@@ -16,7 +16,7 @@ from rtolap.airflow.links import URL_PREFIX
 from rtolap.airflow.page import routes
 from rtolap.airflow.page.cubes import cube_page, cubes_of
 from rtolap.airflow.page.figures import figures
-from rtolap.airflow.page.messages import CubePage, Overview
+from rtolap.airflow.page.messages import CubePage, FailedBuild, Overview
 from rtolap.airflow.page.overview import overview_of
 from rtolap.airflow.page.problems import problems_of
 from rtolap.airflow.page.receivers import receivers_of
@@ -248,6 +248,9 @@ def test_segments_are_in_order_and_say_what_a_person_should_know() -> None:
         (queued("s006", waits_for="an approval"), queued("s003", building=True)),
     ).segments
     assert found.segment == tuple(f"s{number:03d}" for number in range(7))
+    assert page_of([], (queued("s003", "out of memory"), queued("s004"))).failed == (
+        FailedBuild(segment="s003", version=0, error="out of memory"),
+    )
     assert found.building == (False, False, False, True, False, False, False)
     assert found.note == (
         "its files are lost",

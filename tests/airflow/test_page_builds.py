@@ -19,7 +19,7 @@ from rtolap.airflow.operators.build_batch import PROGRESS_MARK, Build, labels
 from rtolap.airflow.operators.coordinator import PurgeOperator
 from rtolap.airflow.operators.fleet import CancelPlanOperator
 from rtolap.airflow.operators.services import LoaderOperator, ReceiverOperator, SubscriptionOperator
-from rtolap.airflow.page.builds import CubeBuilds, Progress, progress_in
+from rtolap.airflow.page.builds import CubeBuilds, Progress, SparkStages, progress_in
 from rtolap.airflow.page.rights import reader
 from rtolap.airflow.page.script import PAGE_NAME
 from rtolap.airflow.page.watermark import CubeWatermarks
@@ -153,6 +153,17 @@ def test_the_next_batch_begins_anew_and_so_does_one_that_is_built_segment_by_seg
     assert progress_in(text) == Progress("built", 2, 4, 9)
     assert progress_in("\n".join([text, line("verified", "b9")])).cuboids is None
     assert progress_in("\n".join([*STEPS, line("alone", segments=3)])).cuboids_done is None
+
+
+def test_stages_of_spark_are_those_that_its_driver_has_counted_last() -> None:
+    first, last = (
+        {"stages": 4, "stages_done": n, "tasks": 40, "tasks_done": 9 * n, "tasks_failed": 1} for n in (1, 3)
+    )
+    text = "\n".join([*STEPS, line("spark", **first), line("cuboid", done=3, total=4), line("spark", **last)])
+    found = progress_in(text)
+    assert (found.cuboids_done, found.stages) == (3, SparkStages(**last))
+    assert progress_in(f"{text}\n{line('spark', stages=5)}") == found, "a line without the rest says nothing"
+    assert progress_in("\n".join(STEPS)).stages is None
 
 
 @given(

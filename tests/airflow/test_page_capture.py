@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Callable
@@ -15,11 +16,11 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.page import capture_routes
 from rtolap.airflow.page.answers import TOO_LATE, ask_all
-from rtolap.airflow.page.capture import TEXT_MAX, cut, listener_text
-from rtolap.airflow.page.capture_messages import Capture
-from rtolap.airflow.page.capture_routes import EarlierLooks
+from rtolap.airflow.page.capture import routes as capture_routes
+from rtolap.airflow.page.capture.looks import TEXT_MAX, cut, listener_text
+from rtolap.airflow.page.capture.messages import Capture
+from rtolap.airflow.page.capture.routes import EarlierLooks
 from rtolap.airflow.page.rights import reader
 from rtolap.airflow.plugin import app
 from rtolap.base.errors import Unavailable
@@ -28,11 +29,11 @@ from rtolap.protocols.agent.messages import ProcessStatus, WaitingTask
 from rtolap.sep.delivery.state import DeliveryState, FailingEventState, RowApartState
 from rtolap.sep.hbase.peers import ClusterKey
 from rtolap.sep.status.model import ReplicationStatus
-from rtolap.sep.status.sources import ReplicationSources
+from rtolap.sep.status.sources import ReplicationSources, WalSizes
 from rtolap.sep.subscriptions.records import SubscriptionRecord
 from rtolap.sep.subscriptions.steps import wanted_peer
 
-from tests.support.sep.replication_looks import SERVERS, LookedAtCluster
+from tests.support.sep.replication_looks import SERVERS, LookedAtCluster, log_name
 from tests.support.twins.metadata import MemoryStore
 
 MARKUP = "<b>row</b>"
@@ -115,19 +116,27 @@ class Agent:
 def opened(cluster: LookedAtCluster, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """How ZooKeeper of HBase is reached: `zk` answers, `away` does not; what else there is a test adds."""
 
-    def of_cluster() -> ReplicationSources:
+    def of_cluster(root_dir: str | None = None) -> ReplicationSources:
         session = MemoryStore(cluster.store.ensemble)  # each look has its own, and closes it
         return ReplicationSources(
-            ClusterKey("zk:2181", "/hbase"), session, cluster.master, open_store=lambda _: session
+            ClusterKey("zk:2181", "/hbase"),
+            session,
+            cluster.master,
+            wal_sizes=WalSizes(root_dir) if root_dir else None,
+            open_store=lambda _: session,
         )
 
-    kinds: dict[str, Callable[[], ReplicationSources]] = {"zk": of_cluster}
+    kinds: dict[str, Callable[..., ReplicationSources]] = {"zk": of_cluster}
 
-    def away() -> ReplicationSources:
+    def away(**_: object) -> ReplicationSources:
         raise Unavailable("ZooKeeper does not answer")
 
-    def open_sources(key: ClusterKey, **_: float) -> ReplicationSources:
-        return kinds.get(key.zookeeper.partition(":")[0], away)()
+    def open_sources(
+        key: ClusterKey, *, root_dir: str | None = None, master_timeout_s: float
+    ) -> ReplicationSources:
+        assert master_timeout_s > 0
+        asked = {} if root_dir is None else {"root_dir": root_dir}
+        return kinds.get(key.zookeeper.partition(":")[0], away)(**asked)
 
     monkeypatch.setattr(ReplicationSources, "open", staticmethod(open_sources))
     return kinds.__setitem__  # type: ignore[return-value]
@@ -175,6 +184,30 @@ def test_queues_peers_and_subscriptions_are_shown_with_their_consumers(
     assert [(each.owner, each.state, each.lag) for each in found.consumers] == [("h9:7001", "running", 3)]
     assert found.task is not None
     assert (found.task.dag_id, found.task.map_index, found.task.key) == (TASK.dag_id, 3, "sep.orders")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_sizes_of_logs_are_read_where_the_connection_says_they_are(
+    signed_in: Callable[[], Capture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    assert [each.log_bytes for each in signed_in().queues] == [None, None]
+    folder = tmp_path / "hbase" / "WALs" / str(SERVERS[0])
+    if there:
+        folder.mkdir(parents=True)
+        (folder / log_name(SERVERS[0], 1000)).write_bytes(b"x" * 300)
+    declared = {
+        "conn_type": "hbase",
+        "host": "zk",
+        "port": 2181,
+        "extra": {"root_dir": f"file://{tmp_path}/hbase"},
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_HBASE_DEFAULT", json.dumps(declared))
+    seen = signed_in()
+    queue = seen.queues[0]
+    assert (queue.log_bytes, queue.left_bytes, queue.is_lower_bound) == (
+        (300, 295, False) if there else (None, None, False)
+    )
+    assert any("sizes of logs" in line for each in seen.clusters for line in each.missing) is not there
 
 
 def test_events_that_fail_are_named_with_their_row_and_no_more_of_it_than_can_be_read(

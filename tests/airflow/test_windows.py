@@ -108,8 +108,8 @@ class FakeCoordinator:
         assert state == "ACTIVE"
         return [segment for segment in self.open if segment.cube == cube]
 
-    def queue(self) -> Queue:
-        return Queue(entries=self.waiting)
+    def queue(self, cube: str | None = None) -> Queue:
+        return Queue(entries=tuple(entry for entry in self.waiting if cube in (None, entry.cube)))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import io
 import json
@@ -19,15 +18,16 @@ from rtolap.base.ids import (
     CarryingPool,
     bound,
     carried,
+    forget,
+    handed_over,
     ids,
     new_id,
     note,
+    of_parent,
     received,
     sent,
 )
 from rtolap.base.logs import JsonLines, LogFormat, TextLines
-
-from tests.support.paths import PLUGINS
 
 NAMES = st.from_regex(r"[a-z]{1,8}", fullmatch=True)
 
@@ -86,6 +86,21 @@ def test_a_function_that_is_carried_works_for_its_caller_in_any_thread() -> None
     assert seen == [{"plan": "p"}]
 
 
+@given(st.dictionaries(NAMES, st.text(min_size=1, max_size=200), max_size=IDS_MAX))
+def test_a_child_process_works_for_what_its_parent_works_for(given_ids: dict[str, str]) -> None:
+    with bound(given_ids):
+        known, environment = dict(ids()), handed_over()
+    assert of_parent({"PATH": "/bin", **environment}) == known
+    assert bool(environment) == bool(known)
+
+
+def test_what_is_over_is_named_no_more_and_the_rest_is() -> None:
+    forget("move")  # without a request there is nothing to forget
+    with bound(cube="c", move="c@7"):
+        forget("move", "segment")
+        assert ids() == {"cube": "c"}
+
+
 def test_tasks_of_a_loop_do_not_mix_their_ids() -> None:
     async def work(number: int) -> str:
         with bound(request=number):
@@ -140,57 +155,3 @@ def test_an_id_takes_the_place_of_no_field_of_a_line() -> None:
 
 def test_a_line_without_a_request_says_nothing_of_ids() -> None:
     assert logged("text", "started").endswith("rtolap.test: started\n")
-
-
-STORED = ("bodies", "engine", "frontend", "node", "stream_load")
-# Rooms whose threads work for requests, and the threads there that work for nobody in particular.
-ROOMS = ("protocols", "query", "servers", *(f"stored/{room}" for room in STORED))
-BACKGROUND = {
-    "query/cancel.py",  # time limits of all statements
-    "query/cluster/remembered.py",  # looks that many statements share
-    "query/history_cache/keeper.py",
-    "query/mysql/client_watch.py",
-    "query/mysql/server.py",  # accepts, and serves connections: each command is a request
-    "query/query_log/log.py",
-    "query/workers/pool.py",
-    "query/workers/process.py",
-    "servers/flight_guard/relay.py",
-    "servers/flight_server.py",
-    "servers/metrics_server.py",
-    "stored/node/compactor.py",
-    "stored/node/load_door.py",
-    "stored/node/process.py",
-    "stored/stream_load/periodic_task.py",
-}
-
-
-def plain_threads(text: str) -> list[int]:
-    """Lines that make a thread or a pool which does not take the ids of its maker along."""
-    found = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call):
-            name = ast.unparse(node.func).rpartition(".")[2]
-            target = next((ast.unparse(each.value) for each in node.keywords if each.arg == "target"), "")
-            if name == "ThreadPoolExecutor" or (name == "Thread" and not target.startswith("carried(")):
-                found.append(node.lineno)
-    return found
-
-
-def test_threads_that_work_for_requests_take_their_ids_along() -> None:
-    root = PLUGINS / "rtolap"
-    files = [file for room in ROOMS for file in (root / room).rglob("*.py")]
-    found = {str(file.relative_to(root)) for file in files if plain_threads(file.read_text())}
-    assert found == BACKGROUND
-
-
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("pool = ThreadPoolExecutor(4)", [1]),
-        ("threading.Thread(target=run)", [1]),
-        ("Thread(target=carried(run))", []),
-        ("CarryingPool(4)", []),
-    ],
-)
-def test_a_plain_thread_is_noticed(text: str, lines: list[int]) -> None:
-    assert plain_threads(text) == lines

@@ -184,6 +184,29 @@ def test_pause_resume_and_disable_are_switches(cluster: Cluster) -> None:
     cluster.client.drop_cube(NAME)
 
 
+def test_who_has_turned_a_switch_stays_until_it_is_turned_again(cluster: Cluster) -> None:
+    cluster.enabled()
+    first = cluster.client.cube(NAME).switched
+    assert first is not None
+    assert (first.to, first.by) == ("enable", "")
+    client = cluster.client
+    for turn, asked, to, by in (
+        (client.pause_cube, "ada", "pause", "ada"),
+        (client.pause_cube, "late", "pause", "ada"),
+        (client.resume_cube, "bob", "resume", "bob"),
+        (client.resume_cube, "late", "resume", "bob"),
+        (client.disable_cube, "ann", "disable", "ann"),
+        (client.disable_cube, "late", "disable", "ann"),
+        (client.enable_cube, "eve", "enable", "eve"),
+        (client.enable_cube, "late", "enable", "eve"),
+    ):
+        status = turn(NAME, by=asked, reason=f"of {asked}")
+        assert status.switched is not None
+        assert (status.switched.to, status.switched.by) == (to, by)
+        assert status.switched.reason == f"of {by}"
+        assert status.switched.at_ms == cluster.metadata.clock.now_ms()
+
+
 def test_forced_closing_is_written_for_the_leaders_and_never_shrinks(cluster: Cluster) -> None:
     cluster.enabled()
     later = "19700101010000_19700101020000"

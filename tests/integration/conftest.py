@@ -33,6 +33,7 @@ from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
 
 from tests.support.demonstrated import Demonstrated, demonstrate
+from tests.support.in_memory import SERVERS_IN_MEMORY
 from tests.support.kafka_topics import create_topic as made
 from tests.support.servers import running
 
@@ -70,8 +71,13 @@ def java(owned: None) -> JavaArtifacts:
 
 @pytest.fixture(scope="session")
 def server_folder() -> Iterator[Path]:
-    """Short-lived data of the servers; not under pytest's tmp_path, which keeps the last three."""
-    with tempfile.TemporaryDirectory(prefix="rtolap-servers-", ignore_cleanup_errors=True) as folder:
+    """Short-lived data of the servers; not under pytest's tmp_path, which keeps the last three.
+
+    ZooKeeper, MariaDB, HBase and storage nodes sync each change before they answer.
+    """
+    with tempfile.TemporaryDirectory(
+        prefix="rtolap-servers-", dir=SERVERS_IN_MEMORY, ignore_cleanup_errors=True
+    ) as folder:
         yield Path(folder)
 
 

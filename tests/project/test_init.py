@@ -17,7 +17,7 @@ from rtolap.events.decode import EventDecoder
 from rtolap.model.cube import Cube, Measure, Schema
 from rtolap.model.yaml_files import read_definitions
 from rtolap.project.files import write_project
-from rtolap.project.guess import guess
+from rtolap.project.guess import Source, guess
 from rtolap.project.records import Record
 from rtolap.project.times import PATTERNS
 
@@ -167,7 +167,7 @@ def test_broken_records_are_counted_and_the_rest_is_read(tmp_path: Path) -> None
     sound = encoded([{"ts": NOW_MS, "a": n} for n in range(5)])
     guessed = guess("t", [*map(Record, broken), *sound], now_ms=NOW_MS)
     assert (guessed.looked_at, guessed.broken) == (12, 7)
-    assert "7 of them are no JSON objects" in write_project(guessed, tmp_path)[0].read_text()
+    assert "7 of them are not a JSON object" in write_project(guessed, tmp_path)[0].read_text()
     assert refusals(tmp_path, sound) == []
 
 
@@ -195,7 +195,7 @@ def test_errors_name_what_was_expected_found_and_what_to_do() -> None:
     assert "size (integer), name (string)" in str(none.value.found)
     assert "--time-column" in str(none.value.action)
     with pytest.raises(DefinitionError, match="no record of topic t is a JSON object"):
-        guess("t", [Record(b"a;b;c")], now_ms=NOW_MS)
+        guess("t", [Record(b"a;b;c")], now_ms=NOW_MS, source=Source("json"))
     with pytest.raises(DefinitionError, match="name cannot be the event time"):
         guess("t", encoded([{"ts": NOW_MS, "name": "a"}]), now_ms=NOW_MS, time_path="name")
 

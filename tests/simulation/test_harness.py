@@ -27,8 +27,8 @@ from tests.support.seeds import notices, so_many
 
 SEEDS = so_many(3, 4)
 FORGETFUL_SEED = 2
-HOPPING_SEED = 0
-CARELESS_SEED = 0
+HOPPING_SEED = 2
+CARELESS_SEED = 3
 MERGED_SEED = 0
 ALTERED_SEED = 0
 LOSING_SEEDS = (10,)

@@ -52,7 +52,7 @@ def what_is_caught_up_with_is_enough(patch: pytest.MonkeyPatch) -> None:
     ("fault", "first_seed"),
     [
         (committed_counts_as_visible, 23),
-        (what_is_caught_up_with_is_enough, 15),
+        (what_is_caught_up_with_is_enough, 56),
     ],
 )
 def test_the_runs_notice(

@@ -144,10 +144,10 @@ def requests_do_not_say_until_when_they_count(patch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("fault", "first_seed"),
     [
-        (each_attempt_has_a_label_of_its_own, 1),
+        (each_attempt_has_a_label_of_its_own, 4),
         (what_is_under_way_counts_as_loaded, 46),
-        (labels_go_back_as_soon_as_their_batches_are_loaded, 98),
-        (requests_do_not_say_until_when_they_count, 16),
+        (labels_go_back_as_soon_as_their_batches_are_loaded, 124),
+        (requests_do_not_say_until_when_they_count, 65),
     ],
 )
 def test_the_runs_notice(

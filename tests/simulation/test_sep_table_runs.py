@@ -75,7 +75,7 @@ def test_the_runs_notice_a_listener_that_is_wrong(
 
 def test_the_runs_notice_refusals_of_the_cluster_that_blame_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoadAnswer, "refuses_rows", True)
-    assert notices(run_seed, 3, "lost", seeds=60)
+    assert notices(run_seed, 10, "lost", seeds=60)
 
 
 def test_the_runs_notice_labels_that_are_given_back_too_early(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,13 @@ class AirflowStack:
         found: dict[str, Any] = answer.raise_for_status().json()
         return found
 
+    def lineage(self, job: str) -> list[dict[str, Any]]:
+        """Return the events of OpenLineage about a DAG or a task (`dag.task`), as Airflow has sent them."""
+        prefix = events_of(self.around.layout.root)
+        texts = [file.read_text() for file in sorted(prefix.parent.glob(f"{prefix.name}-*.json"))]
+        events = [json.loads(text) for text in texts if text.endswith("\n")]  # whole ones
+        return [event for event in events if event["job"]["name"] == job]
+
     # -- DAGs and their runs ----------------------------------------------------------------------------
 
     def pause(self, dag_id: str, paused: bool = True) -> None:
@@ -301,6 +308,11 @@ def exports_of(root: Path) -> Path:
     return root / "exports"
 
 
+def events_of(root: Path) -> Path:
+    """Return how the names of the files begin that hold events of OpenLineage."""
+    return root / "openlineage-event"
+
+
 @contextmanager
 def airflow_stack(
     root: Path, dags: Iterable[Path], include: Path, *, zookeeper: str, kafka: str, node: str = "/airflow-it"
@@ -315,6 +327,7 @@ def airflow_stack(
         ports[name] = free_port(ports.values())
     settings = rtolap_settings(layout, ports)
     settings |= {"RTOLAP_ZOOKEEPER_ROOT": node, "RTOLAP_INCLUDE_DIR": str(include)}
+    settings |= {"RTOLAP_FLEET_SOURCES": str(include / "fleet_sources.yaml")}  # which a test may write
     allowed = root / "spark-allowed.yaml"
     allowed.touch(mode=0o600)
     allowed.write_text(f"sources: [{exports_of(root).as_uri()}/]\n")
@@ -342,6 +355,10 @@ def airflow_stack(
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "120",
         "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "180",
         "AIRFLOW__SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1",
+        # A file an event: several processes write.
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+            {"type": "file", "log_file_path": str(events_of(root))}
+        ),
     }
     components: dict[str, ManagedProcess] = {}
     for name in ("coordinator", "query", "agent", *AIRFLOW):

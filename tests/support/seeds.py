@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable
 
 SEARCHED = 300
+_SEARCHED_LONG = 3
 _TIMES = int(os.environ.get("RTOLAP_SEEDS", "1"))
 
 
@@ -38,12 +40,15 @@ def notices(run_seed: Callable[[int], object], first_seed: int, said: str, *, se
     """Return whether one of so many seeds fails with `said` in its AssertionError. Any other error goes on.
 
     `first_seed` is known to find the fault, so that the search is short; a change of the run moves it to
-    another seed, and the search goes on.
+    another seed, and the search goes on. A long search is repeated by every run of all tests: a warning names
+    the seed at which it ended.
     """
     for seed in range(first_seed, first_seed + seeds):
         try:
             run_seed(seed)
         except AssertionError as error:
             if said in str(error):
+                if seed - first_seed >= _SEARCHED_LONG:
+                    warnings.warn(f"begin at seed {seed}, not at {first_seed}", stacklevel=2)
                 return True
     return False

@@ -3,8 +3,9 @@
 import { Alert, Button, Dialog, Field, Input, Link, Portal, Stack, Text } from "@chakra-ui/react";
 import { type ReactNode, useState } from "react";
 
-import { address, request } from "./data";
+import { address, CONFLICT, Refused, request } from "./data";
 import type { Rights } from "./messages";
+import { Warning } from "./share";
 
 interface Action {
   dagId: string;
@@ -13,7 +14,10 @@ interface Action {
   explanation: string;
   confirm?: string; // what has to be typed, for what cannot be undone
   conf: () => Record<string, unknown>;
+  runId?: string; // of the one run that there may be; else Airflow makes one up
+  taken?: string; // what is said where that run is there already
   children?: ReactNode;
+  reset?: () => void; // of what the dialog's fields hold, whenever it opens or closes
   disabled?: boolean;
   withdrawn?: boolean; // nothing is left to do: the button goes, and a dialog that is open says to its end what it started
 }
@@ -23,6 +27,7 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
   const [typed, setTyped] = useState("");
   const [problem, setProblem] = useState("");
   const [run, setRun] = useState("");
+  const [waits, setWaits] = useState(false);
   const [busy, setBusy] = useState(false);
   if (!rights?.may_start.includes(action.dagId) || (action.withdrawn && !open)) return null;
 
@@ -31,11 +36,13 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
     setProblem("");
     try {
       // Without a logical date: Airflow has one run of each, and two people may start the same.
-      const body = { logical_date: null, conf: action.conf() };
+      const body = { logical_date: null, conf: action.conf(), ...(action.runId ? { dag_run_id: action.runId } : {}) };
       const made = await request<{ dag_run_id: string }>(`api/v2/dags/${action.dagId}/dagRuns`, body);
       setRun(made.dag_run_id);
+      setWaits(await isPaused(action.dagId));
     } catch (error) {
-      setProblem(error instanceof Error ? error.message : String(error));
+      const isTaken = error instanceof Refused && error.status === CONFLICT && action.taken;
+      setProblem(isTaken || (error instanceof Error ? error.message : String(error)));
     } finally {
       setBusy(false);
     }
@@ -43,9 +50,11 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
 
   function change(to: boolean) {
     setOpen(to);
+    action.reset?.();
     setTyped("");
     setProblem("");
     setRun("");
+    setWaits(false);
   }
 
   const mayStart = !busy && !run && !action.disabled && !action.withdrawn && (!action.confirm || typed === action.confirm);
@@ -79,6 +88,7 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
                     <Alert.Title>{problem}</Alert.Title>
                   </Alert.Root>
                 ) : null}
+                {waits ? <Warning text={`${action.dagId} is paused in Airflow: the run waits until somebody unpauses it.`} /> : null}
                 {run ? (
                   <Alert.Root role="status" status="success">
                     <Alert.Indicator />
@@ -102,6 +112,15 @@ export function RunDag({ rights, action }: { rights: Rights | null; action: Acti
       </Portal>
     </Dialog.Root>
   );
+}
+
+// A run of a paused DAG waits. Where that is not known, nothing is said.
+async function isPaused(dagId: string): Promise<boolean> {
+  try {
+    return (await request<{ is_paused: boolean }>(`api/v2/dags/${dagId}`)).is_paused;
+  } catch {
+    return false;
+  }
 }
 
 export function DateTime({ label, value, change }: { label: string; value: string; change: (to: string) => void }) {

@@ -1,4 +1,4 @@
-// Change capture: see plugins/rtolap/airflow/page/capture.py. Times are milliseconds since the epoch.
+// Change capture: see plugins/rtolap/airflow/page/capture/messages.py. Times are milliseconds since the epoch.
 
 import { Flex, Stack, Text } from "@chakra-ui/react";
 
@@ -37,6 +37,9 @@ interface Queue {
   logs: number | null;
   log: string;
   position_bytes: number | null;
+  log_bytes: number | null;
+  left_bytes: number | null;
+  is_lower_bound: boolean;
   lag_ms: number | null;
   last_shipped_ms: number | null;
   reported_ms: number | null;
@@ -150,7 +153,7 @@ function Shown({ data, name }: { data: Capture; name: string }) {
       <Section title="Queues of region servers">
         <LongTable
           cells={(row) => ofQueue(data.queues[row]!, data.now_ms)}
-          columns={["Peer", "Region server", "Recovered from", "Logs", "Log", "Position", "Behind", "Last shipped", "Reported", "Waits for"]}
+          columns={["Peer", "Region server", "Recovered from", "Logs", "Log", "Position", "Log size", "Left to ship", "Behind", "Last shipped", "Reported", "Waits for"]}
           label="Queues of region servers"
           rows={data.queues.length}
         />
@@ -240,6 +243,10 @@ function trend(msPerS: number | null): string {
   return `${msPerS > 0 ? "grows" : "shrinks"} by ${duration(Math.abs(msPerS))} a second`;
 }
 
+function size(value: number | null, isLowerBound: boolean): string {
+  return value !== null && isLowerBound ? `${bytes(value)} or more` : bytes(value);
+}
+
 function ofQueue(each: Queue, nowMs: number) {
   const since = each.since_ms === null ? "" : `, ${duration(each.since_ms)}`;
   return [
@@ -249,6 +256,8 @@ function ofQueue(each: Queue, nowMs: number) {
     count(each.logs),
     each.log,
     bytes(each.position_bytes),
+    size(each.log_bytes, each.is_lower_bound),
+    size(each.left_bytes, each.is_lower_bound),
     each.lag_ms === null ? "unknown" : duration(each.lag_ms),
     instant(each.last_shipped_ms),
     behind(nowMs, each.reported_ms),

@@ -4,8 +4,9 @@ import { Flex, Stack, Text } from "@chakra-ui/react";
 
 import { usePolled } from "./data";
 import { type TaskLink, TaskLinks } from "./links";
-import type { CubePage } from "./messages";
+import type { CubePage, Rights } from "./messages";
 import { Figure, Fresh, LongTable, Section, State } from "./parts";
+import { RefusedRecords } from "./refused";
 import { Warning } from "./share";
 import { behind, count, duration, instant } from "./words";
 
@@ -18,6 +19,7 @@ interface BuildProcess {
   cuboids_done: number | null;
   cuboids: number | null;
   rows: number | null;
+  stages: { stages: number; stages_done: number; tasks: number; tasks_done: number; tasks_failed: number } | null;
   segments: { segment: string; version: number; state: string; error: string }[];
   task: TaskLink | null;
 }
@@ -71,7 +73,7 @@ export function BuildsOf({ cube }: { cube: string }) {
               {data.processes.length === 0 ? <Text>No build has run on this agent.</Text> : null}
               <LongTable
                 cells={(row) => ofProcess(data.processes[row]!, data.now_ms)}
-                columns={["Process", "State", "Started", "Last step", "Cuboids", "Rows", "In Airflow", "Detail"]}
+                columns={["Process", "State", "Started", "Last step", "Cuboids", "Rows", "Spark stages", "Spark tasks", "In Airflow", "Detail"]}
                 heightPx={160}
                 label="Spark processes"
                 rows={data.processes.length}
@@ -96,6 +98,11 @@ export function BuildsOf({ cube }: { cube: string }) {
   );
 }
 
+function tasksOf(each: { tasks: number; tasks_done: number; tasks_failed: number }): string {
+  const failed = each.tasks_failed ? `, ${count(each.tasks_failed)} failed` : "";
+  return `${count(each.tasks_done)} of ${count(each.tasks)}${failed}`;
+}
+
 function ofProcess(each: BuildProcess, nowMs: number) {
   return [
     each.kind,
@@ -104,6 +111,8 @@ function ofProcess(each: BuildProcess, nowMs: number) {
     each.step,
     each.cuboids === null ? "" : `${count(each.cuboids_done)} of ${count(each.cuboids)}`,
     each.rows === null ? "" : count(each.rows),
+    each.stages === null ? "" : `${count(each.stages.stages_done)} of ${count(each.stages.stages)}`,
+    each.stages === null ? "" : tasksOf(each.stages),
     <TaskLinks key="task" of={each.task} />,
     each.reason,
   ];
@@ -177,7 +186,7 @@ function Held({ data }: { data: Watermarks }) {
   );
 }
 
-export function RefusedOf({ data }: { data: CubePage }) {
+export function RefusedOf({ data, rights }: { data: CubePage; rights: Rights | null }) {
   const late = data.segments.late_events.reduce<number>((sum, each) => sum + (each ?? 0), 0);
   return (
     <Section title="Late and refused events">
@@ -196,6 +205,7 @@ export function RefusedOf({ data }: { data: CubePage }) {
           label="Refused events"
           rows={data.refused.length}
         />
+        {rights?.may_ask ? <RefusedRecords cube={data.cube.name} /> : null}
       </Stack>
     </Section>
   );

@@ -7,6 +7,7 @@ import { usePolled } from "./data";
 import type { CubeList, CubePage, Rights } from "./messages";
 import { Figure, Fresh, LongTable, Problems, Section, State } from "./parts";
 import { Timeline } from "./timeline";
+import { WindowsOf } from "./windows";
 import { behind, count, duration, instant } from "./words";
 
 export function CubesView({
@@ -79,8 +80,10 @@ function OneCube({ cube, back, rights }: { cube: string; back: () => void; right
           {cube}
         </Heading>
         <Actions cube={cube} rights={rights} />
+        <Switches page={polled.data} rights={rights} />
+        <Requeue page={polled.data} rights={rights} />
       </Flex>
-      <Fresh of={polled}>{(data) => <Details data={data} />}</Fresh>
+      <Fresh of={polled}>{(data) => <Details data={data} rights={rights} />}</Fresh>
     </Stack>
   );
 }
@@ -135,7 +138,109 @@ function Actions({ cube, rights }: { cube: string; rights: Rights | null }) {
   );
 }
 
-function Details({ data }: { data: CubePage }) {
+const SWITCH = "rtolap_cube_switch";
+
+// A cube that is on can be paused or turned off; what is not on is started again.
+function Switches({ page, rights }: { page: CubePage | null; rights: Rights | null }) {
+  const [reason, setReason] = useState("");
+  if (page === null) return null;
+  const { name, state } = page.cube;
+  const children = <Input aria-label="Reason" onChange={(event) => setReason(event.target.value)} placeholder="Reason" value={reason} />;
+  const reset = () => setReason("");
+  const conf = (to: string) => () => ({ cube: name, to, reason });
+  return (
+    <>
+      <RunDag
+        action={{
+          dagId: SWITCH,
+          label: "Pause",
+          title: `Pause ${name}`,
+          explanation: "Its receivers read nothing until it is resumed. What they hold is answered, and segments that are closed are built.",
+          conf: conf("pause"),
+          children,
+          reset,
+          withdrawn: state !== "on",
+        }}
+        rights={rights}
+      />
+      <RunDag
+        action={{
+          dagId: SWITCH,
+          label: "Resume",
+          title: `Resume ${name}`,
+          explanation: "Its receivers read on where they have stopped.",
+          conf: conf("resume"),
+          children,
+          reset,
+          withdrawn: state !== "paused",
+        }}
+        rights={rights}
+      />
+      <RunDag
+        action={{
+          dagId: SWITCH,
+          label: "Turn off",
+          title: `Turn ${name} off`,
+          explanation: "Its receivers stop reading, until it is turned on again. What they hold is answered. A cube has to be off before it can be dropped.",
+          confirm: name,
+          conf: conf("disable"),
+          children,
+          reset,
+          withdrawn: state === "off",
+        }}
+        rights={rights}
+      />
+      <RunDag
+        action={{
+          dagId: SWITCH,
+          label: "Turn on",
+          title: `Turn ${name} on`,
+          explanation: "Its receivers read on where they have stopped. The first time, its partitions are assigned.",
+          conf: conf("enable"),
+          children,
+          reset,
+          withdrawn: state !== "off",
+        }}
+        rights={rights}
+      />
+    </>
+  );
+}
+
+function Requeue({ page, rights }: { page: CubePage | null; rights: Rights | null }) {
+  const [wanted, setWanted] = useState("");
+  if (page === null) return null;
+  const chosen = page.failed.find((each) => each.segment === wanted) ?? page.failed[0];
+  return (
+    <RunDag
+      action={{
+        dagId: "rtolap_requeue",
+        label: "Requeue",
+        title: "Queue a segment again whose build has failed",
+        explanation: "It is built from its staged parts, of which receivers upload again what is lost or damaged.",
+        conf: () => ({ cube: page.cube.name, segment: chosen?.segment }),
+        withdrawn: chosen === undefined,
+        children: (
+          <>
+            <select aria-label="Segment" onChange={(event) => setWanted(event.target.value)} value={chosen?.segment ?? ""}>
+              {page.failed.map((each) => (
+                <option key={each.segment} value={each.segment}>
+                  {each.segment}
+                </option>
+              ))}
+            </select>
+            <Text overflowWrap="anywhere">{chosen?.error ?? ""}</Text>
+          </>
+        ),
+      }}
+      rights={rights}
+    />
+  );
+}
+
+const TURNED: Record<string, string> = { enable: "Turned on", disable: "Turned off", pause: "Paused", resume: "Resumed" };
+
+function Details({ data, rights }: { data: CubePage; rights: Rights | null }) {
   const { cube, segments } = data;
   const held = data.partitions.find((each) => !each.idle);
   return (
@@ -152,6 +257,13 @@ function Details({ data }: { data: CubePage }) {
         {held ? `, held by partition ${held.partition} of ${held.receiver}` : ""}.
         {data.horizon_ms === null ? "" : ` Purged up to ${instant(data.horizon_ms)}.`}
       </Text>
+      {data.switched ? (
+        <Text overflowWrap="anywhere">
+          {TURNED[data.switched.to] ?? data.switched.to} {behind(data.now_ms, data.switched.at_ms)}
+          {data.switched.by ? ` by ${data.switched.by}` : ""}
+          {data.switched.reason ? `: ${data.switched.reason}` : "."}
+        </Text>
+      ) : null}
       <Section title="Problems">
         <Problems of={data.problems} />
       </Section>
@@ -179,7 +291,8 @@ function Details({ data }: { data: CubePage }) {
         />
       </Section>
       <BuildsOf cube={cube.name} />
-      <RefusedOf data={data} />
+      <WindowsOf cube={cube.name} rights={rights} />
+      <RefusedOf data={data} rights={rights} />
       <WatermarkOf cube={cube.name} />
       <Section title="Partitions">
         <LongTable

@@ -9,24 +9,32 @@ export interface Polled<T> {
   again: () => void;
 }
 
+export const CONFLICT = 409;
 const REQUEST_MS_MAX = 20_000;
 
 export function address(path: string): string {
   return new URL(path, document.baseURI).href;
 }
 
-export class Refused extends Error {}
+export class Refused extends Error {
+  constructor(
+    message: string,
+    readonly status = 0, // of the answer; 0 where there was none
+  ) {
+    super(message);
+  }
+}
 
 // Send a request as the signed-in user. Throws Refused with words for the user.
-export async function request<T>(path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
-  return (await (await send(path, body, signal)).json()) as T;
+export async function request<T>(path: string, body?: unknown, signal?: AbortSignal, method = "POST"): Promise<T> {
+  return (await (await send(path, body, signal, method)).json()) as T;
 }
 
 // `signal`: that ends it, in the place of the time that a request may take.
-export async function send(path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+export async function send(path: string, body?: unknown, signal?: AbortSignal, method = "POST"): Promise<Response> {
   const sent: RequestInit = { credentials: "same-origin", signal: signal ?? AbortSignal.timeout(REQUEST_MS_MAX) };
   if (body !== undefined) {
-    sent.method = "POST";
+    sent.method = method;
     sent.headers = { "content-type": "application/json" };
     sent.body = JSON.stringify(body);
   }
@@ -37,7 +45,7 @@ export async function send(path: string, body?: unknown, signal?: AbortSignal): 
     throw new Refused("Airflow does not answer. It is asked again.");
   }
   if (answer.ok) return answer;
-  throw new Refused(await reason(answer));
+  throw new Refused(await reason(answer), answer.status);
 }
 
 async function reason(answer: Response): Promise<string> {

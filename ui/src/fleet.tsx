@@ -98,7 +98,7 @@ export function FleetView({
   const polled = usePolled<Fleet>(`rtolap/page/fleet?cluster=${encodeURIComponent(cluster || "default")}`, 5000);
   return (
     <Stack gap={6}>
-      <Approvals />
+      <Approvals rights={rights} />
       <Fresh of={polled}>{(data) => <Shown choose={choose} data={data} rights={rights} />}</Fresh>
     </Stack>
   );
@@ -198,6 +198,7 @@ function OnePlan({ plan, cluster, nowMs, rights }: { plan: Plan; cluster: string
             explanation: "What has not begun does not begin. What is incomplete is undone. What is done stays.",
             confirm: plan.plan_id,
             conf: () => ({ plan_id: plan.plan_id, reason, cluster }),
+            reset: () => setReason(""),
             children: (
               <Input aria-label="Reason" onChange={(event) => setReason(event.target.value)} placeholder="Reason" value={reason} />
             ),

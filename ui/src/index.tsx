@@ -54,7 +54,7 @@ function Page() {
           <CubesView choose={(name) => show("cubes", name)} cube={cube} rights={rights.data} />
         </Tabs.Content>
         <Tabs.Content value="receivers">
-          <ReceiversView name={parameters.get("name") ?? ""} />
+          <ReceiversView name={parameters.get("name") ?? ""} rights={rights.data} />
         </Tabs.Content>
         <Tabs.Content value="loads">
           <LoadsView />

@@ -83,6 +83,8 @@ export interface CubePage {
   problems: Problem[];
   move_waits: string[];
   segments: Segments;
+  failed: { segment: string; version: number; error: string }[];
+  switched: { to: string; by: string; reason: string; at_ms: number } | null;
 }
 
 export interface OwnedPartition {
@@ -243,4 +245,5 @@ export interface Rights {
   user: string;
   may_start: string[];
   may_ask: boolean;
+  may_answer: string[];
 }

@@ -1,13 +1,14 @@
 // What a plan of the Kafka fleet does to disks, and the plans that wait for somebody's approval.
 
-import { Button, Link, Stack, Text } from "@chakra-ui/react";
+import { Button, Stack, Text } from "@chakra-ui/react";
 import { useState } from "react";
 
-import { request, usePolled } from "./data";
-import { taskAddress } from "./links";
+import { usePolled } from "./data";
+import type { Rights } from "./messages";
 import { Fresh, LongTable, Section } from "./parts";
+import { keyOf, OneQuestion, Questions, resultOf } from "./questions";
 import { Share, Warning } from "./share";
-import { behind, bytes, count, duration } from "./words";
+import { bytes, count, duration } from "./words";
 
 interface PlannedDisks {
   digest: string;
@@ -20,15 +21,6 @@ interface PlannedDisks {
   expected_s: number | null;
   disks: { broker: number; path: string; total_bytes: number | null; before: number | null; after: number | null }[];
 }
-
-interface Question {
-  subject: string;
-  body: string | null;
-  created_at: string;
-  task_instance: { dag_id: string; dag_run_id: string; task_id: string; map_index: number };
-}
-
-const QUESTIONS = "api/v2/dags/~/dagRuns/~/hitlDetails?response_received=false&dag_id_pattern=rtolap_fleet_&limit=50";
 
 // What a plan does to disks is asked for when somebody wants to see it: a plan of a large fleet is large.
 export function Before({ digest }: { digest: string }) {
@@ -78,38 +70,23 @@ function Planned({ digest }: { digest: string }) {
   );
 }
 
-// Questions that nobody has answered: asked of Airflow itself, which shows each user what that user may see.
-export function Approvals() {
-  const polled = usePolled<{ hitl_details: Question[] }>(QUESTIONS, 10_000);
+// Plans of the fleet that wait for a person.
+export function Approvals({ rights }: { rights: Rights | null }) {
   return (
     <Section title="Waiting for an approval">
-      <Fresh of={polled}>
-        {(data) => (
+      <Questions dags="rtolap_fleet_" rights={rights}>
+        {(questions, answers) => (
           <Stack gap={4}>
-            {data.hitl_details.length === 0 ? <Text>Nothing waits for an approval.</Text> : null}
-            {data.hitl_details.map((each) => (
-              <OneQuestion each={each} key={`${each.task_instance.dag_id} ${each.task_instance.dag_run_id} ${each.task_instance.task_id}`} />
+            {questions.length === 0 ? <Text>Nothing waits for an approval.</Text> : null}
+            {questions.map((each) => (
+              <OneQuestion answers={answers(each)} each={each} key={keyOf(each)}>
+                <PlanOf dagId={each.task_instance.dag_id} runId={each.task_instance.dag_run_id} />
+              </OneQuestion>
             ))}
           </Stack>
         )}
-      </Fresh>
+      </Questions>
     </Section>
-  );
-}
-
-function OneQuestion({ each }: { each: Question }) {
-  const task = each.task_instance;
-  const form = `${taskAddress(task.dag_id, task.dag_run_id, task.task_id, task.map_index)}/required_actions`;
-  return (
-    <Stack borderRadius="md" borderWidth="1px" gap={2} p={4}>
-      <Text fontWeight="semibold">{each.subject}</Text>
-      <Text>
-        {task.dag_id}, asked {behind(Date.now(), Date.parse(each.created_at))}
-      </Text>
-      <Text whiteSpace="pre-wrap">{each.body ?? ""}</Text>
-      <Link href={form}>Answer in Airflow</Link>
-      <PlanOf dagId={task.dag_id} runId={task.dag_run_id} />
-    </Stack>
   );
 }
 
@@ -117,11 +94,9 @@ function OneQuestion({ each }: { each: Question }) {
 function PlanOf({ dagId, runId }: { dagId: string; runId: string }) {
   const [digest, setDigest] = useState("");
   const [problem, setProblem] = useState("");
-  const path = `api/v2/dags/${encodeURIComponent(dagId)}/dagRuns/${encodeURIComponent(runId)}/taskInstances/plan/xcomEntries/return_value`;
   async function find() {
     try {
-      const found = await request<{ value: unknown }>(path);
-      const value = (typeof found.value === "string" ? JSON.parse(found.value) : found.value) as { digest?: unknown };
+      const value = await resultOf<{ digest?: unknown }>(dagId, runId, "plan");
       if (typeof value.digest === "string") setDigest(value.digest);
       else setProblem("The run has no plan.");
     } catch (error) {

@@ -40,9 +40,12 @@ def new_name() -> str:
     return f"rtolap-{uuid.uuid4().hex}"
 
 
-def named(argv: Sequence[str], name: str) -> tuple[str, ...]:
-    """Return the submission `argv` with the name of its driver."""
+def named(argv: Sequence[str], name: str, variables: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the submission `argv` with the name of its driver, and variables of the driver's environment."""
     settings = {"spark.yarn.tags": name, "spark.kubernetes.driver.pod.name": name}
+    for variable, value in (variables or {}).items():
+        settings[f"spark.yarn.appMasterEnv.{variable}"] = value
+        settings[f"spark.kubernetes.driverEnv.{variable}"] = value
     words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     # In front of the job, behind the caller's options: of two values of a setting the last one counts.
     job = job_position(argv)

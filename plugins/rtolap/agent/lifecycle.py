@@ -15,6 +15,7 @@ from rtolap.agent.records import Handle, ProcessRecord
 from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
 from rtolap.base.clock import Clock
 from rtolap.base.errors import ProcessFailed
+from rtolap.base.ids import handed_over
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
 
 log = logging.getLogger(__name__)
@@ -88,9 +89,11 @@ class Lifecycle:
         """Start the process. The record is on disk as PENDING; see `Watch._recover` for a crash from here
         on."""
         spec = record.spec
+        ids = handed_over() if spec.one_shot else {}  # a service works for many requests, a job for this one
         if record.driver is not None:
-            argv = cluster_drivers.named(argv, record.driver)
-        env = {**self._commands.environment(), **spec.env, RESTARTS_VARIABLE: str(record.restarts)}
+            argv = cluster_drivers.named(argv, record.driver, ids)
+        restarts = {RESTARTS_VARIABLE: str(record.restarts)}
+        env = {**self._commands.environment(), **spec.env, **restarts, **ids}
         try:
             handle = self._processes.spawn(
                 record.key, record.generation, argv, env, keep_exit=spec.keeps_exit

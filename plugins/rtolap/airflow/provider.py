@@ -68,6 +68,12 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "zookeeper.znode.parent of HBase; /hbase without it.",
                         "schema": text,
                     },
+                    "root_dir": {
+                        "label": "Folder of logs",
+                        "description": "hbase.rootdir, or hbase.wal.dir where that is set: sizes of logs "
+                        "are read there.",
+                        "schema": text,
+                    },
                 },
             },
         ],

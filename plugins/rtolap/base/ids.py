@@ -5,6 +5,8 @@
     client    sent()           the header of the next request
     server    received(text)   the ids of that header, at the next door
     logs      ids()            each line says them (`base.logs`)
+    parent    handed_over()    the environment of a process that works for the same request
+    child     of_parent()      the ids in that environment
 
 A pool of threads has to take them along: `CarryingPool` does, and so does asyncio by itself. What comes from
 outside is bounded, and holds nothing that could be taken for another line of a log.
@@ -24,7 +26,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 HEADER: Final = "rtolap-ids"
-IDS_MAX: Final = 8
+VARIABLE: Final = "RTOLAP_IDS"
+IDS_MAX: Final = 16
 VALUE_CHARS_MAX: Final = 128
 
 _NAME = re.compile(r"[a-z]{1,20}")
@@ -63,6 +66,14 @@ def note(**known: object) -> None:
             _put(held, name, value)
 
 
+def forget(*names: str) -> None:
+    """Take ids off what is under way: what they name is over, and the work goes on."""
+    held = _bound.get()
+    if held is not None:
+        for name in names:
+            held.pop(name, None)
+
+
 def new_id() -> str:
     return secrets.token_hex(8)
 
@@ -81,6 +92,17 @@ def received(text: str) -> dict[str, str]:
             name, _, value = pair.partition("=")
             _put(found, name, value)
     return found
+
+
+def handed_over() -> dict[str, str]:
+    """Return the environment by which a child process works for the ids of this thread; empty without any."""
+    known = sent()
+    return {VARIABLE: known} if known else {}
+
+
+def of_parent(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the ids that a process was started for."""
+    return received(environment.get(VARIABLE, ""))
 
 
 def carried(function: Callable[P, T]) -> Callable[P, T]:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TextIO
 
 from rtolap.base.ids import ids
 
 LogFormat = Literal["text", "json"]
 
+_LEVEL, _FORMAT = "RTOLAP_LOG_LEVEL", "RTOLAP_LOG_FORMAT"
 _RESERVED = frozenset({"at", "level", "logger", "message", "error"})
 
 
@@ -46,8 +49,42 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class _StandardError(logging.StreamHandler[TextIO]):
+    """A handler that writes to standard error as it is then: a driver that waits for jobs redirects it."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+
 def write_logs(level: str, log_format: LogFormat) -> None:
     """Have this process write its log to standard error, in that format."""
-    handler = logging.StreamHandler()
+    handler = _StandardError()
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     logging.basicConfig(level=level, handlers=[handler])
+
+
+def handed_over() -> dict[str, str]:
+    """Return the environment by which a child process writes its log as this one does.
+
+    It is empty in a process whose log somebody else writes, such as a task of Airflow's.
+    """
+    root = logging.getLogger()
+    ours = [each.formatter for each in root.handlers if isinstance(each.formatter, TextLines | JsonLines)]
+    if not ours:
+        return {}
+    log_format: LogFormat = "json" if isinstance(ours[0], JsonLines) else "text"
+    return {_LEVEL: logging.getLevelName(root.level), _FORMAT: log_format}
+
+
+def write_logs_of_child(environment: Mapping[str, str]) -> None:
+    """Have a child process write its log as its environment says: see `handed_over`.
+
+    Repeated, it changes nothing.
+    """
+    level = environment.get(_LEVEL, "INFO").upper()
+    known = level if level in logging.getLevelNamesMapping() else "INFO"  # its parent has checked it
+    write_logs(known, "json" if environment.get(_FORMAT) == "json" else "text")

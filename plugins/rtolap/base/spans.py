@@ -14,11 +14,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from typing import Any, Final
 
-from rtolap.base.ids import HEADER, ids, sent
+from rtolap.base.ids import HEADER, ids, note, sent
 
 log = logging.getLogger(__name__)
 
 TRACEPARENT: Final = "traceparent"
+TRACE: Final = "trace"  # the id of a request whose spans are sent: its lines name the trace
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _SERVICE = "OTEL_SERVICE_NAME"
 
@@ -108,9 +109,11 @@ def sent_headers() -> dict[str, str]:
 
 
 def _marked(opened: Any) -> Iterator[Any]:
-    """Yield a span, and give it the ids that are known at its end."""
+    """Yield a span, and give it the ids that are known at its end. Lines of its request name its trace."""
+    note(**{TRACE: format(opened.get_span_context().trace_id, "032x")})
     try:
         yield opened
     finally:
         for name, value in ids().items():
-            opened.set_attribute(f"rtolap.{name}", value)
+            if name != TRACE:
+                opened.set_attribute(f"rtolap.{name}", value)

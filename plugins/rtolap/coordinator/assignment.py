@@ -20,7 +20,7 @@ from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.kafka.interfaces import TopicRecreated
 from rtolap.kafka.topic_identity import CUBE_ACTION
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import CubeControl
+from rtolap.metadata.records import CubeControl, Switched
 from rtolap.metadata.updates import retrying
 from rtolap.model.offsets import Offsets
 from rtolap.model.table import Table
@@ -63,8 +63,9 @@ class Assignments:
         self._topics = topics
         self._placement = placement
 
-    def enable(self, cube: str, assigner: str | None = None) -> CubeControl:
-        """Switch the cube on; the first time, assign all partitions and fix their first offsets.
+    def enable(self, cube: str, assigner: str | None = None, switched: Switched | None = None) -> CubeControl:
+        """Switch the cube on; the first time, assign all partitions and fix their first offsets. `switched`:
+        who does, noted where it was off.
 
         A partition that is met later begins at offset 0, so that none of its events is missed. Raises
         Refused where no replica set has a receiver, NotFound for a missing topic; nothing is changed then.
@@ -96,6 +97,8 @@ class Assignments:
                     assignment_epoch=control.epoch_after,
                     first_offsets={p: offsets[p] for p in partitions},
                 )
+            if not control.enabled:
+                grown = msgspec.structs.replace(grown, switched=switched)
             return self._commit(cube, control, _in_topic(grown, topic_id, enabled=True))
 
         return retrying(attempt)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
 from rtolap.base.complete import complete
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, Unauthorized, Unavailable
-from rtolap.coordinator.answers import is_noted, parsed, segment_columns, segment_info
+from rtolap.coordinator.answers import as_message, is_noted, parsed, segment_columns, segment_info
 from rtolap.coordinator.assignment import Assignments
 from rtolap.coordinator.checks import Checks
 from rtolap.coordinator.closable import Closable
@@ -24,7 +24,7 @@ from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.records import CubeControl, SegmentRecord, Switched
 from rtolap.metadata.requests import Note
 from rtolap.metadata.segment_format.pages import is_settled
 from rtolap.model.completeness import Completeness
@@ -187,25 +187,33 @@ class Cubes:
         self._heartbeats.forget(name)
         self._purge.delete_all(left)
 
-    def enable(self, name: str, assigner: str | None) -> wire.CubeStatus:
+    def enable(self, name: str, request: wire.EnableRequest) -> wire.CubeStatus:
+        noted = self._switched("enable", request)
         for revision in self._metadata.revisions(name):
-            self._assignments.enable(revision.name, assigner)
+            self._assignments.enable(revision.name, request.assigner, noted)
             self._checks.run(revision.name)
         return self.status(name)
 
     def switch(
-        self, name: str, *, enabled: bool | None = None, paused: bool | None = None
+        self, name: str, to: Literal["disable", "pause", "resume"], request: wire.SwitchRequest
     ) -> wire.CubeStatus:
+        """Turn a switch of a cube. One that stands so already keeps the name of who turned it first."""
+        noted = self._switched(to, request)
+
         def switched(control: CubeControl) -> CubeControl:
-            return msgspec.structs.replace(
-                control,
-                enabled=control.enabled if enabled is None else enabled,
-                paused=control.paused if paused is None else paused,
-            )
+            enabled = control.enabled and to != "disable"
+            paused = control.paused if to == "disable" else to == "pause"
+            if (enabled, paused) == (control.enabled, control.paused):
+                return control
+            return msgspec.structs.replace(control, enabled=enabled, paused=paused, switched=noted)
 
         for revision in self._metadata.revisions(name):
             self._metadata.update_control(revision.name, switched)
         return self.status(name)
+
+    def _switched(self, to: str, request: wire.SwitchRequest) -> Switched:
+        at_ms = self._metadata.clock.now_ms()
+        return Switched(to=to, by=request.by, reason=request.reason, at_ms=at_ms)
 
     def close_before(self, cube: str, segment: str) -> wire.SegmentInfo:
         """Ask the leaders to close this segment and those before it; see `records.CubeControl`."""
@@ -272,6 +280,7 @@ class Cubes:
             definition=complete(definition),
             enabled=control.enabled,
             paused=control.paused,
+            switched=None if control.switched is None else as_message(wire.SwitchedInfo, control.switched),
             horizon_ms=control.horizon_ms,
             first_offsets=control.first_offsets,
             topic_id=control.topic_id,

@@ -12,9 +12,10 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from rtolap.base.errors import Refused
+from rtolap.base.ids import bound
 from rtolap.coordinator.heartbeats import SILENT_AFTER_MS, Heartbeats, ReceivedHeartbeat
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import CubeControl, NextAssignment
+from rtolap.metadata.records import CubeControl, NextAssignment, move_id
 from rtolap.model.offsets import Offsets
 from rtolap.protocols.coordinator.messages import CubeReport
 
@@ -44,7 +45,8 @@ class Moves:
         self._answered[cube] = positions_read(cube, self._heartbeats.heard())
         if answered is None or self._waits(cube, control, answered):
             return False
-        self._stand(cube, control.next)
+        with bound(cube=cube, move=move_id(cube, control.next.epoch)):
+            self._stand(cube, control.next)
         return True
 
     def waits(self, cube: str, control: CubeControl) -> tuple[str, ...]:
@@ -62,35 +64,41 @@ class Moves:
             return msgspec.structs.replace(control, next=None)
 
         self._metadata.update_control(cube, change)
+        _say_ended(cube, epoch)
 
     def cancel_relief(self, cube: str, replica_set: str) -> bool:
         """End the move that runs if the leader has planned it to relieve this replica set. Return True if it
         had to be ended."""
-        ended = False
+        ended: NextAssignment | None = None
 
         def change(control: CubeControl) -> CubeControl:
             nonlocal ended
-            ended = control.next is not None and control.next.relieves == replica_set
-            if not ended:
-                return control
-            return msgspec.structs.replace(control, next=None)
+            relieves = control.next is not None and control.next.relieves == replica_set
+            ended = control.next if relieves else None
+            return msgspec.structs.replace(control, next=None) if relieves else control
 
         self._metadata.update_control(cube, change)
-        return ended
+        if ended is not None:
+            _say_ended(cube, ended.epoch)
+        return ended is not None
 
     def cancel(self, cube: str) -> None:
         """End the move that runs: the assignment stays as it is. Refused where none runs."""
+        epoch = 0
 
         def change(control: CubeControl) -> CubeControl:
+            nonlocal epoch
             if control.next is None:
                 raise Refused(
                     f"no move of cube {cube} runs",
                     found=f"assignment {control.assignment_epoch}",
                     action="`rtolap receivers rebalance` moves partitions back",
                 )
+            epoch = control.next.epoch
             return msgspec.structs.replace(control, next=None)
 
         self._metadata.update_control(cube, change)
+        _say_ended(cube, epoch)
 
     def _waits(self, cube: str, control: CubeControl, answered: Offsets) -> list[str]:
         live = set(self._metadata.live_receivers())
@@ -126,6 +134,11 @@ class Moves:
 
         self._metadata.update_control(cube, change)
         log.info("cube %s: %s, epoch %d", cube, planned.assignment, planned.epoch)
+
+
+def _say_ended(cube: str, epoch: int) -> None:
+    with bound(cube=cube, move=move_id(cube, epoch)):
+        log.info("cube %s: the move for epoch %d is ended, its assignment stays", cube, epoch)
 
 
 def positions_read(cube: str, heard: Mapping[str, ReceivedHeartbeat]) -> Offsets:

@@ -20,12 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from rtolap.base.errors import NotYet, Refused
+from rtolap.base.ids import bound, note
 from rtolap.coordinator.assigners import Plan, ReplicaSetLoad, gaining, rebalance, validate_plan
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.balance.recommendation import Recommendation, Recommendations
 from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import CubeControl, NextAssignment, ReplicaSetRecord
+from rtolap.metadata.records import CubeControl, NextAssignment, ReplicaSetRecord, move_id
 from rtolap.metadata.store import Operation
 from rtolap.protocols.coordinator import messages as wire
 
@@ -108,10 +109,10 @@ class Reassignments:
         self._still_in_kafka(cube, before, after)
         if warm_up:
             planned = self._plan_next(cube, control, after, cause)
-            log.info("cube %s: warms up for %s, epoch %d", cube, after, planned)
+            _say(cube, "warms up for", after, planned)
             return answer.model_copy(update={"planned_epoch": planned})
         epoch = self._commit(cube, control, after, cause)
-        log.info("cube %s: %s, epoch %d", cube, after, epoch)
+        _say(cube, "moves at once to", after, epoch)
         return answer.model_copy(update={"epoch": epoch, "applied": True})
 
     def undo(self, cube: str) -> wire.Reassignment:
@@ -325,3 +326,11 @@ class Reassignments:
             return (*taking, *self._metadata.still(cause.relieves, cause.stands))
 
         return required
+
+
+def _say(cube: str, what: str, after: Plan, epoch: int) -> None:
+    """Write the line under the id of the move, which the rest of the request has from now on."""
+    move = move_id(cube, epoch)
+    note(move=move)
+    with bound(cube=cube, move=move):  # the leader's own moves belong to no request
+        log.info("cube %s: %s %s, epoch %d", cube, what, after, epoch)

@@ -142,19 +142,19 @@ def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
 
     @api.post("/cubes/{cube}/enable")
     def enable(cube: str, body: wire.EnableRequest | None = None) -> wire.CubeStatus:
-        return coordinator.cubes.enable(cube, body.assigner if body else None)
+        return coordinator.cubes.enable(cube, body or wire.EnableRequest())
 
     @api.post("/cubes/{cube}/disable")
-    def disable(cube: str) -> wire.CubeStatus:
-        return coordinator.cubes.switch(cube, enabled=False)
+    def disable(cube: str, body: wire.SwitchRequest | None = None) -> wire.CubeStatus:
+        return coordinator.cubes.switch(cube, "disable", body or wire.SwitchRequest())
 
     @api.post("/cubes/{cube}/pause")
-    def pause(cube: str) -> wire.CubeStatus:
-        return coordinator.cubes.switch(cube, paused=True)
+    def pause(cube: str, body: wire.SwitchRequest | None = None) -> wire.CubeStatus:
+        return coordinator.cubes.switch(cube, "pause", body or wire.SwitchRequest())
 
     @api.post("/cubes/{cube}/resume")
-    def resume(cube: str) -> wire.CubeStatus:
-        return coordinator.cubes.switch(cube, paused=False)
+    def resume(cube: str, body: wire.SwitchRequest | None = None) -> wire.CubeStatus:
+        return coordinator.cubes.switch(cube, "resume", body or wire.SwitchRequest())
 
     @api.post("/cubes/{cube}/alter")
     def alter(cube: str, body: wire.AlterRequest) -> wire.Alteration:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from rtolap.base.errors import Forged, NotFound
+from rtolap.base.ids import CarryingPool
 from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
@@ -66,7 +66,7 @@ class Views:
             except (NotFound, Forged):
                 return ()
 
-        with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="cubes") as looks:
+        with CarryingPool(LOOKS_AT_ONCE, thread_name_prefix="cubes") as looks:
             return [found for one in looks.map(looked, store.children(paths.CUBES)) for found in one]
 
     def open(self, cube: str) -> dict[str, SegmentRecord]:

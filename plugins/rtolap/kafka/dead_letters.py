@@ -3,7 +3,7 @@ and not fast."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -65,9 +65,30 @@ class NewDeadLetters(NamedTuple):
     more: bool
 
 
+class DatedLetter(NamedTuple):
+    """A letter with the time of its record in the topic of dead letters."""
+
+    at_ms: int
+    letter: DeadLetter
+
+
+class OlderDeadLetters(NamedTuple):
+    """Letters before an earlier look.
+
+    Attributes:
+        letters: the newest first.
+        before: where the next older ones end, of each partition.
+        more: there are older ones.
+    """
+
+    letters: tuple[DatedLetter, ...]
+    before: Offsets
+    more: bool
+
+
 def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadLetter]:
     """Yield everything that the topic holds now. Raises NotFound, Forbidden or Unavailable."""
-    for message in _messages(KafkaCluster.of(cluster), topic, {}):
+    for message in _messages(KafkaCluster.of(cluster), topic, _since({})):
         if not _is_further_part(message):
             yield _letter(message)
 
@@ -75,7 +96,9 @@ def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadL
 def kept_letters(cluster: KafkaCluster | str, topic: str, newest: int | None = None) -> Iterator[KeptLetter]:
     """Yield the letters that the topic holds now, whole. `newest`: only the last so many records of each
     partition; None for all. Raises NotFound, Forbidden or Unavailable."""
-    for message in _messages(KafkaCluster.of(cluster), topic, {}, newest):
+    for message in _messages(
+        KafkaCluster.of(cluster), topic, _since({}) if newest is None else _last(newest)
+    ):
         headers = {name: _bytes(value) for name, value in dict(message.headers() or ()).items()}
         value = message.value()
         yield KeptLetter(
@@ -95,7 +118,7 @@ def new_dead_letters(
     """
     letters: list[DeadLetter] = []
     offsets = dict(since)
-    for message in _messages(KafkaCluster.of(cluster), topic, since):
+    for message in _messages(KafkaCluster.of(cluster), topic, _since(since)):
         if not _is_further_part(message):
             if len(letters) == letters_max:
                 return NewDeadLetters(tuple(letters), offsets, more=True)
@@ -107,11 +130,61 @@ def new_dead_letters(
     return NewDeadLetters(tuple(letters), offsets, more=False)
 
 
-def _messages(
-    reached: KafkaCluster, topic: str, since: Mapping[int, int], newest: int | None = None
-) -> Iterator[Message]:
-    """Yield the records that the topic holds now, from `since` on. An offset that the topic does not have is
-    of an earlier topic of that name: then all that this one holds comes."""
+def older_dead_letters(
+    cluster: KafkaCluster | str, topic: str, before: Mapping[int, int], records_max: int
+) -> OlderDeadLetters:
+    """Return letters of the last `records_max` records before the offsets `before`, about as many of each
+    partition; of a partition that it does not name, of its newest ones.
+
+    Raises NotFound, Forbidden or Unavailable.
+    """
+    starts: dict[int, int] = {}
+    firsts: dict[int, int] = {}
+
+    def last_ones(partition: int, first: int, end: int, partitions: int) -> _Range:
+        stop = min(max(before.get(partition, end), first), end)
+        firsts[partition] = first
+        starts[partition] = max(first, stop - max(1, records_max // partitions))
+        return _Range(starts[partition], stop)
+
+    letters = [
+        DatedLetter(message.timestamp()[1], _letter(message))
+        for message in _messages(KafkaCluster.of(cluster), topic, last_ones)
+        if not _is_further_part(message)
+    ]
+    # Many are refused in one millisecond.
+    letters.sort(key=lambda each: (each.at_ms, each.letter.partition, each.letter.offset), reverse=True)
+    return OlderDeadLetters(tuple(letters), starts, more=starts != firsts)
+
+
+class _Range(NamedTuple):
+    """Offsets of a partition to read. stop: None reads to the end."""
+
+    start: int
+    stop: int | None = None
+
+
+_Wanted = Callable[[int, int, int, int], _Range]  # partition, its first and end offset, number of partitions
+
+
+def _since(since: Mapping[int, int]) -> _Wanted:
+    """From `since` on. An offset that the topic does not have is of an earlier topic of that name: then all
+    that this one holds comes."""
+
+    def wanted(partition: int, first: int, end: int, _partitions: int) -> _Range:
+        known = since.get(partition, first)
+        return _Range(known if first <= known <= end else first)
+
+    return wanted
+
+
+def _last(records: int) -> _Wanted:
+    """Return what wants the last so many records of each partition."""
+    return lambda _partition, first, end, _partitions: _Range(max(first, end - records))
+
+
+def _messages(reached: KafkaCluster, topic: str, wanted: _Wanted) -> Iterator[Message]:
+    """Yield the wanted records of those that the topic holds now."""
     consumer = reached.open(Consumer, consumer_settings("rtolap-dead-letters"))
     try:
         metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
@@ -119,20 +192,24 @@ def _messages(
             if metadata.error.code() in FORBIDDEN:
                 raise translated("read", topic, metadata.error, reached)
             raise NotFound(f"there is no topic {topic}: nothing was refused yet")
-        partitions = [TopicPartition(topic, partition, 0) for partition in metadata.partitions]
-        for partition in partitions:
-            first, end = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)
-            known = since.get(partition.partition, first)
-            partition.offset = known if first <= known <= end else first
-            if newest is not None:
-                partition.offset = max(partition.offset, end - newest)
-        consumer.assign(partitions)
-        open_partitions = {partition.partition for partition in partitions}
+        ranges: dict[int, _Range] = {}
+        for number in metadata.partitions:
+            first, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_TIMEOUT_S)
+            ranges[number] = wanted(number, first, end, len(metadata.partitions))
+        open_partitions = {number for number, each in ranges.items() if each.start != each.stop}
+        consumer.assign([TopicPartition(topic, number, ranges[number].start) for number in open_partitions])
         while open_partitions:
             for message in consumer.consume(_BATCH_RECORDS, timeout=_POLL_S):
                 error = message.error()
                 if error is None:
-                    yield message
+                    number, offset = message.partition(), message.offset()
+                    assert number is not None
+                    assert offset is not None
+                    stop = ranges[number].stop
+                    if stop is not None and offset + 1 >= stop:
+                        open_partitions.discard(number)
+                    if stop is None or offset < stop:
+                        yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     open_partitions.discard(message.partition())
                 else:

@@ -67,6 +67,25 @@ class NextAssignment(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class Switched(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has turned a switch of a cube last.
+
+    Attributes:
+        to: `enable`, `disable`, `pause` or `resume`.
+        by: who asked; "" where nobody gave a name.
+    """
+
+    to: str
+    by: str
+    reason: str
+    at_ms: int
+
+
+def move_id(cube: str, epoch: int) -> str:
+    """Return the id of the move to the assignment of this epoch, in the logs of all that take part in it."""
+    return f"{cube}@{epoch}"
+
+
 class CubeControl(msgspec.Struct, frozen=True):
     """The coordinator's decisions about a cube.
 
@@ -96,6 +115,7 @@ class CubeControl(msgspec.Struct, frozen=True):
         planned_epoch: the largest epoch that was ever given to a plan, whether it came to stand or not.
         ended: a revision that accepts no event any more. It is assigned to nobody: history holds all of it.
         assigned_because: why the leader has made the assignment by itself, in words; "" where somebody asked.
+        switched: who has enabled, disabled, paused or resumed it last; None while nobody has.
         restored: id of the restore that wrote the record last; "" where none did. What receivers hold on disk
             belongs to one such id.
     """
@@ -119,6 +139,7 @@ class CubeControl(msgspec.Struct, frozen=True):
     ended: bool = False
     assigned_because: str = ""
     restored: str = ""
+    switched: Switched | None = None
 
     @property
     def epoch_after(self) -> int:

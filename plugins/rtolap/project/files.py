@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import yaml
 
 from rtolap.base.errors import AlreadyExists, RtolapError
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER, Table
 from rtolap.model.yaml_files import read_definitions
 from rtolap.project.guess import Guess
 
@@ -57,12 +60,13 @@ def table_text(guessed: Guess) -> str:
     ]
     if guessed.broken:
         lines.append(
-            f"# {guessed.broken} of them are no JSON objects: they go to {table.topic}.dead-letters."
+            f"# {guessed.broken} of them are not {guessed.broken_as}: they go to {table.topic}.dead-letters."
         )
     lines += [
         "kind: table",
         f"name: {_text(table.name)}",
         f"topic: {_text(table.topic)}",
+        *_kafka_lines(table),
         "time:",
         f"  # {_comment(guessed.time_reason)}. Without an offset: in `zone`, default UTC.",
         f"  column: {_text(table.time.column)}",
@@ -77,6 +81,22 @@ def table_text(guessed: Guess) -> str:
         lines.append("# Left out, since a column of it could refuse records:")
         lines += [f"#   {_comment(path)}: {_comment(why)}" for path, why in guessed.left_out]
     return "\n".join(lines) + "\n"
+
+
+def _kafka_lines(table: Table) -> list[str]:
+    """Return where the topic is and how its records are written, where that is not the default."""
+    lines = []
+    if table.kafka_cluster != DEFAULT_KAFKA_CLUSTER:
+        lines.append(f"kafka_cluster: {_text(table.kafka_cluster)}")
+    if table.format != "json":
+        options = msgspec.to_builtins(table.record_format)
+        written = [f"{name}: {_flow(value)}" for name, value in options.items()]
+        lines.append(f"format: {{{', '.join(written)}}}")
+    return lines
+
+
+def _flow(value: Any) -> str:
+    return f"[{', '.join(map(_text, value))}]" if isinstance(value, list | tuple) else _text(value)
 
 
 def cube_text(guessed: Guess) -> str:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from rtolap.base.errors import DefinitionError
 from rtolap.events.decode import EventDecoder
-from rtolap.model.cube import TIME_UNITS, Cube, Measure, Schema
-from rtolap.model.table import Column, Table, TimeColumn
+from rtolap.events.formats.readers import Registries, no_registries
+from rtolap.model.cube import Cube, Measure, Schema
+from rtolap.model.formats.record_format import FormatName, RecordFormat
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER, Column, Table, TimeColumn
+from rtolap.project.names import plain_name
 from rtolap.project.records import Record
+from rtolap.project.sample import sample_of
 from rtolap.project.times import PATTERNS, TimeGuess, time_guesses
-from rtolap.project.values import Leaf, column_type, leaves_of, parse_records
+from rtolap.project.values import Leaf, column_type
 
 COLUMNS_MAX = 200
+DEFAULT_REGISTRY = "default"
 DIMENSIONS_MAX = 12  # each one multiplies the rows of a cube; more is a decision
 MEASURED_MAX = 20
 _DIMENSION_VALUES_MAX = 100
-_NAME_CHARS_MAX = 60  # room for a number behind it
 _NO_STEP = re.compile(r"[\x00-\x1f\x7f.\[\]$\"\\]")  # what paths mean otherwise, and what no reader takes
 _ID = re.compile(r"(^|_)(id|uuid|code|number|no|key|zip|port|year)$")
 _EXPECTED = (
@@ -37,7 +42,8 @@ class Guess(NamedTuple):
         left_out: path and reason of what is no column.
         time_reason: why this is the event time.
         looked_at: records of the sample.
-        broken: of these, no JSON objects: the table refuses them.
+        broken: of these, not read: the table refuses them.
+        broken_as: what those are not.
     """
 
     table: Table
@@ -47,59 +53,87 @@ class Guess(NamedTuple):
     time_reason: str
     looked_at: int
     broken: int
+    broken_as: str = "a JSON object"
+
+
+class Source(NamedTuple):
+    """Where the records come from, and how they are read.
+
+    Attributes:
+        form: their format; None: they show it.
+        cluster: name of the Kafka cluster, which the table names too.
+        registry: name of the registry that has their schemas.
+    """
+
+    form: FormatName | None = None
+    cluster: str = DEFAULT_KAFKA_CLUSTER
+    registry: str = DEFAULT_REGISTRY
+    registries: Registries = no_registries
 
 
 def guess(
-    topic: str, records: Sequence[Record], *, now_ms: int, time_path: str = "", time_format: str = ""
+    topic: str,
+    records: Sequence[Record],
+    *,
+    now_ms: int,
+    time_path: str = "",
+    time_format: str = "",
+    source: Source = Source(),
 ) -> Guess:
     """Return the definitions.
 
     time_path, time_format: the event time, where somebody knows it; empty: it is guessed. Raises
-    DefinitionError where no record is an object, or none of its paths can be the event time.
+    DefinitionError where no record is read, or none of its paths can be the event time.
     """
-    parsed = parse_records(record.value for record in records)
-    objects = [each for each in parsed if each is not None]
-    if not objects:
-        raise DefinitionError(
-            f"no record of topic {topic} is a JSON object",
-            expected="JSON objects",
-            found=f"{len(records)} records, the first begins with {(records[0].value or b'')[:40]!r}",
-            action="declare the table by hand: docs/definitions/record_formats.md names the other formats",
-        )
-    leaves = leaves_of(objects)
-    columns, reasons, left_out, leaf_of = _columns(leaves, len(objects))
+    sample = sample_of(topic, records, source.form, source.registry, source.registries)
+    leaves, sound, count = sample.leaves, sample.sound, len(sample.sound)
+    like = Table(
+        name=plain_name(topic, ()),
+        topic=topic,
+        columns=(),
+        time=TimeColumn(""),
+        format=sample.format if sample.format != RecordFormat() else "json",
+        kafka_cluster=source.cluster,
+    )
+    columns, reasons, left_out, leaf_of = _columns(leaves, sample.types, count)
+    left_out = sample.left_out + left_out
     usable = {leaf.steps: name for name, leaf in leaf_of.items()}
     leaf_column = {column.name: column for column in columns}
     candidates = [
         each
-        for each in time_guesses(leaves, len(objects), (time_format,) if time_format else ())
+        for each in time_guesses(leaves, count, (time_format,) if time_format else ())
         if each.leaf.steps in usable and (not time_path or ".".join(each.leaf.steps) == time_path)
     ]
-    sound = [record for record, value in zip(records, parsed, strict=True) if value is not None]
     refused = ""
+
+    def why_refused(columns: Sequence[Column], time: TimeColumn) -> str:
+        return _refused(_table(like, columns, time), sound, now_ms, source.registries)
+
     for candidate in candidates:
         time = TimeColumn(usable[candidate.leaf.steps], candidate.format)
-        refused = _refused(_table(topic, [leaf_column[time.column]], time), sound, now_ms)
+        refused = why_refused([leaf_column[time.column]], time)
         if refused:
             continue
-        table = _table(topic, columns, time)
-        if _refused(table, sound, now_ms):
-            table, unfit = _without_unfit(table, sound, now_ms)
+        table = _table(like, columns, time)
+        if why_refused(columns, time):
+            fit, unfit = _without_unfit(table, why_refused)
+            table = _table(like, fit, time)
             left_out += unfit
-        cube = _cube(table, leaf_of, len(objects), reasons)
-        broken = len(records) - len(objects)
-        return Guess(table, cube, reasons, left_out, candidate.reason, len(records), broken)
+        cube = _cube(table, leaf_of, count, reasons)
+        broken = len(records) - count
+        how = (candidate.reason, len(records), broken, sample.broken_as)
+        return Guess(table, cube, reasons, left_out, *how)
     raise _no_time(topic, leaves, candidates, refused, time_path)
 
 
-def _table(topic: str, columns: Sequence[Column], time: TimeColumn) -> Table:
-    return Table(name=plain_name(topic, ()), topic=topic, columns=tuple(columns), time=time)
+def _table(like: Table, columns: Sequence[Column], time: TimeColumn) -> Table:
+    return msgspec.structs.replace(like, columns=tuple(columns), time=time)
 
 
 def _without_unfit(
-    table: Table, records: Sequence[Record], now_ms: int
-) -> tuple[Table, list[tuple[str, str]]]:
-    """Return the table without the columns that refuse records by themselves, and why each does.
+    table: Table, why_refused: Callable[[Sequence[Column], TimeColumn], str]
+) -> tuple[list[Column], list[tuple[str, str]]]:
+    """Return the columns without those that refuse records by themselves, and why each does.
 
     Raises DefinitionError where the rest still refuses one.
     """
@@ -108,13 +142,12 @@ def _without_unfit(
     unfit: list[tuple[str, str]] = []
     for column in table.columns:
         pair = [time] if column == time else [time, column]
-        why = _refused(_table(table.topic, pair, table.time), records, now_ms)
+        why = why_refused(pair, table.time)
         if why:
             unfit.append((column.path or column.name, why))
         else:
             fit.append(column)
-    rest = _table(table.topic, fit, table.time)
-    why = _refused(rest, records, now_ms)
+    why = why_refused(fit, table.time)
     if why:
         raise DefinitionError(
             f"no table was found that takes the records of topic {table.topic}",
@@ -122,7 +155,7 @@ def _without_unfit(
             found=why,
             action="declare the table by hand",
         )
-    return rest, unfit
+    return fit, unfit
 
 
 def _no_time(
@@ -143,7 +176,7 @@ def _no_time(
 
 
 def _columns(
-    leaves: Sequence[Leaf], records: int
+    leaves: Sequence[Leaf], types: Mapping[tuple[str, ...], str], records: int
 ) -> tuple[tuple[Column, ...], dict[str, str], list[tuple[str, str]], dict[str, Leaf]]:
     columns: list[Column] = []
     reasons: dict[str, str] = {}
@@ -154,11 +187,12 @@ def _columns(
         path = ".".join(leaf.steps)
         if leaf.kinds == {"object"}:
             continue  # its insides are columns
-        why_not = _why_not(leaf, kinds, len(columns))
+        declared = types.get(leaf.steps)
+        why_not = _why_not(leaf, declared, kinds, len(columns))
         if why_not:
             left_out.append((path, why_not))
             continue
-        kind = column_type(leaf)
+        kind = declared or column_type(leaf)
         assert kind is not None
         name = plain_name("_".join(leaf.steps), reasons)
         columns.append(Column(name, kind, path=None if path == name else path))
@@ -171,8 +205,10 @@ def _columns(
     return tuple(columns), reasons, left_out, leaf_of
 
 
-def _why_not(leaf: Leaf, kinds: dict[tuple[str, ...], set[str]], taken: int) -> str:
-    """Return why a path is no column; empty where it is one."""
+def _why_not(leaf: Leaf, declared: str | None, kinds: dict[tuple[str, ...], set[str]], taken: int) -> str:
+    """Return why a path is no column; empty where it is one. declared: its type by a schema."""
+    if declared is not None and not any(not step or _NO_STEP.search(step) for step in leaf.steps):
+        return "" if taken < COLUMNS_MAX else f"more than {COLUMNS_MAX} columns"
     if not leaf.kinds:
         return "null in every record, so its type is not known"
     if any(not step or _NO_STEP.search(step) for step in leaf.steps):
@@ -187,25 +223,11 @@ def _why_not(leaf: Leaf, kinds: dict[tuple[str, ...], set[str]], taken: int) -> 
     return "" if taken < COLUMNS_MAX else f"more than {COLUMNS_MAX} columns"
 
 
-def plain_name(text: str, taken: Sequence[str] | dict[str, str]) -> str:
-    """Return a name of the product's that is close to the text, and is not taken."""
-    spread = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower()
-    name = re.sub(r"[^a-z0-9]+", "_", spread).strip("_")[:_NAME_CHARS_MAX].strip("_") or "column"
-    if name[0].isdigit():
-        name = f"n_{name}"
-    reserved = {f"{unit}_start" for unit in TIME_UNITS}
-    number, free = 2, name
-    while free in taken or free in reserved:
-        free = f"{name}_{number}"
-        number += 1
-    return free
-
-
-def _refused(table: Table, records: Sequence[Record], now_ms: int) -> str:
+def _refused(table: Table, records: Sequence[Record], now_ms: int, registries: Registries) -> str:
     """Return the first reason for which the table refuses a record when all of its columns are read."""
     counted = tuple(Measure("count", column.name) for column in table.columns)
     schema = Schema(table, Cube(name="all_columns", table=table.name, dimensions=(), measures=counted))
-    decoded = EventDecoder(schema).decode(
+    decoded = EventDecoder(schema, registries).decode(
         [record.value for record in records],
         np.zeros(len(records), np.int32),
         np.arange(len(records), dtype=np.int64),

@@ -52,7 +52,7 @@ def first_records(consumer: StreamConsumer, count: int, clock: Clock) -> list[Re
 def _empty(topic: str) -> DefinitionError:
     return DefinitionError(
         f"topic {topic} has no records to guess from",
-        expected="at least one JSON object",
+        expected="at least one record",
         found="an empty topic",
         action=f"send some, by `rtolap produce` say, and call `rtolap init {topic}` again",
     )

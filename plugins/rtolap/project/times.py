@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -54,7 +55,7 @@ def time_guesses(leaves: Sequence[Leaf], records: int, formats: Sequence[str] = 
             if not named and not formats and form.startswith("epoch"):
                 continue  # any large number would do
             first = _FIRST_NAME.match(leaf.steps[-1]) is not None
-            whole_days = form == "iso8601" and all(len(each) <= 10 for each in leaf.values)
+            whole_days = form == "iso8601" and all(_is_day(each) for each in leaf.values)
             rank = (whole_days, not first, not named, len(leaf.steps), at)
             reason = f"every record has it, and all {leaf.records} values read as {form}"
             found.append((rank, TimeGuess(leaf, form, reason)))
@@ -62,8 +63,19 @@ def time_guesses(leaves: Sequence[Leaf], records: int, formats: Sequence[str] = 
     return [guess for _, guess in sorted(found, key=lambda each: each[0])]
 
 
+def _is_day(value: Any) -> bool:
+    return len(value) <= len("2024-01-01") if isinstance(value, str) else not isinstance(value, datetime)
+
+
+def time_formats(leaf: Leaf) -> list[str]:
+    """Return the formats in which all values of the leaf are times."""
+    return list(_formats(leaf, ()))
+
+
 def _formats(leaf: Leaf, formats: Sequence[str]) -> Iterator[str]:
-    if leaf.kinds == {"integer"}:
+    if leaf.kinds == {"time"}:  # whatever the format says
+        yield formats[0] if formats else "iso8601"
+    elif leaf.kinds == {"integer"}:
         for form, unit in _UNITS.items():
             if formats and form not in formats:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -20,7 +21,7 @@ class Leaf:
 
     Attributes:
         steps: names from the outside inwards.
-        kinds: JSON's, of the values that are not null.
+        kinds: of the values that are not null, see `kind_of`.
         values: of each record that has one, in order.
         records: that hold a value here which is not null.
     """
@@ -75,16 +76,19 @@ def _visit(value: dict[str, Any], at: tuple[str, ...], found: dict[tuple[str, ..
             continue
         leaf = found.setdefault(steps, Leaf(steps))
         if inner is not None:
-            leaf.kinds.add(_kind(inner))
+            leaf.kinds.add(kind_of(inner))
             leaf.values.append(inner)
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Return JSON's word for the kind of a value, and `time` for a date or a point in time."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
         return "integer"
-    if isinstance(value, Decimal):
+    if isinstance(value, date):
+        return "time"
+    if isinstance(value, Decimal | float):
         return "number"
     if isinstance(value, str):
         return "string"

@@ -52,7 +52,11 @@ DRAIN_S = 2.0
 PROBLEMS_MAX = 20  # that the answer names of one request
 
 _CALLER = "rtolap.caller"
-_PATH = re.compile(r"/cubes/(?P<cube>[^/]+)(?:/segments/(?P<segment>[^/]+))?")
+_PATH = re.compile(
+    r"/cubes/(?P<cube>[^/]+)(?:/segments/(?P<segment>[^/]+))?"
+    r"(?:/builds/(?P<build>[^/]+)|/merges/(?P<merge>[^/]+)|/batches/(?P<batch>[^/]+))?"
+    r"|/api/v1/processes/(?P<process>[^/]+)"
+)
 
 log = logging.getLogger(__name__)
 
@@ -307,7 +311,7 @@ class _Credentials:
 
 
 def _of_path(path: str) -> dict[str, str]:
-    """Return the cube and the segment that a path names."""
+    """Return what a path names: the cube, the segment, a piece of work on it; a process of the agent."""
     found = _PATH.search(path)
     return {} if found is None else {name: value for name, value in found.groupdict().items() if value}
 

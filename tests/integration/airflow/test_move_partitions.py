@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Locator, Page, expect
 from rtolap.base.errors import Refused
 from rtolap.protocols.coordinator.messages import DrainRequest
 
+from tests.integration.airflow.browsing import picture
 from tests.integration.airflow.questions import press, question
 from tests.support.cubes.day_stream import PARTITIONS, DayStream
 from tests.support.waiting import patience_s
@@ -58,8 +61,16 @@ def second_set(airflow: Any, receiver: None, tmp_path: Path) -> Iterator[str]:
     airflow.until("removal of the second replica set", removed)
 
 
+def answered(page: Page, waits: Locator, option: str) -> None:
+    """Answer on the page, and wait until it says so."""
+    waits.get_by_role("button", name=option).click()
+    page.get_by_role("dialog").get_by_role("button", name="Answer").click()
+    expect(page.get_by_text(re.compile(f"{option} is recorded, as the answer of ada"))).to_be_visible()
+    expect(waits).to_have_count(0)
+
+
 def test_partitions_move_and_move_back_as_a_person_has_approved(
-    airflow: Any, stream: DayStream, second_set: str
+    airflow: Any, stream: DayStream, second_set: str, sign_in: Callable[..., Page]
 ) -> None:
     cube, client = stream.name, airflow.coordinator
     stream.send(1)
@@ -69,15 +80,23 @@ def test_partitions_move_and_move_back_as_a_person_has_approved(
     assert before.assignment == {first_set: whole}
     run_id = airflow.trigger(DAG_ID, cube=cube, by="count", over=[second_set])
     asked = question(airflow, DAG_ID, run_id, "approve")
-    assert asked["subject"] == "Move partitions of a cube?"
+    page = sign_in("ada", "?view=receivers")
+    waits = page.get_by_role("article", name=asked["subject"])
+    assert asked["subject"] == f"Move partitions of {cube}?"
     assert f"partition 0: {first_set} → {second_set}" in asked["body"]
     assert client.cube(cube).next_epoch is None, "nothing moves before the answer"
-    press(airflow, DAG_ID, run_id, "approve")
-    assert question(airflow, DAG_ID, run_id, "approve_back")["subject"] == "Move the partitions back?"
+    plan = waits.get_by_role("table", name="Partitions before and after the move")
+    all_of_it = ", ".join(map(str, whole))
+    expect(plan.get_by_role("row", name=f"{first_set} {all_of_it}")).to_be_visible()
+    expect(plan.get_by_role("row", name=f"{second_set} {all_of_it}")).to_be_visible()
+    picture(page, "move")
+    answered(page, waits, "Approve")
+    back = f"Move the partitions of {cube} back?"
+    assert question(airflow, DAG_ID, run_id, "approve_back")["subject"] == back
     moved = client.cube(cube)
     assert (moved.assignment, moved.assignment_epoch) == ({second_set: whole}, before.assignment_epoch + 1)
     stream.send(1)  # of the same day: no segment closes, and nothing is staged
-    press(airflow, DAG_ID, run_id, "approve_back")
+    answered(page, page.get_by_role("article", name=back), "Undo the move")
     airflow.until_run(DAG_ID, run_id)
     assert client.cube(cube).assignment == {first_set: whole}
     assert airflow.until("an answer about all that was sent", stream.answer) == stream.recount()

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
+from rtolap.airflow.page.rights import ANSWERED_ON_THE_PAGE, STARTED_BY_THE_PAGE
 
 from tests.integration.airflow.browsing import MARKUP, assert_is_text, picture, serious_in
 from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.integration
+
+REFUSED = 130  # more than one answer of the page has
 
 
 def test_an_operator_sees_services_cubes_and_receivers(
@@ -132,16 +135,85 @@ def test_a_purge_needs_the_name_of_the_cube_typed(
     expect(page.get_by_text("Purged up to")).to_be_visible()
 
 
+def test_a_cube_is_paused_and_resumed_under_the_name_of_who_did_it(
+    sign_in: Callable[..., Page], stream: Any, airflow: Any
+) -> None:
+    page = sign_in("ada", f"?view=cubes&cube={stream.name}")
+    start_of(page, "Pause", reason="the topic is broken")
+    expect(page.get_by_role("dialog").get_by_text("rtolap_cube_switch is paused in Airflow")).to_be_visible()
+    airflow.unpause("rtolap_cube_switch")
+    airflow.until("pause", lambda: True if airflow.coordinator.cube(stream.name).paused else None)
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    expect(page.get_by_text(re.compile(r"^Paused .* by ada: the topic is broken$"))).to_be_visible()
+    expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+    picture(page, "paused")
+    start_of(page, "Resume")
+    airflow.until("resumption", lambda: None if airflow.coordinator.cube(stream.name).paused else True)
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    expect(page.get_by_text(re.compile(r"^Resumed .* by ada\.$"))).to_be_visible()
+    stream.send(1)
+    assert airflow.until("an answer about what was sent", stream.answer) == stream.recount()
+
+
+def start_of(page: Page, button: str, reason: str = "") -> None:
+    """Press a button of a cube, and start its run."""
+    page.get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    if reason:
+        dialog.get_by_label("Reason").fill(reason)
+    dialog.get_by_role("button", name="Start").click()
+    expect(dialog.get_by_role("status").get_by_role("link")).to_be_visible()
+
+
+def test_a_segment_whose_build_has_failed_is_queued_again(
+    sign_in: Callable[..., Page], stream: Any, airflow: Any
+) -> None:
+    client, cube = airflow.coordinator, stream.name
+    stream.send(1)
+    (segment,) = airflow.until("a segment", lambda: client.segments(cube) or None)
+    client.close_segment(cube, segment.segment)
+
+    def state() -> str:
+        found: str = client.segment(cube, segment.segment).state
+        return found
+
+    airflow.until("upload", lambda: True if state() == "REMOTE_PERSISTED" else None)
+    build = client.start_build(cube, segment.segment)
+    client.fail_build(cube, segment.segment, build.build_id, f"no disk {MARKUP}")
+    airflow.unpause("rtolap_requeue")
+    page = sign_in("viewer", f"?view=cubes&cube={cube}")
+    expect(page.get_by_text("build failed: no disk").first).to_be_visible()
+    expect(page.get_by_role("button", name="Requeue")).to_have_count(0)
+    page = sign_in("ada", f"?view=cubes&cube={cube}")
+    start_of(page, "Requeue")
+
+    def forgotten() -> bool | None:
+        return True if client.segment(cube, segment.segment).build is None else None
+
+    airflow.until("a queue without the failed build", forgotten)
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    expect(page.get_by_role("button", name="Requeue")).to_have_count(0)
+    assert_is_text(page)
+    assert state() == "REMOTE_PERSISTED"
+
+
 def test_who_may_not_start_a_dag_sees_no_button_for_it(
     sign_in: Callable[..., Page], stream: Any, airflow: Any
 ) -> None:
     page = sign_in("viewer", f"?view=cubes&cube={stream.name}")
     expect(page.get_by_test_id("age").first).to_be_visible()
-    for name in ("Rebuild a day", "Plan a move", "Purge"):
+    for name in ("Rebuild a day", "Plan a move", "Purge", "Pause", "Turn off"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     with airflow.signed_in("viewer") as client:
-        answer = client.post("/api/v2/dags/rtolap_purge/dagRuns", json={"logical_date": None, "conf": {}})
-    assert answer.status_code == 403
+        rights = client.get("/rtolap/page/rights").raise_for_status().json()
+        assert (rights["may_start"], rights["may_answer"], rights["may_ask"]) == ([], [], False)
+        body: dict[str, Any] = {"logical_date": None, "conf": {}}
+        for dag_id in STARTED_BY_THE_PAGE:
+            assert client.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body).status_code == 403, dag_id
+    with airflow.signed_in("ada") as client:
+        rights = client.get("/rtolap/page/rights").raise_for_status().json()
+    assert set(rights["may_start"]) == set(STARTED_BY_THE_PAGE)
+    assert set(rights["may_answer"]) == set(ANSWERED_ON_THE_PAGE)
 
 
 def test_who_may_see_nothing_has_no_page(sign_in: Callable[..., Page], airflow: Any) -> None:
@@ -159,14 +231,50 @@ def test_markup_in_a_record_is_shown_as_text(
     sign_in: Callable[..., Page], stream: Any, airflow: Any, kafka: str
 ) -> None:
     producer = Producer({"bootstrap.servers": kafka})
-    producer.produce(stream.name, f'{{"at": "{MARKUP}"}}'.encode(), partition=0)
+    for number in range(REFUSED):
+        producer.produce(stream.name, f'{{"at": "{MARKUP}", "number": {number}}}'.encode(), partition=0)
     assert producer.flush(30) == 0
-    airflow.until("refusal", lambda: airflow.coordinator.cube(stream.name).refused or None)
+
+    def refused_all() -> bool | None:
+        counts = airflow.coordinator.cube(stream.name).refused
+        return True if sum(counts.values()) >= REFUSED else None
+
+    airflow.until("refusals", refused_all)
     page = sign_in("viewer", f"?view=cubes&cube={stream.name}")
     expect(page.get_by_text("records are in no count").first).to_be_visible()
     refused = page.get_by_role("table", name="Refused events")
     expect(refused.get_by_role("row").nth(1)).to_contain_text("<img src=x")
+    expect(page.get_by_role("button", name="Show refused records")).to_have_count(0)
     assert_is_text(page)
+    path = f"/rtolap/page/cubes/{stream.name}/refused"
+    with airflow.signed_in("viewer") as client:
+        assert client.get(path).status_code == 403
+
+    def written() -> bool | None:
+        """The dead letters are there, which are written after they are counted."""
+        with airflow.signed_in("ada") as client:
+            found = client.get(path).raise_for_status().json()
+        return True if [each["offset"] for each in found["records"]][:1] == [REFUSED - 1] else None
+
+    airflow.until("the last dead letter", written)
+    page = sign_in("ada", f"?view=cubes&cube={stream.name}")
+    page.get_by_role("button", name="Show refused records").click()
+    records = page.get_by_role("table", name="Refused records")
+    newest = records.get_by_role("row").nth(1)
+    expect(newest).to_contain_text(f'"number": {REFUSED - 1}')
+    told = page.get_by_text(re.compile(f" records of {stream.name}.dead-letters"))
+    older = page.get_by_role("button", name="Older ones")
+    expect(older).to_be_visible()  # one answer has not all of them
+    while older.count():
+        before = told.inner_text()
+        older.click()
+        expect(told).not_to_have_text(before)
+    expect(
+        page.get_by_text(f"{REFUSED} records of {stream.name}.dead-letters. There are no older ones.")
+    ).to_be_visible()
+    assert_is_text(page)
+    assert serious_in(page) == []
+    picture(page, "refused")
 
 
 def test_what_is_not_fresh_any_more_says_so(sign_in: Callable[..., Page], airflow: Any) -> None:

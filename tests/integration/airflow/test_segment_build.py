@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import Any
 
 import pytest
+from rtolap.airflow.outlets.datasets import history_folder
 from rtolap.airflow.ready_assets import ready_asset
 from rtolap.cubes.format.history import read_manifest
 from rtolap.object_store.store import open_store
@@ -55,6 +57,27 @@ def test_dags_that_wait_for_ready_segments_are_told_each_version(airflow: Any, s
     events = airflow.asset_events(ready_asset(stream.name).name)
     assert [event["extra"] for event in events] == [expected]
     assert {event["source_dag_id"] for event in events} == {BUILD}
+    assert_lineage(airflow, stream)
+
+
+def assert_lineage(airflow: Any, stream: Any) -> None:
+    """Check what OpenLineage's provider has sent of the build, by the transport that Airflow is given."""
+
+    def sent() -> Any:
+        outputs = [event for event in airflow.lineage(f"{BUILD}.build") if event["eventType"] == "COMPLETE"]
+        return next((event for event in outputs if stream.name in json.dumps(event["outputs"])), None)
+
+    event = airflow.until("event of OpenLineage", sent)
+    ports, store = airflow.around.ports, airflow.around.layout.store
+    (read,), (written,) = event["inputs"], event["outputs"]
+    assert (read["namespace"], read["name"]) == (f"kafka://127.0.0.1:{ports['kafka']}", stream.name)
+    made = history_folder(stream.segments()[1].location)
+    assert (written["namespace"], written["name"]) == ("file", f"{store}/{made}")
+    facets = written["facets"]
+    assert facets["version"]["datasetVersion"] == f"{stream.segment(1)}/v1"
+    (also,) = facets["symlinks"]["identifiers"]
+    at_query = f"mysql://127.0.0.1:{ports['query-mysql']}"
+    assert (also["namespace"], also["name"]) == (at_query, f"rtolap.{stream.name}")
 
 
 def test_a_build_that_failed_for_a_damaged_part_is_made_when_its_receivers_have_uploaded_it_again(

@@ -56,9 +56,20 @@ def hbase_client(airflow: AirflowStack, server_folder: Path) -> Iterator[HBaseCl
         server.kill()
 
 
+@pytest.fixture(scope="module")
+def logs_of_hbase(airflow: AirflowStack, hbase_client: HBaseClient, server_folder: Path) -> Iterator[None]:
+    """The connection says where HBase keeps its logs."""
+    port = airflow.around.ports["hbase-zookeeper"]
+    extra = json.dumps({"root_dir": (server_folder / "hbase-of-airflow" / "hbase").as_uri()})
+    made = {"connection_id": "hbase_default", "conn_type": "hbase", "host": "127.0.0.1", "port": port}
+    airflow.api.post("/api/v2/connections", json={**made, "extra": extra}).raise_for_status()
+    yield
+    airflow.api.delete("/api/v2/connections/hbase_default").raise_for_status()
+
+
 @pytest.fixture
 def subscription(
-    airflow: AirflowStack, airflow_home: Path, hbase_client: HBaseClient, kafka: str
+    airflow: AirflowStack, airflow_home: Path, hbase_client: HBaseClient, logs_of_hbase: None, kafka: str
 ) -> Iterator[str]:
     """Declared, and not made yet; its topic and table are there."""
     name = f"orders_{uuid.uuid4().hex[:6]}"
@@ -161,6 +172,8 @@ def check_page(airflow: AirflowStack, sign_in: Callable[..., Page], name: str) -
     queues = page.get_by_role("table", name="Queues of region servers")
     queue = queues.get_by_role("row", name=re.compile(f"^{name} "))
     expect(queue.get_by_role("cell").nth(4)).not_to_be_empty()  # its log
+    for cell in (6, 7):  # its size, and what is left to ship of all logs
+        expect(queue.get_by_role("cell").nth(cell)).to_have_text(re.compile(r"^[0-9.]+ [KM]?i?B$"))
     expect(page.get_by_text("No event is known to fail.")).to_be_visible()
     assert serious_in(page) == []
     picture(page, "capture")

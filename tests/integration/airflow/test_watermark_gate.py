@@ -7,20 +7,23 @@ by the application that awaits all three.
 from __future__ import annotations
 
 import json
+import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
+from playwright.sync_api import Locator, Page, expect
 from rtolap.model.application import CubeWatermark
 from rtolap.model.cube import Cube, Measure, SegmentPolicy
 from rtolap.model.segment import SegmentRange
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
+from tests.integration.airflow.browsing import picture, serious_in
 from tests.support.cubes.declarations import declare_cube, drop_cube
 from tests.support.kafka_topics import create_topic
 from tests.support.watermarks.definitions import hosts_source
@@ -105,7 +108,16 @@ class Fleet:
         return {run_id for run_id in found if run_id.startswith(f"{self.name}__")}
 
     def answer(self, day: int, option: str, **form: str) -> None:
-        """By ada, as Airflow's page sends it, once a triggerer waits too."""
+        """By ada, as Airflow's page sends it."""
+        self.until_answerable(day)
+        with self._airflow.signed_in("ada") as client:
+            said = client.patch(
+                self.question_url(day), json={"chosen_options": [option], "params_input": form}
+            )
+        said.raise_for_status()
+
+    def until_answerable(self, day: int) -> None:
+        """Wait until a triggerer waits for the answer too."""
         run_id = self.run_id(day)
 
         def waits() -> bool | None:
@@ -113,10 +125,9 @@ class Fleet:
             return True if asked and asked[0]["triggerer_job"] else None
 
         self._airflow.until(f"question about day {day}", waits)
-        url = f"/api/v2/dags/{APPROVAL}/dagRuns/{run_id}/taskInstances/ask/-1/hitlDetails"
-        with self._airflow.signed_in("ada") as client:
-            said = client.patch(url, json={"chosen_options": [option], "params_input": form})
-        said.raise_for_status()
+
+    def question_url(self, day: int) -> str:
+        return f"/api/v2/dags/{APPROVAL}/dagRuns/{self.run_id(day)}/taskInstances/ask/-1/hitlDetails"
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +158,12 @@ def fleet(airflow: Any, receiver: None, kafka: str) -> Iterator[Fleet]:
     made.drop()
 
 
+def shown_window(page: Page, fleet: Fleet, day: int) -> Locator:
+    """The part of the page about the window of a day."""
+    end = datetime.fromtimestamp(fleet.start_ms(day + 1) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return page.get_by_role("article", name=f"Window that ends at {end}")
+
+
 def test_the_gate_asks_once_about_each_window_that_is_overdue(airflow: Any, fleet: Fleet) -> None:
     days = {fleet.run_id(day) for day in (1, 2, 3)}
     assert fleet.asked() == days
@@ -157,8 +174,48 @@ def test_the_gate_asks_once_about_each_window_that_is_overdue(airflow: Any, flee
     assert {fleet.segment(day).state for day in (1, 2, 3)} == {"ACTIVE"}
 
 
-def test_a_day_that_a_person_lets_go_is_closed_and_built_as_approved(airflow: Any, fleet: Fleet) -> None:
-    fleet.answer(1, "Approve", reason="the host is gone")
+def test_the_page_shows_the_windows_that_wait_with_the_hosts_and_what_they_owe(
+    airflow: Any, fleet: Fleet, sign_in: Callable[..., Page]
+) -> None:
+    page = sign_in("viewer", f"?view=cubes&cube={fleet.name}")
+    held = page.get_by_role("table", name="Hosts that are behind")
+    expect(held.get_by_role("row", name=re.compile("^silent web holds it"))).to_be_visible()
+    expect(page.get_by_text("Hosts that hold web")).to_be_visible()
+    window = shown_window(page, fleet, 1)
+    hosts = window.get_by_role("table", name="Hosts that the window waits for")
+    expect(hosts.get_by_role("row", name=re.compile("^silent web"))).to_be_visible()
+    expect(
+        window.get_by_text(re.compile(r"web: .* of its events are expected to be missing, at most"))
+    ).to_be_visible()
+    expect(window.get_by_text(re.compile("^Asked .* ago"))).to_be_visible()
+    expect(window.get_by_role("button", name="Approve")).to_have_count(0)
+    assert serious_in(page) == []
+    window.scroll_into_view_if_needed()
+    picture(page, "windows")
+    with airflow.signed_in("viewer") as client:
+        body = {"chosen_options": ["Approve"], "params_input": {}}
+        assert client.patch(fleet.question_url(1), json=body).status_code == 403
+
+
+def test_a_day_that_a_person_lets_go_is_closed_and_built_as_approved(
+    airflow: Any, fleet: Fleet, sign_in: Callable[..., Page]
+) -> None:
+    fleet.until_answerable(1)
+    second = sign_in("admin", f"?view=cubes&cube={fleet.name}")
+    shown_window(second, fleet, 1).get_by_role("button", name="Reject").click()
+    first = sign_in("ada", f"?view=cubes&cube={fleet.name}")
+    shown_window(first, fleet, 1).get_by_role("button", name="Approve").click()
+    dialog = first.get_by_role("dialog")
+    expect(dialog.get_by_text(re.compile("silent"))).to_be_visible()
+    dialog.get_by_label("Reason").fill("the host is gone")
+    dialog.get_by_role("button", name="Answer").click()
+    expect(first.get_by_text(re.compile("Approve is recorded, as the answer of ada"))).to_be_visible()
+    second.get_by_role("dialog").get_by_role("button", name="Answer").click()
+    told = second.get_by_role("alert").get_by_text("ada has answered before: Approve")
+    expect(told).to_be_visible()
+    approvals = first.get_by_role("table", name="Approvals")
+    expect(approvals.get_by_role("row", name=re.compile("ada .* the host is gone"))).to_be_visible()
+    expect(shown_window(first, fleet, 1)).to_have_count(0)
     airflow.until_run(APPROVAL, fleet.run_id(1))
     fleet.until(1, "REMOTE_PERSISTED")
     airflow.run_dag(BUILD)
@@ -169,6 +226,22 @@ def test_a_day_that_a_person_lets_go_is_closed_and_built_as_approved(airflow: An
     assert (known.application, known.closed_by, known.approved_by) == (fleet.name, "approval", "ada")
     assert built.events == fleet.events[1]
     assert {fleet.segment(day).state for day in (2, 3)} == {"ACTIVE"}
+
+
+def test_what_a_person_rejects_on_the_page_waits_and_is_asked_about_once(
+    fleet: Fleet, sign_in: Callable[..., Page]
+) -> None:
+    page = sign_in("ada", f"?view=cubes&cube={fleet.name}")
+    window = shown_window(page, fleet, 3)
+    window.get_by_role("button", name="Reject").click()
+    page.get_by_role("dialog").get_by_role("button", name="Answer").click()
+    expect(page.get_by_text(re.compile("Reject is recorded, as the answer of ada"))).to_be_visible()
+    expect(window.get_by_text("Nobody is asked about it now.")).to_be_visible()
+    window.get_by_role("button", name="Ask now").click()
+    page.get_by_role("dialog").get_by_role("button", name="Start").click()
+    told = f"Run {fleet.run_id(3)} has asked about it before."
+    expect(page.get_by_role("alert").get_by_text(told)).to_be_visible()
+    assert fleet.segment(3).state == "ACTIVE"
 
 
 def test_where_builds_need_approval_a_day_closed_by_force_waits_for_it(airflow: Any, fleet: Fleet) -> None:

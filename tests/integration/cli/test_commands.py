@@ -15,13 +15,27 @@ from typing import Any
 import httpx
 import pytest
 import rtolap
+from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.producer import KafkaProducer
 
 from tests.support.cubes.services import Services, wait_for
+from tests.support.formats.avro import encode, framed
+from tests.support.formats.registry_server import RegistryServer, running_registry
 from tests.support.query.prices import define_prices
 from tests.support.waiting import patience_s
 
 pytestmark = [pytest.mark.integration]
 
+FAR = "far"  # the same brokers, as a cluster with a name
+AVRO: dict[str, Any] = {
+    "type": "record",
+    "name": "Sale",
+    "fields": [
+        {"name": "sold_at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "kind", "type": "string"},
+        {"name": "price", "type": ["null", "double"]},
+    ],
+}
 _PRICES = (("pen", "1.10"), ("ink", "2.20"), ("pen", "3.30"), ("ink", None))
 
 
@@ -67,11 +81,23 @@ def cells(table: str) -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory, zookeeper: str, kafka: str) -> Iterator[Services]:
+def registry() -> Iterator[RegistryServer]:
+    with running_registry() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def services(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: str, kafka: str, registry: RegistryServer
+) -> Iterator[Services]:
     folder = tmp_path_factory.mktemp("services")
     one = Services(
         folder, zookeeper=zookeeper, root=f"/commands-{uuid.uuid4().hex}", kafka=kafka, coordinators=1
     )
+    clusters = folder / "kafka.yaml"
+    clusters.touch(mode=0o600)
+    clusters.write_text(f"clusters: {{{FAR}: {{bootstrap.servers: '{kafka}'}}}}\n")
+    one.environment |= {"RTOLAP_KAFKA_CLUSTERS": str(clusters), "RTOLAP_SCHEMA_REGISTRY": registry.url}
     try:
         one.start_coordinators()
         one.start_receiver("r1", "only", "--checkpoint-interval-s", "0.5", "--idle-after-s", "60")
@@ -258,3 +284,55 @@ def test_definitions_guessed_from_a_topic_can_be_created(
     shell.json("validate", str(tmp_path / "project" / "include"))
     shell.json("create", str(tmp_path / "project" / "include"), "--enable")
     assert "not overwritten" in shell.refused("init", cube, "--into", str(tmp_path / "project"))
+
+
+def csv_records() -> list[bytes]:
+    rows = [
+        f"2024-05-01T01:00:0{number};{kind};{price or ''}" for number, (kind, price) in enumerate(_PRICES)
+    ]
+    return [b"Sold At;kind;price", *(row.encode() for row in rows)]
+
+
+def avro_records() -> list[bytes]:
+    at_ms = 1_714_525_200_000  # 2024-05-01T01:00:00Z
+    rows = [
+        {"sold_at": at_ms + number, "kind": kind, "price": None if price is None else float(price)}
+        for number, (kind, price) in enumerate(_PRICES)
+    ]
+    return [framed(5, encode(AVRO, row)) for row in rows]
+
+
+@pytest.mark.parametrize("form", ["csv", "avro"])
+def test_definitions_guessed_from_other_formats_of_a_named_cluster_count_each_event(
+    form: str,
+    services: Services,
+    registry: RegistryServer,
+    tmp_path: Path,
+    create_topic: Callable[..., str],
+    kafka: str,
+) -> None:
+    registry.schemas[5] = {"schema": json.dumps(AVRO)}
+    shell, topic = Shell(services), create_topic(f"sold_{form}_{uuid.uuid4().hex[:6]}", 1)
+    producer = KafkaProducer(kafka, client_id="test")
+    records = csv_records() if form == "csv" else avro_records()
+    producer.produce(topic, [OutRecord(value, partition=0) for value in records])
+    producer.flush(30)
+    producer.close()
+    project = tmp_path / "project"
+    said = shell.json("init", topic, "--cluster", FAR, "--into", str(project))
+    assert (said["records"], said["broken"], said["left_out"]) == (len(records), len(records) - 4, {})
+    text = Path(said["table"]).read_text()
+    assert f'kafka_cluster: "{FAR}"' in text
+    assert f'type: "{form}"' in text
+    shell.json("validate", str(project / "include"))
+    shell.json("create", str(project / "include"), "--enable")
+    cube = f"{topic}_cube"
+
+    def counted() -> bool:
+        try:
+            (row,) = services.sql(f"select count(*), max(price) from {cube}")["rows"]
+        except httpx.HTTPStatusError:
+            return False
+        return [int(row[0]), float(row[1] or 0)] == [4, 3.3]
+
+    wait_for("each event counts", counted, 90)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -41,8 +42,8 @@ def world(
         yield one
 
 
-def move(world: World, assignment: dict[str, tuple[int, ...]]) -> None:
-    """Move, refuse another move meanwhile, and wait until it has ended."""
+def move(world: World, assignment: dict[str, tuple[int, ...]]) -> int:
+    """Move, refuse another move meanwhile, wait until it has ended, and return its epoch."""
     client = world.services.coordinator
     planned = client.reassign(world.cube, ReassignRequest(assignment=assignment, warm_up=True))
     assert not planned.applied
@@ -60,6 +61,14 @@ def move(world: World, assignment: dict[str, tuple[int, ...]]) -> None:
         return status.assignment_epoch == epoch and status.assignment == assignment
 
     wait_for("the new assignment stands", stands, 180)
+    assert epoch is not None
+    return epoch
+
+
+def said_of(world: World, process: str, move: str) -> list[str]:
+    """Return the lines in the log of a process that have the id of a move."""
+    lines = (world.services.folder / f"{process}.log").read_text(errors="replace").splitlines()
+    return [line for line in lines if re.search(rf"\[.*\bmove={re.escape(move)}[ \]]", line)]
 
 
 @pytest.mark.parametrize("held", HELD_ROWS)
@@ -93,9 +102,12 @@ def test_nobody_notices_a_move(
             "back": {"old": (0, 1, 2, 3)},
         }.items():
             begun_s = time.monotonic()
-            move(world, assignment)
+            moved = f"{world.cube}@{move(world, assignment)}"
             stood_s, before = time.monotonic(), len(asking.answered_s)
             wait_for("answers go on", lambda at=before: len(asking.answered_s) > at + 100)
+            coordinator, receiver = (said_of(world, each, moved) for each in ("coordinator-0", "n0"))
+            assert any("warms up for" in line for line in coordinator), (moved, coordinator)
+            assert name == "back" or any("warming up" in line for line in receiver), (moved, receiver)
             gaps[name] = (stood_s - begun_s, asking.largest_gap_s(begun_s, asking.answered_s[-1]))
         asking.stop()
     print(f"{held} held rows, (duration, largest gap) in s: {gaps}, {len(asking.answered_s)} answers")

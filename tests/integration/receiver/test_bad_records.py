@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from rtolap.base.errors import NotFound
 from rtolap.events.classify import Reason
-from rtolap.kafka.dead_letters import read_dead_letters
+from rtolap.kafka.dead_letters import DeadLetter, older_dead_letters, read_dead_letters
 from rtolap.kafka.producer import KafkaAdmin
 
 from tests.support.cubes.builders import START_MS, Event
@@ -143,6 +143,7 @@ def test_every_bad_kind_is_counted_by_reason_and_kept_whole(
     assert {(one.partition, one.offset): one.reason for one in listed} == {
         place: reason for place, (reason, _) in refused_values.items()
     }
+    check_some_at_a_time(world, listed)
 
     world.end("r0", signal.SIGKILL)
     world.start("r0")
@@ -150,6 +151,19 @@ def test_every_bad_kind_is_counted_by_reason_and_kept_whole(
     assert _counted(world) == Counter(reason for reason, _ in refused_values.values()), (
         "kept by the checkpoint"
     )
+
+
+def check_some_at_a_time(world: ReceiverWorld, listed: list[DeadLetter]) -> None:
+    """From the newest on, a few at a time, each letter is found once."""
+    topic, before, found = world.schema.table.dead_letter_topic, {}, []  # type: ignore[var-annotated]
+    more = True
+    while more:
+        letters, before, more = older_dead_letters(world.kafka, topic, before, 3)
+        places = [(each.at_ms, each.letter.partition, each.letter.offset) for each in letters]
+        assert places == sorted(places, reverse=True)
+        found += [each.letter for each in letters]
+    assert Counter(found) == Counter(listed)
+    assert older_dead_letters(world.kafka, topic, before, 3).letters == ()
 
 
 def test_refusals_after_a_crash_are_kept_once_for_a_reader(world: ReceiverWorld) -> None:

@@ -51,6 +51,10 @@ def test_each_segment_of_a_batch_equals_its_recount(
     written = [line for line in done.progress if line["event"] == "cuboid"]
     assert len(written) == len(next(iter(manifests.values())).cuboids)
     assert any(line["event"] == "moved" for line in done.progress) is in_files
+    said = [line for line in done.progress if line["event"] == "spark"][-1]
+    assert said["stages_done"] == said["stages"] > 0
+    assert said["tasks_done"] == said["tasks"] >= said["stages"]
+    assert said["tasks_failed"] == 0
 
 
 def with_shops_of(rows: pa.Table, copy: int) -> pa.Table:

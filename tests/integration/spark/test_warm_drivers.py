@@ -30,6 +30,8 @@ from tests.support.waiting import patience_s, until
 pytestmark = pytest.mark.integration
 
 IDLE_S = 600.0
+OF_JOB = {"RTOLAP_AGENT_KEY": "build.1", "RTOLAP_LOG_LEVEL": "DEBUG"}
+BY_TASKS = ("--conf", "spark.rtolap.lookedAtInDriverBytesMax=0")  # files are looked at by Python of executors
 
 
 class Warm:
@@ -41,7 +43,7 @@ class Warm:
         self._commands = Commands(host)
         self._files = folder
 
-    def start(self, specs: Sequence[BuildSpec], *options: str) -> subprocess.Popen[str]:
+    def start(self, specs: Sequence[BuildSpec], *options: str, ids: str = "") -> subprocess.Popen[str]:
         file = self._files / f"specs-{time.monotonic_ns()}.json"
         file.write_bytes(msgspec.json.encode(specs))
         options = ("--master", "local[2]", "--driver-memory", "700m", *options)
@@ -50,16 +52,16 @@ class Warm:
         )
         return subprocess.Popen(
             [str(file) if word.startswith(FILES_MARK) else word for word in argv],
-            env={**os.environ, **self._commands.environment(), "RTOLAP_AGENT_KEY": "build.1"},
+            env={**os.environ, **self._commands.environment(), **OF_JOB, "RTOLAP_IDS": ids},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
 
-    def build(self, specs: Sequence[BuildSpec], *options: str) -> Done:
+    def build(self, specs: Sequence[BuildSpec], *options: str, ids: str = "") -> Done:
         began_s = time.monotonic()
-        output, _ = (process := self.start(specs, *options)).communicate(timeout=patience_s(240))
+        output, _ = (process := self.start(specs, *options, ids=ids)).communicate(timeout=patience_s(240))
         return Done(process.returncode, output, time.monotonic() - began_s)
 
     def drivers(self) -> list[int]:
@@ -71,6 +73,12 @@ class Warm:
             and "serve_builds.py" in " ".join(process.info["cmdline"] or ())
             and "java" in (process.info["cmdline"] or ("",))[0]
         ]
+
+    def kill(self, driver: int) -> None:
+        """Kill a driver and its Python, which listens for jobs until it is gone, too."""
+        members = session_members(driver)
+        os.killpg(os.getsid(driver), signal.SIGKILL)
+        until(lambda: not any(map(pid_lives, members)), "the driver and its workers to end")
 
     def close(self) -> None:
         for pid in self.drivers():
@@ -96,7 +104,8 @@ def warm(tmp_path: Path, staging: Staging) -> Iterator[Warm]:
 
 def test_builds_share_a_driver_and_are_what_one_shot_builds_are(warm: Warm, staging: Staging) -> None:
     first, raw, second, all_raw = two_versions(staging)
-    one, two = warm.build([first]), warm.build([second])
+    one = warm.build([first], *BY_TASKS, ids="request=asked-first;trace=a1")
+    two = warm.build([second], *BY_TASKS, ids="request=asked-second;trace=b2")
     assert (one.code, two.code) == (0, 0), one.output + two.output
     assert (one.events[-1], two.events[-1]) == ("built", "built")
     assert_recount(staging, first, raw)
@@ -105,7 +114,21 @@ def test_builds_share_a_driver_and_are_what_one_shot_builds_are(warm: Warm, stag
     assert two.took_s < one.took_s
     print(f"the first build {one.took_s:.1f} s, the second {two.took_s:.1f} s")
     (leader,) = warm.drivers()
-    assert "RTOLAP_AGENT_KEY" not in psutil.Process(leader).environ()  # it is no process of the agent's
+    known = psutil.Process(leader).environ()
+    assert "RTOLAP_AGENT_KEY" not in known  # it is no process of the agent's
+    assert "RTOLAP_IDS" not in known
+    for done, spec, request, trace in (
+        (one, first, "asked-first", "a1"),
+        (two, second, "asked-second", "b2"),
+    ):
+        own = f"request={request} trace={trace} cube={spec.cube} segment={spec.segment} build={spec.build_id}"
+        tasks = [line for line in done.output.splitlines() if "look_at_file in a task" in line]
+        assert tasks, done.output
+        assert all(own in line for line in tasks), (own, tasks)
+        progress = progress_lines(done.output)
+        assert {(line["request"], line["trace"], line["build_id"]) for line in progress} == {
+            (request, trace, spec.build_id)
+        }
 
 
 def test_a_job_that_fails_ends_its_driver_and_the_next_one_is_built(warm: Warm, staging: Staging) -> None:
@@ -133,8 +156,8 @@ def test_other_settings_have_a_driver_of_their_own(warm: Warm, staging: Staging)
     for partitions in ("4", "5"):  # of the fourth kind none waits: each holds the memory of a build
         assert warm.build([second], "--conf", f"spark.sql.shuffle.partitions={partitions}").code == 0
     assert len(warm.drivers()) == DRIVERS_MAX
-    os.killpg(os.getsid(warm.drivers()[0]), signal.SIGKILL)  # what it has left takes no place
-    until(lambda: len(warm.drivers()) == DRIVERS_MAX - 1, "a driver to be gone")
+    warm.kill(warm.drivers()[0])  # what it has left takes no place
+    assert len(warm.drivers()) == DRIVERS_MAX - 1
     assert warm.build([second], "--conf", "spark.sql.shuffle.partitions=5").code == 0
     assert len(warm.drivers()) == DRIVERS_MAX
 
@@ -150,7 +173,7 @@ def test_a_job_that_is_cancelled_ends_with_its_driver_and_leaves_nothing_wrong(
         if '"verified"' in line:
             break
     (driver,) = warm.drivers()
-    members = [pid for pid in psutil.pids() if _session(pid) == _session(driver)]
+    members = session_members(driver)
     os.killpg(process.pid, number)
     process.communicate(timeout=patience_s(30))
     until(lambda: not any(map(pid_lives, members)), "the driver and its workers to end")
@@ -204,6 +227,11 @@ def test_a_driver_without_jobs_ends_by_itself(tmp_path: Path, staging: Staging) 
         assert not list(warm.folder.glob("*.sock"))
     finally:
         warm.close()
+
+
+def session_members(driver: int) -> list[int]:
+    """Return the processes of the driver's session: it, its Python and the workers of both."""
+    return [pid for pid in psutil.pids() if _session(pid) == _session(driver)]
 
 
 def _session(pid: int) -> int | None:

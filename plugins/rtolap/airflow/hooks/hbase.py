@@ -37,14 +37,15 @@ from rtolap.sep.subscriptions.records import names
 log = logging.getLogger(__name__)
 
 _ZOOKEEPER_PORT = 2181
-_PARENT_KEY = "parent"
+_PARENT_KEY, _ROOT_DIR = "parent", "root_dir"
 _LOOKED_AT_MASTER_S_MAX = 2.0  # ZooKeeper's part of a look stands without it
 
 
 class HBaseHook(AwaitedConnections):
     """A hook that opens an HBase. The connection's host has the servers of HBase's ZooKeeper, separated by
-    commas, its port is for those that name none, and its extra `parent` is HBase's node. The default
-    connection may be missing; RTOLAP_HBASE then serves.
+    commas, its port is for those that name none, its extra `parent` is HBase's node, and `root_dir` the
+    folder of its logs, if their sizes are wanted. The default connection may be missing; RTOLAP_HBASE then
+    serves.
     """
 
     conn_name_attr = "hbase_conn_id"
@@ -57,13 +58,25 @@ class HBaseHook(AwaitedConnections):
         self.hbase_conn_id = hbase_conn_id
 
     @cached_property
-    def cluster(self) -> ClusterKey:
-        """Raises DefinitionError for a connection that names no cluster."""
+    def _declared(self) -> Any:
+        """The connection; None for the default one where there is none."""
         try:
-            connection = self.get_connection(self.hbase_conn_id)
+            return self.get_connection(self.hbase_conn_id)
         except AirflowNotFoundException:
             if self.hbase_conn_id != HBASE_DEFAULT:
                 raise
+            return None
+
+    def root_dir_of(self, cluster: ClusterKey) -> str | None:
+        """Return the folder of the cluster's logs; None where the connection is another's or says none."""
+        named = None if self._declared is None else self._declared.extra_dejson.get(_ROOT_DIR)
+        return str(named) if named and cluster == self.cluster else None
+
+    @cached_property
+    def cluster(self) -> ClusterKey:
+        """Raises DefinitionError for a connection that names no cluster."""
+        connection = self._declared
+        if connection is None:
             source = HBaseSource.parse(Settings().hbase)
             return ClusterKey(source.zookeeper, source.parent)
         if not connection.host:
@@ -167,9 +180,12 @@ class HBaseReplication(Closeable):
         return subscription_consumers(name, self.source_of(subscription))
 
     def look(self, source: HBaseSource, before: ReplicationStatus | None) -> CaptureLook:
-        """Look at a cluster once, over connections of its own. See `look_at_capture`."""
+        """Look at a cluster once, over connections of its own. See `look_at_capture`. Sizes of logs are those
+        of the connection's cluster, if it names their folder."""
         key = ClusterKey(source.zookeeper, source.parent)
-        with ReplicationSources.open(key, master_timeout_s=_LOOKED_AT_MASTER_S_MAX) as sources:
+        with ReplicationSources.open(
+            key, root_dir=self._hook.root_dir_of(key), master_timeout_s=_LOOKED_AT_MASTER_S_MAX
+        ) as sources:
             return look_at_capture(sources, SystemClock().now_ms(), before)
 
     def source_of(self, subscription: Subscription | None) -> HBaseSource:

@@ -23,7 +23,7 @@ from rtolap.kafka.clusters import (
     cluster_of,
     plain_value,
 )
-from rtolap.kafka.dead_letters import NewDeadLetters, new_dead_letters
+from rtolap.kafka.dead_letters import NewDeadLetters, OlderDeadLetters, new_dead_letters, older_dead_letters
 from rtolap.kafka.producer import KafkaAdmin
 from rtolap.kafka.rights import Need, Operation, check_rights
 from rtolap.model.offsets import Offsets
@@ -118,6 +118,10 @@ class KafkaClusterHook(AwaitedConnections, KafkaBaseHook):
     def new_dead_letters(self, topic: str, since: Mapping[int, int], letters_max: int) -> NewDeadLetters:
         """See `kafka.dead_letters.new_dead_letters`."""
         return new_dead_letters(self.cluster, topic, since, letters_max)
+
+    def older_dead_letters(self, topic: str, before: Mapping[int, int], records_max: int) -> OlderDeadLetters:
+        """See `kafka.dead_letters.older_dead_letters`."""
+        return older_dead_letters(self.cluster, topic, before, records_max)
 
     def log_ends(self, topic: str) -> Offsets:
         admin = KafkaAdmin(self.cluster)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, Context
+from airflow.sdk.exceptions import AirflowFailException
 
 from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.links import PageLink, SegmentsLink
+from rtolap.model.completeness import BY_MAX, REASON_MAX
 from rtolap.model.instants import instant_ms
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.operations import requeue_window
@@ -94,6 +97,67 @@ class CleanupOperator(CubeOperator):
         for waiting in result.waiting:
             self.log.warning("%s: %s", self.cube, waiting)
         return list(result.folders)
+
+
+class RequeueSegmentOperator(CubeOperator):
+    """Queue one segment to be built again: a READY version from itself, one whose build has failed from its
+    staged parts, of which receivers upload again what is lost.
+
+    Result: {"cube", "segments"}, the arguments of a `SegmentsReadySensor`.
+    """
+
+    template_fields: Sequence[str] = ("cube", "segment")
+
+    def __init__(self, *, segment: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.segment = segment
+
+    def call(self, coordinator: CoordinatorClient) -> dict[str, Any]:
+        queued = coordinator.requeue(self.cube, self.segment)
+        self.log.info("%s of %s is %s and waits for a build", self.segment, self.cube, queued.state)
+        return {"cube": self.cube, "segments": [self.segment]}
+
+
+class SwitchCubeOperator(CubeOperator):
+    """Turn a switch of the cube: `to` is enable, disable, pause or resume. While it is paused or disabled its
+    receivers read nothing, and what they hold is answered.
+
+    Who has started the run is recorded with the cube, with `reason`. A repetition changes nothing. Returns
+    the state: on, paused or off.
+    """
+
+    template_fields: Sequence[str] = ("cube", "to", "reason")
+
+    def __init__(self, *, to: str, reason: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.to = to
+        self.reason = reason
+        self.by = ""
+
+    def execute(self, context: Context) -> Any:
+        self.by = started_by(context)
+        return super().execute(context)
+
+    def call(self, coordinator: CoordinatorClient) -> str:
+        turn = {
+            "enable": partial(coordinator.enable_cube, self.cube, None),
+            "disable": partial(coordinator.disable_cube, self.cube),
+            "pause": partial(coordinator.pause_cube, self.cube),
+            "resume": partial(coordinator.resume_cube, self.cube),
+        }.get(self.to)
+        if turn is None:
+            raise AirflowFailException(
+                f"no such switch: {self.to!r}; expected enable, disable, pause or resume"
+            )
+        status = turn(self.by[:BY_MAX], self.reason[:REASON_MAX])
+        state = "off" if not status.enabled else "paused" if status.paused else "on"
+        self.log.info("%s, asked by %s: %s is %s", self.to, self.by, self.cube, state)
+        return state
+
+
+def started_by(context: Context) -> str:
+    """Return the name of the user who has started the run; `airflow` where none has."""
+    return str(getattr(context.get("dag_run"), "triggering_user_name", None) or "airflow")
 
 
 class RequeueOperator(CubeOperator):

@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.on_demand import open_fleet
 from rtolap.airflow.links import PageLink
+from rtolap.airflow.operators.coordinator import started_by
 from rtolap.airflow.operators.window_approval import responder
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
@@ -114,8 +115,7 @@ class CancelPlanOperator(BaseOperator):
         self.kafka_conn_id = kafka_conn_id
 
     def execute(self, context: Context) -> str:
-        run = context.get("dag_run")
-        by = str(getattr(run, "triggering_user_name", None) or "airflow")
+        by = started_by(context)
         with final_at_once(), open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
             answer: str = fleet.cancel(self.plan_id, by, self.reason)
         self.log.info("%s, asked by %s", answer, by)

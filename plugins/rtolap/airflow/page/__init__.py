@@ -10,7 +10,7 @@
     stored      stored tables with their replicas, loads by label, loaders and their dead letters
     ask         what a person's statements may be, and how answers are shown
     ask_routes  the routes of statements, below `/rtolap/page/ask`
-    capture     change capture: queues, subscriptions, events that fail (pure); capture_routes asks
+    capture/    change capture: queues, subscriptions, events that fail
     fleet       Kafka's brokers, their plan, and which are slow (pure); fleet_routes asks
     tasks       links to the tasks that wait for processes (pure)
     rights      who may see the page, and who may start which DAG

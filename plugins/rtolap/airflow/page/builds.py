@@ -28,6 +28,16 @@ _STEPS = {
 _ENDS = ("built", "merged", "failed")
 
 
+class SparkStages(msgspec.Struct, frozen=True, kw_only=True):
+    """Spark's stages and tasks of a build, as its driver counts them: see `cubes.build.stage_progress`."""
+
+    stages: int
+    stages_done: int
+    tasks: int
+    tasks_done: int
+    tasks_failed: int
+
+
 class BuiltSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment of a build. state: `waits`, `built` or `failed`, as far as the log says."""
 
@@ -45,6 +55,7 @@ class BuildProcess(msgspec.Struct, frozen=True, kw_only=True):
         state: of the process; empty for one that has ended and whose result was read.
         step: what it has done last, in words.
         cuboids_done: of `cuboids`, of the segments that are built together now.
+        stages: of Spark; None while it has said nothing of them.
         rows: read, or after grouping, of those segments; None while that is not known.
         task: that waits for it, or waited.
     """
@@ -57,6 +68,7 @@ class BuildProcess(msgspec.Struct, frozen=True, kw_only=True):
     cuboids_done: int | None
     cuboids: int | None
     rows: int | None
+    stages: SparkStages | None
     segments: tuple[BuiltSegment, ...]
     task: TaskLink | None
 
@@ -73,6 +85,7 @@ class Progress(msgspec.Struct, frozen=True):
     cuboids_done: int | None = None
     cuboids: int | None = None
     rows: int | None = None
+    stages: SparkStages | None = None
 
 
 class _Line(msgspec.Struct):
@@ -94,16 +107,19 @@ def progress_in(log: str) -> Progress:
             continue
         try:
             said = decode_json(text, _Line)
+            stages = decode_json(text, SparkStages) if said.event == "spark" else found.stages
         except UNDECODABLE:
             continue
+        found = msgspec.structs.replace(found, stages=stages)
         if said.event in ("verified", "alone"):
             if found.step != _STEPS["verified"]:
-                found = Progress(_STEPS[said.event])
+                found = Progress(_STEPS[said.event], stages=found.stages)
         elif said.event in _STEPS:
             done, total = (
                 (said.done, said.total) if said.event == "cuboid" else (found.cuboids_done, found.cuboids)
             )
-            found = Progress(_STEPS[said.event], done, total, found.rows if said.rows is None else said.rows)
+            rows = found.rows if said.rows is None else said.rows
+            found = Progress(_STEPS[said.event], done, total, rows, found.stages)
         elif said.event in _ENDS:
             found = msgspec.structs.replace(found, step=said.event)
     return found
@@ -126,6 +142,7 @@ def build_process(
             cuboids_done=None,
             cuboids=None,
             rows=None,
+            stages=None,
             segments=(),
             task=link_of(key, last.labels),
         )
@@ -139,6 +156,7 @@ def build_process(
         cuboids_done=progress.cuboids_done,
         cuboids=progress.cuboids,
         rows=progress.rows,
+        stages=progress.stages,
         segments=_segments(process, log),
         task=link_of(key, process.labels, process.state, process.reason),
     )

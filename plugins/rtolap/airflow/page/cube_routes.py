@@ -1,20 +1,26 @@
-"""Routes of what a cube's page shows beside the cube: its builds, and the watermark of its application.
+"""Routes of what a cube's page shows beside the cube: its builds, the watermark of its application, and the
+windows that wait.
 
 Each is asked by itself, so that an agent or an application's owner that is away hides no segment.
 """
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 
+from rtolap.airflow.hooks.on_demand import open_kafka
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page.answers import ANSWER_S_MAX, json_answer
 from rtolap.airflow.page.builds import BuildProcess, CubeBuilds, build_process
+from rtolap.airflow.page.refused import RECORDS_MAX, RefusedRecords, offsets_before, refused_records
+from rtolap.airflow.page.rights import asker
 from rtolap.airflow.page.watermark import HOSTS_MAX, CubeWatermarks, watermarks_of
+from rtolap.airflow.page.windows import CubeWindows, windows_of
 from rtolap.base.clock import SystemClock
 from rtolap.base.decoding import convert
 from rtolap.base.errors import NotFound, RtolapError
 from rtolap.model.cube import Cube
+from rtolap.model.table import Table
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import check_key
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -57,6 +63,36 @@ def watermark(cube: str) -> Response:
         except RtolapError as error:
             answer = CubeWatermarks(now_ms=now_ms, application=closes_by.application, error=str(error))
     return json_answer(answer)
+
+
+@router.get("/cubes/{cube}/windows")
+def windows(cube: str) -> Response:
+    """Answer the windows of a cube that have ended and may not close, with what is missing."""
+    now_ms = _clock.now_ms()
+    with RtolapHook().coordinator(timeout_s=ANSWER_S_MAX, retry_s=0.0) as coordinator:
+        definition = convert(coordinator.cube(cube).definition, Cube)
+        try:
+            answer = windows_of(coordinator, definition, now_ms=now_ms)
+        except RtolapError as error:
+            application = "" if definition.watermark is None else definition.watermark.application
+            answer = CubeWindows(now_ms=now_ms, application=application, error=str(error))
+    return json_answer(answer)
+
+
+@router.get("/cubes/{cube}/refused", dependencies=[Depends(asker)])
+def refused(cube: str, before: str = "") -> Response:
+    """Answer records that the cube's table has refused, older ones than an earlier answer where `before` is
+    its `older`."""
+    offsets, now_ms = offsets_before(before), _clock.now_ms()
+    with RtolapHook().coordinator(timeout_s=ANSWER_S_MAX, retry_s=0.0) as coordinator:
+        name = convert(coordinator.cube(cube).definition, Cube).table
+        table = convert(coordinator.table(name), Table)
+    topic = table.dead_letter_topic
+    try:
+        found = open_kafka(table.kafka_cluster).older_dead_letters(topic, offsets, RECORDS_MAX)
+    except NotFound:  # it is made with the first letter
+        return json_answer(RefusedRecords(now_ms=now_ms, topic=topic))
+    return json_answer(refused_records(topic, table.topic, found, now_ms=now_ms))
 
 
 def _watermarks(coordinator: CoordinatorClient, application: str, now_ms: int) -> CubeWatermarks:

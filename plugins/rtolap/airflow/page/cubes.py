@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 from rtolap.airflow.page.figures import figures
-from rtolap.airflow.page.messages import CubeList, CubePage, CubeRow, Partition, Refused, Segments
+from rtolap.airflow.page.messages import (
+    CubeList,
+    CubePage,
+    CubeRow,
+    FailedBuild,
+    Partition,
+    Refused,
+    Segments,
+    Switched,
+)
 from rtolap.airflow.page.problems import problems_of
 from rtolap.protocols.coordinator.messages import (
     ClusterInfo,
@@ -50,6 +59,19 @@ def cube_page(
         problems=problems,
         move_waits=status.move_waits,
         segments=_segments(status.name, segments, queue),
+        failed=tuple(
+            FailedBuild(segment=each.segment, version=each.version, error=each.build.error)
+            for each in queue
+            if each.cube == status.name and each.build is not None and each.build.error
+        ),
+        switched=None
+        if status.switched is None
+        else Switched(
+            to=status.switched.to,
+            by=status.switched.by,
+            reason=status.switched.reason,
+            at_ms=status.switched.at_ms,
+        ),
     )
 
 

@@ -100,6 +100,24 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     example: str
 
 
+class FailedBuild(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment whose last build has failed. A person may queue it again."""
+
+    segment: str
+    version: int
+    error: str
+
+
+class Switched(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has turned a switch of the cube last. to: `enable`, `disable`, `pause` or `resume`; by: empty where
+    nobody gave a name."""
+
+    to: str
+    by: str
+    reason: str
+    at_ms: int
+
+
 class Segments(msgspec.Struct, frozen=True, kw_only=True):
     """Segments by columns, in the order of their starts: entry i of each list is of segment i.
 
@@ -131,6 +149,8 @@ class CubePage(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
     move_waits: tuple[str, ...]
     segments: Segments
+    failed: tuple[FailedBuild, ...] = ()
+    switched: Switched | None = None
 
 
 class OwnedPartition(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,8 +192,10 @@ class Receivers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rights(msgspec.Struct, frozen=True):
-    """Who is signed in, the DAGs that this person may start, and whether they may ask statements."""
+    """Who is signed in, the DAGs that this person may start, whether they may ask statements, and the DAGs
+    whose questions they may answer."""
 
     user: str
     may_start: tuple[str, ...]
     may_ask: bool = False
+    may_answer: tuple[str, ...] = ()

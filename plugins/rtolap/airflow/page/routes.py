@@ -9,14 +9,14 @@ from fastapi.responses import FileResponse
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page.answers import ANSWER_S_MAX, json_answer
 from rtolap.airflow.page.ask_routes import router as ask_router
-from rtolap.airflow.page.capture_routes import router as capture_router
+from rtolap.airflow.page.capture.routes import router as capture_router
 from rtolap.airflow.page.cube_routes import router as cube_router
 from rtolap.airflow.page.cubes import cube_page, cubes_of
 from rtolap.airflow.page.fleet_routes import router as fleet_router
 from rtolap.airflow.page.messages import Rights
 from rtolap.airflow.page.overview import overview_of
 from rtolap.airflow.page.receivers import receivers_of
-from rtolap.airflow.page.rights import may_ask, may_start, reader
+from rtolap.airflow.page.rights import may_answer, may_ask, may_start, reader
 from rtolap.airflow.page.script import SCRIPT_PATH, SCRIPT_ROUTE
 from rtolap.airflow.page.stored.routes import router as stored_router
 from rtolap.base.clock import SystemClock
@@ -75,7 +75,7 @@ def receivers() -> Response:
 
 @router.get("/rights")
 def rights(user: GetUserDep) -> Response:
-    return json_answer(Rights(str(user.get_name()), may_start(user), may_ask(user)))
+    return json_answer(Rights(str(user.get_name()), may_start(user), may_ask(user), may_answer(user)))
 
 
 @router.get(f"/{SCRIPT_ROUTE}/{{version}}.js")

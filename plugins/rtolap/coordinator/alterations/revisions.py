@@ -241,6 +241,7 @@ class FollowingRevisions:
         return CubeControl(
             enabled=control.enabled,
             paused=control.paused,
+            switched=control.switched,
             first_offsets={partition: offsets[partition] for partition in sorted(partitions)},
             assignment=assigned,
             assignment_epoch=1,

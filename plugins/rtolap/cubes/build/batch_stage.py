@@ -25,11 +25,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
+from rtolap.base.ids import bound, note
 from rtolap.columnar.schema import EVENT_MS, physical_schema
 from rtolap.cubes.build.batch_errors import errors_of_source, failure_text, without_secrets
 from rtolap.cubes.build.batch_source import as_records, read_source, schema_of_batch
 from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.grouping import group, spark_schema
+from rtolap.cubes.build.job_ids import InTask
 from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, report_batch
 from rtolap.cubes.build.session import executors_run_python
 from rtolap.cubes.format.aggregate import aggregate_events, to_plain
@@ -67,6 +69,11 @@ class Staged(NamedTuple):
 
 def attempt(spark: SparkSession, spec: BatchSpec, environment: dict[str, str]) -> int:
     """Stage the batch and report how that ended. Returns 0, EXIT_REFUSED or EXIT_FAILED."""
+    with bound(cube=spec.cube, batch=spec.batch):
+        return _attempt(spark, spec, environment)
+
+
+def _attempt(spark: SparkSession, spec: BatchSpec, environment: dict[str, str]) -> int:
     started = time.monotonic()
     secrets = [environment.get(variable, "") for variable in spec.source.secrets.values()]
 
@@ -108,7 +115,9 @@ def stage(spark: SparkSession, spec: BatchSpec, environment: dict[str, str]) -> 
         )
     for key, value in store.spark_settings.items():
         spark.conf.set(key, value)
-    folder = f"{spec.folder}/{_ROWS}-{new_try()}"  # another driver's may be what the manifest names
+    tried = new_try()
+    note(**{"try": tried})
+    folder = f"{spec.folder}/{_ROWS}-{tried}"  # another driver's may be what the manifest names
     try:
         _write(spark, store, spec, folder, environment)
         parts = tuple(_parts(spark, store, spec, folder))
@@ -147,7 +156,7 @@ def _write(
     columns = spark_schema(schema, base).add(SEGMENT_COLUMN, T.IntegerType())
     refusals = spark.sparkContext.accumulator(Refusals(), _RefusalsParam())
     roll_up = RollUp(schema, spec.start_ms, spec.end_ms, spec.source.outside, refusals)
-    rolled = records.mapInArrow(roll_up, columns)
+    rolled = records.mapInArrow(InTask(roll_up), columns)
     frame = group(rolled, schema, [base], [0]).drop(CUBOID_COLUMN)
     frame = frame.hint("rebalance", SEGMENT_COLUMN).sortWithinPartitions(SEGMENT_COLUMN, *base.dimensions)
     writer = frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")

@@ -6,18 +6,20 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import SparkSession
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
+from rtolap.base.ids import CarryingPool, note
 from rtolap.cubes.build.cuboid_writers import CuboidWriter, PieceWriter
 from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.grouping import group_rows, is_small
+from rtolap.cubes.build.job_ids import builds
 from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report
 from rtolap.cubes.build.session import executors_run_python, list_in_driver
+from rtolap.cubes.build.stage_progress import reported_stages
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_batch import (
     Adopted,
@@ -75,6 +77,11 @@ def attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
 
     Returns 0, EXIT_REFUSED or EXIT_FAILED, the worst of all.
     """
+    with builds(batch):
+        return _attempt(spark, batch)
+
+
+def _attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
     started = time.monotonic()
     worst = 0
     wanted: list[Verified] = []
@@ -120,14 +127,16 @@ def write_cuboids(
     """
     events = [each.events for each in inputs]
     tried = new_try()
+    note(**{"try": tried})
     try:
-        if is_small(spark, specs[0].schema, cuboids(specs[0].cube_definition), inputs):
-            entries = _in_memory(spark, store, tried, specs, inputs)
-            check_events(store, specs, events, entries)
-        else:
-            adopted = _in_files(spark, store, tried, specs, inputs)
-            entries = adopted.entries
-            check_counted(specs, events, entries, adopted.events)
+        with reported_stages(spark, specs[0]):
+            if is_small(spark, specs[0].schema, cuboids(specs[0].cube_definition), inputs):
+                entries = _in_memory(spark, store, tried, specs, inputs)
+                check_events(store, specs, events, entries)
+            else:
+                adopted = _in_files(spark, store, tried, specs, inputs)
+                entries = adopted.entries
+                check_counted(specs, events, entries, adopted.events)
     except Exception:
         _drop(store, specs, tried)
         raise
@@ -193,7 +202,7 @@ def _in_files(
 def verify(spark: SparkSession, batch: Sequence[BuildSpec]) -> list[Verified | HistoryManifest | RtolapError]:
     """Return for each spec its inputs if it may be built, the manifest if it is built already, or why it is
     not built."""
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    with CarryingPool(_WORKERS) as pool:
         found = list(pool.map(_declared, batch))
     declared = [each for each in found if isinstance(each, DeclaredInputs)]
     files = [FileToLookAt(file.path) for each in declared for file in each.files]

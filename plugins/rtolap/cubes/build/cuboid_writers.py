@@ -11,7 +11,6 @@ then few for the others. It takes several times the processor time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from pyspark import SparkContext
@@ -19,8 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from rtolap.base.ids import CarryingPool
 from rtolap.columnar.schema import field_ids
 from rtolap.cubes.build.grouping import GROUPED_DIMENSIONS_MAX, group, spark_schema
+from rtolap.cubes.build.job_ids import InTask
 from rtolap.cubes.build.job_progress import report
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
 from rtolap.cubes.format.build_pieces import (
@@ -86,14 +87,14 @@ class PieceWriter:
             return tasks.merge(pieces[place], [data for _, data in sent])
 
         if not plan.reads:
-            return self._context.parallelize((), len(pieces)).mapPartitionsWithIndex(merge).collect()
+            return self._context.parallelize((), len(pieces)).mapPartitionsWithIndex(InTask(merge)).collect()
         reads = self._context.parallelize(plan.reads, len(plan.reads))
-        sent = reads.flatMap(tasks.read).partitionBy(len(pieces), int)
-        return sent.mapPartitionsWithIndex(merge).collect()
+        sent = reads.flatMap(InTask(tasks.read)).partitionBy(len(pieces), int)
+        return sent.mapPartitionsWithIndex(InTask(merge)).collect()
 
     def _combine(self, spooled: Sequence[Spooled]) -> list[WrittenFile]:
         planned = plan_combined(spooled)
-        return self._context.parallelize(planned, len(planned)).map(self._tasks.combine).collect()
+        return self._context.parallelize(planned, len(planned)).map(InTask(self._tasks.combine)).collect()
 
     def _report(self, numbers: Sequence[int], done: int) -> None:
         first = done - len(numbers)
@@ -192,7 +193,7 @@ class CuboidWriter:
         self._write_files(frame, folder, CUBOID_COLUMN, SEGMENT_COLUMN)
         for cuboid, number in zip(written, numbers, strict=True):
             self._folders[cuboid.name] = f"{folder}/{CUBOID_COLUMN}={number}"
-        with ThreadPoolExecutor(_JOBS) as pool:
+        with CarryingPool(_JOBS) as pool:
             list(pool.map(self._narrow, [each for each in written if wanted - set(each.dimensions)]))
         for cuboid in written:
             own = self._folders[cuboid.name]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from urllib.parse import unquote
@@ -19,6 +18,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rtolap.base.ids import CarryingPool
+from rtolap.cubes.build.job_ids import InTask
 from rtolap.cubes.build.session import executors_run_python, looked_at_here_bytes_max
 from rtolap.cubes.format.file_ranges import range_ends
 from rtolap.cubes.format.file_states import FileState, FileToLookAt, Looked, look_at_file, look_here
@@ -52,7 +53,7 @@ class FilesOfBuild:
         look = partial(look_at_file, object_store)
         context = self._spark.sparkContext
         tasks = min(len(files), TASKS_PER_CORE * context.defaultParallelism)
-        return context.parallelize(files, tasks).map(look).collect()
+        return context.parallelize(files, tasks).map(InTask(look)).collect()
 
 
 def look_by_operators(spark: SparkSession, object_store: str, files: Sequence[FileToLookAt]) -> list[Looked]:
@@ -64,7 +65,7 @@ def look_by_operators(spark: SparkSession, object_store: str, files: Sequence[Fi
     for key, value in store.spark_settings.items():
         spark.conf.set(key, value)
     try:
-        with ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as pool:
+        with CarryingPool(_FOOTERS_AT_A_TIME) as pool:
             ends = list(pool.map(partial(_range_ends, store), files))
         states = _states(
             spark, {store.spark_uri(each.path): of for each, of in zip(files, ends, strict=True)}

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from itertools import dropwhile
 
 import msgspec
 from pyspark.errors import PythonException
 
+from rtolap.base.ids import ids
 from rtolap.model.build_spec import BuildSpec
 
 EXIT_REFUSED, EXIT_FAILED = 3, 4
+_saying = threading.Lock()
 ERROR_CHARS = 2000
 
 
 def report(event: str, spec: BuildSpec, **fields: object) -> None:
     """Report progress. `spec` is the build meant, or the first of the batch."""
-    line = {"event": event, "cube": spec.cube, "segment": spec.segment, "build_id": spec.build_id, **fields}
-    print(f"rtolap-progress: {msgspec.json.encode(line).decode()}", flush=True)
+    _say({"event": event, "cube": spec.cube, "segment": spec.segment, "build_id": spec.build_id, **fields})
 
 
 def report_batch(event: str, cube: str, batch: str, **fields: object) -> None:
     """Report progress of a batch that is staged."""
-    line = {"event": event, "cube": cube, "batch": batch, **fields}
-    print(f"rtolap-progress: {msgspec.json.encode(line).decode()}", flush=True)
+    _say({"event": event, "cube": cube, "batch": batch, **fields})
+
+
+def _say(fields: dict[str, object]) -> None:
+    """Write a whole line at once, with the ids of the job that are not in it: several threads report, and a
+    line that holds two is read as none."""
+    known = {name: value for name, value in ids().items() if name not in fields}
+    line = f"rtolap-progress: {msgspec.json.encode({**known, **fields}).decode()}\n"
+    with _saying:
+        sys.stdout.write(line)
+        sys.stdout.flush()
 
 
 def error_text(error: Exception) -> str:

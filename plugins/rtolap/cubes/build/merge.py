@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
+from rtolap.base.ids import bound
 from rtolap.cubes.build.build import EXIT_USAGE, write_cuboids
 from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report
@@ -37,7 +38,12 @@ def merge_named(spark: SparkSession, arguments: Sequence[str]) -> int:
     except RtolapError as error:
         print(f"merge_segments: {error}", file=sys.stderr)
         return EXIT_USAGE
-    return max([_attempt(spark, spec) for spec in specs], default=EXIT_USAGE)
+    return max([_identified(spark, spec) for spec in specs], default=EXIT_USAGE)
+
+
+def _identified(spark: SparkSession, spec: MergeSpec) -> int:
+    with bound(cube=spec.cube, segment=spec.interval.name, merge=spec.merge):
+        return _attempt(spark, spec)
 
 
 def merge(spark: SparkSession, spec: MergeSpec) -> MergedManifest:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import resource
 import signal
@@ -21,8 +20,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
+import msgspec
 from pyspark.sql import SparkSession
 
+from rtolap.base.decoding import decode_json
+from rtolap.base.ids import bound, received
 from rtolap.cubes.build.session import with_defaults
 
 JOBS_MAX = 100  # of one driver: what leaks goes with it
@@ -58,21 +60,36 @@ def _served(spark: SparkSession, connection: socket.socket, job: Job) -> bool:
     connection.settimeout(None)
     if _peer(connection) != os.getuid():
         return True
-    arguments = _request(connection)
-    if arguments is None:
+    request = _request(connection)
+    if request is None:
         return True  # it went away before it had asked for anything
     connection.sendall(_TAKEN)
     over = threading.Event()
     threading.Thread(target=_end_with, args=(connection, over), daemon=True).start()
     with connection.makefile("w", encoding="utf-8", errors="replace", buffering=1) as output:
         printed = _Printed(output)
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            code = job(with_defaults(spark.newSession()), arguments)
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
+            bound(received(request.ids)),
+        ):
+            code = job(with_defaults(spark.newSession()), request.arguments)
         over.set()
         output.write(f"{_END}{code}")
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_WR)
     return code == 0
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """What a launcher asks for.
+
+    Attributes:
+        ids: ids of the job, as `base.ids.sent` writes them.
+    """
+
+    arguments: list[str]
+    ids: str = ""
 
 
 class _Printed(io.TextIOBase):
@@ -103,14 +120,14 @@ def _listen(listener: socket.socket, path: Path) -> None:
     new.rename(path)
 
 
-def _request(connection: socket.socket) -> list[str] | None:
+def _request(connection: socket.socket) -> _Request | None:
     data = b""
     while not data.endswith(b"\n") and len(data) < _REQUEST_BYTES_MAX:
         more = connection.recv(1 << 16)
         if not more:
             return None
         data += more
-    return [str(argument) for argument in json.loads(data)]
+    return decode_json(data, _Request)
 
 
 def _peer(connection: socket.socket) -> int:

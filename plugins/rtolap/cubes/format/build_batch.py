@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import Corrupted
 from rtolap.base.files import fsync_dir, fsync_file
+from rtolap.base.ids import CarryingPool
 from rtolap.columnar.schema import columns_with_statistics, history_schema, physical_schema
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_inputs import check_finished
@@ -116,7 +116,7 @@ def adopt(
         make_durable(store, [f"{spec.location}/{name}" for moved in by_cuboid for name in moved])
         return by_cuboid
 
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    with CarryingPool(_WORKERS) as pool:
         moved = list(pool.map(move_segment, range(len(specs)), specs))
     store.delete_tree(scratch_folder)
     files = [
@@ -151,7 +151,7 @@ def check_events(
     def count(spec: BuildSpec, of_spec: Sequence[CuboidEntry]) -> list[int]:
         return [history.count_events(store, spec.location, entry.files) for entry in of_spec]
 
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    with CarryingPool(_WORKERS) as pool:
         check_counted(specs, events, entries, list(pool.map(count, specs, entries)))
 
 
@@ -248,7 +248,7 @@ def read_rows(store: ObjectStore, schema: Schema, inputs: Sequence[Sequence[str]
         return rows.append_column(_SEGMENT_FIELD, pa.array(np.full(rows.num_rows, place, np.int32)))
 
     files = [(path, place) for place, paths in enumerate(inputs) for path in paths]
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    with CarryingPool(_WORKERS) as pool:
         tables = list(pool.map(read, *zip(*files, strict=True))) if files else []
     return pa.concat_tables([expected.append(_SEGMENT_FIELD).empty_table(), *tables]).combine_chunks()
 
@@ -290,7 +290,7 @@ class VersionWriter:
             location = self._specs[place].location
             return _write(self._store, location, cuboid, self._file, table.cast(expected))
 
-        with ThreadPoolExecutor(_WORKERS) as pool:
+        with CarryingPool(_WORKERS) as pool:
             return list(pool.map(write, range(len(self._specs))))
 
 

@@ -13,12 +13,12 @@ what it wrote before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
+from rtolap.base.ids import CarryingPool
 from rtolap.cubes.format.blocks import Block, in_one, joined, merged, read_blocks, split, write_block
 from rtolap.cubes.format.build_batch import SEGMENT_COLUMN
 from rtolap.model.cube import Cuboid, Schema
@@ -105,7 +105,7 @@ class Combined(NamedTuple):
 def plan_pieces(store: ObjectStore, inputs: Sequence[Sequence[str]], tasks: int) -> PiecePlan:
     """Plan the pieces of a build. `inputs` are the files of each segment; `tasks` is the number of tasks at a
     time."""
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    with CarryingPool(_WORKERS) as pool:
         files = [list(pool.map(lambda path: (path, _sizes(store, path)), paths)) for paths in inputs]
     pieces: list[SegmentPiece] = []
     reads: list[ReadTask] = []

@@ -8,7 +8,6 @@ driver reads as little of a thousand files as of one. No Spark in here: it runs 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rtolap.base.errors import Corrupted, RtolapError
+from rtolap.base.ids import CarryingPool
 from rtolap.cubes.format.file_ranges import digests, range_ends
 from rtolap.cubes.format.manifest import FileEntry, FileRange
 from rtolap.model.cube import ROWS
@@ -90,7 +90,7 @@ def look_at_file(object_store: str, file: FileToLookAt) -> Looked:
 
 def look_here(object_store: str, files: Sequence[FileToLookAt]) -> list[Looked]:
     """Look at files in this process, several at a time."""
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    with CarryingPool(_WORKERS) as pool:
         return list(pool.map(partial(look_at_file, object_store), files))
 
 

@@ -11,10 +11,12 @@ one that serves.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from rtolap.base.ids import bound
 from rtolap.cubes.receiver.runner import CubeRunner
-from rtolap.metadata.records import CubeControl, NextAssignment
+from rtolap.metadata.records import CubeControl, NextAssignment, move_id
 from rtolap.metadata.store import Election
 
 
@@ -56,6 +58,10 @@ class AheadRunner:
     planned: NextAssignment
     election: HeldElection
 
+    def logged(self, cube: str) -> AbstractContextManager[None]:
+        """Work under the id of the move that it reads for."""
+        return moving(cube, self.planned)
+
     def stands(self, control: CubeControl) -> bool:
         """Return True if the assignment that it reads for stands."""
         return control.assignment_epoch == self.planned.epoch
@@ -65,6 +71,11 @@ class AheadRunner:
         if not control.assignment_epoch or self.stands(control):
             return False
         return control.next is None or control.next.epoch != self.planned.epoch
+
+
+def moving(cube: str, planned: NextAssignment) -> AbstractContextManager[None]:
+    """Work under the id of the move that prepares this assignment."""
+    return bound(cube=cube, move=move_id(cube, planned.epoch))
 
 
 def runner_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Protocol
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, Forbidden, RtolapError, Unauthorized
+from rtolap.base.ids import CarryingPool
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.local.slots import StateSlots
@@ -126,7 +126,7 @@ class CubeAssembly:
             settings=self.settings,
             ends_beside=True,
             create_dead_letter_topic=create_topic,
-            flush_beside=ThreadPoolExecutor(1, thread_name_prefix=f"flush-{schema.cube.name}"),
+            flush_beside=CarryingPool(1, thread_name_prefix=f"flush-{schema.cube.name}"),
             registries=self.registries,
         )
         reader = RangeReader(

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import Corrupted, NotReached, RtolapError, Unavailable
+from rtolap.base.ids import bound, forget
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
 from rtolap.cubes.receiver.background_work import BackgroundWork, CoreRequests
@@ -32,7 +33,7 @@ from rtolap.cubes.receiver.states import READING
 from rtolap.cubes.receiver.upload import Uploader
 from rtolap.cubes.receiver.views import ViewSource
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import CubeControl, NextAssignment
+from rtolap.metadata.records import CubeControl, NextAssignment, move_id
 from rtolap.metadata.store import Election
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Schema
@@ -131,11 +132,14 @@ class CubeRunner:
             clock=clock,
         )
         name = schema.cube.name
+        self._ids = {"cube": name}
+        if ahead is not None:
+            self._ids["move"] = move_id(name, ahead.epoch)
         self._threads = [
-            threading.Thread(target=self._run_core, name=f"core-{name}", daemon=True),
-            threading.Thread(target=self._run_worker, name=f"work-{name}", daemon=True),
+            self._thread("core", self._run_core),
+            self._thread("work", self._run_worker),
         ]
-        self._ends = threading.Thread(target=self._run_log_ends, name=f"ends-{name}", daemon=True)
+        self._ends = self._thread("ends", self._run_log_ends)
         self._reports: threading.Thread | None = None
         if (mark := schema.cube.watermark) is not None:
             reports = WatermarkReports(
@@ -147,9 +151,25 @@ class CubeRunner:
                 coordinators=self._coordinators,
                 open_client=lambda urls: open_watermark_client(urls, mark.application),
             )
-            self._reports = threading.Thread(
-                target=reports.run, args=(self._stopping,), name=f"reports-{name}", daemon=True
-            )
+            self._reports = self._thread("reports", lambda: self._run_reports(reports))
+
+    def _thread(self, what: str, run: Callable[[], None]) -> threading.Thread:
+        """Return a thread that works for the cube, and for the move that it warms up for."""
+
+        def working() -> None:
+            with bound(self._ids):
+                run()
+
+        return threading.Thread(target=working, name=f"{what}-{self.schema.cube.name}", daemon=True)
+
+    def stand(self) -> None:
+        """Note that the assignment which it was ahead of stands: the move is over."""
+        self._ids.pop("move", None)
+
+    def _forget_move(self) -> None:
+        """Let lines of this thread name the move no more, once it is over."""
+        if "move" not in self._ids:
+            forget("move")
 
     def start(self) -> None:
         self._ends.start()  # first: the core waits for its end
@@ -245,6 +265,7 @@ class CubeRunner:
     def _run_core(self) -> None:
         epoch, pace = -1, StepPace()
         while not self._core_stopping.wait(pace.wait_s(self._clock.monotonic_s())):
+            self._forget_move()
             self._requests.serve()
             begun_s = self._clock.monotonic_s()
             try:
@@ -274,6 +295,7 @@ class CubeRunner:
     def _run_log_ends(self) -> None:
         looked: tuple[frozenset[int], float] = (frozenset(), float("-inf"))
         while not self._core_stopping.wait(POLL_S):
+            self._forget_move()
             partitions, now_s = frozenset(self.core.state.positions), self._clock.monotonic_s()
             if partitions == looked[0] and now_s - looked[1] < LOG_END_EVERY_S:
                 continue
@@ -283,6 +305,10 @@ class CubeRunner:
             except Exception:
                 log.exception("log ends of cube %s", self.schema.cube.name)
 
+    def _run_reports(self, reports: WatermarkReports) -> None:
+        forget("move")  # reports are of the cube, whatever it warms up for
+        reports.run(self._stopping)
+
     def _coordinators(self) -> tuple[str, ...]:
         """Return the addresses of the candidates for election; none while ZooKeeper does not answer."""
         return tuple(self._metadata.coordinators()) if self._metadata.store.connected() else ()
@@ -291,4 +317,5 @@ class CubeRunner:
 
     def _run_worker(self) -> None:
         while not self._stopping.wait(WORK_EVERY_S):
+            self._forget_move()
             self._work.run_once()

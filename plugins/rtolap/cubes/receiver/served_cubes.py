@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rtolap.base.errors import NotFound, Unavailable
-from rtolap.cubes.receiver.ahead import AheadRunner, HeldElection, runner_of
+from rtolap.cubes.receiver.ahead import AheadRunner, HeldElection, moving, runner_of
 from rtolap.cubes.receiver.assembly import UNREACHABLE, CubeAssembly
 from rtolap.cubes.receiver.runner import CubeRunner
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata import paths
-from rtolap.metadata.records import ChangeLog, CubeControl
+from rtolap.metadata.records import ChangeLog, CubeControl, NextAssignment
 from rtolap.metadata.store import Election
 from rtolap.metadata.updates import read
 from rtolap.model.cube import Cube, Schema
@@ -192,19 +192,25 @@ class ServedCubes:
         docs/decisions/0074."""
         one = self._ahead.get(name)
         if one is not None and one.stands(control):
-            self._promote(name, cube_id, one)
+            with one.logged(name):
+                self._promote(name, cube_id, one)
         elif one is not None and one.void(control):
-            self._discard_ahead(name)
+            with one.logged(name):
+                self._discard_ahead(name)
         planned = control.warms(self._cubes.replica_set) if control.enabled else None
         if planned is not None and name not in self._ahead:
-            self._cubes.slots(name, cube_id).clean(planned.epoch)
-            election = HeldElection(self._election)
-            runner = self._cubes.runner(self._metadata.schema(name), cube_id, election, ahead=planned)
-            with self._begun:
-                self._ahead[name] = AheadRunner(runner, planned, election)
-                self._begun.notify_all()
-            runner.start()
-            log.info("cube %s: warming up for epoch %d", name, planned.epoch)
+            with moving(name, planned):
+                self._begin_ahead(name, cube_id, planned)
+
+    def _begin_ahead(self, name: str, cube_id: str, planned: NextAssignment) -> None:
+        self._cubes.slots(name, cube_id).clean(planned.epoch)
+        election = HeldElection(self._election)
+        runner = self._cubes.runner(self._metadata.schema(name), cube_id, election, ahead=planned)
+        with self._begun:
+            self._ahead[name] = AheadRunner(runner, planned, election)
+            self._begun.notify_all()
+        runner.start()
+        log.info("cube %s: warming up for epoch %d", name, planned.epoch)
 
     def _promote(self, name: str, cube_id: str, one: AheadRunner) -> None:
         slots = self._cubes.slots(name, cube_id)
@@ -214,6 +220,7 @@ class ServedCubes:
             del self._ahead[name]
             self._begun.notify_all()
         one.election.release()
+        one.runner.stand()
         slots.promote(one.runner.core.file.folder)  # 2. a start begins with what it has read
         if before is not None:
             before.stop()  # 3.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +18,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from rtolap.base.errors import Corrupted, RtolapError
+from rtolap.base.ids import CarryingPool
 from rtolap.fleet.monitoring.collect import TIMEOUT_S, MissingSource
 from rtolap.fleet.monitoring.http_pages import read_page
 
@@ -141,7 +141,7 @@ def read_clients(
         return ClientLook((), (MissingSource("clients", "no page of a receiver or loader is known"),))
     with (
         httpx.Client(headers=dict(headers), timeout=timeout_s, trust_env=False) as http,
-        ThreadPoolExecutor(min(_THREADS, len(urls))) as pool,
+        CarryingPool(min(_THREADS, len(urls))) as pool,
     ):
         answers = list(pool.map(lambda url: _read(http, url, timeout_s), urls))
     rows = [row for answer in answers if not isinstance(answer, MissingSource) for row in answer]

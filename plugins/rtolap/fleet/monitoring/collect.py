@@ -6,12 +6,12 @@ A broker that does not answer is named, not an error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import httpx
 
 from rtolap.base.errors import RtolapError
+from rtolap.base.ids import CarryingPool
 from rtolap.fleet.monitoring.http_pages import check_is, post_to_agent, read_page
 from rtolap.fleet.monitoring.jolokia import ANSWER_BYTES_MAX, BULK_READ, parse_bulk_answer
 from rtolap.fleet.monitoring.prometheus_text import PAGE_BYTES_MAX, parse_page
@@ -86,7 +86,7 @@ class StageReader:
             )
             return StageLook(at_ms, from_times({}), {}, tuple(missing))
         brokers = sorted(self._sources)
-        with ThreadPoolExecutor(min(_THREADS, len(brokers))) as pool:
+        with CarryingPool(min(_THREADS, len(brokers))) as pool:
             answers = list(pool.map(self._read, brokers))
         times: dict[tuple[int, RequestType, Stage], StageTimes] = {}
         gauges: dict[int, BrokerGauges] = {}

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import httpx
 
 from rtolap.base.errors import Corrupted, RtolapError, Unavailable
+from rtolap.base.ids import CarryingPool
 from rtolap.fleet.monitoring.sources import BrokerSources, FleetSources, open_http
 
 _THREADS = 32
@@ -74,7 +74,7 @@ def ask_brokers(
 
     if not brokers:
         return {}
-    with ThreadPoolExecutor(min(_THREADS, len(brokers))) as pool:
+    with CarryingPool(min(_THREADS, len(brokers))) as pool:
         return dict(zip(brokers, pool.map(ask, brokers), strict=True))
 
 

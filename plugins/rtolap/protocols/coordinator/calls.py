@@ -159,20 +159,28 @@ def drop_cube(name: str) -> Call[None]:
     return delete(_NOTHING, "cubes", name)
 
 
-def enable_cube(name: str, assigner: str | None = None) -> Call[wire.CubeStatus]:
-    return post(_CUBE, "cubes", name, "enable", body={"assigner": assigner})
+def _asked(by: str, reason: str) -> dict[str, object]:
+    """Return who asks and why, or nothing where neither is given: older coordinators know neither."""
+    return {name: text for name, text in (("by", by), ("reason", reason)) if text}
 
 
-def disable_cube(name: str) -> Call[wire.CubeStatus]:
-    return post(_CUBE, "cubes", name, "disable")
+def enable_cube(
+    name: str, assigner: str | None = None, by: str = "", reason: str = ""
+) -> Call[wire.CubeStatus]:
+    """Start consuming. `by`, `reason`: who asks, and why, which the cube's status says."""
+    return post(_CUBE, "cubes", name, "enable", body={"assigner": assigner, **_asked(by, reason)})
 
 
-def pause_cube(name: str) -> Call[wire.CubeStatus]:
-    return post(_CUBE, "cubes", name, "pause")
+def disable_cube(name: str, by: str = "", reason: str = "") -> Call[wire.CubeStatus]:
+    return post(_CUBE, "cubes", name, "disable", body=_asked(by, reason))
 
 
-def resume_cube(name: str) -> Call[wire.CubeStatus]:
-    return post(_CUBE, "cubes", name, "resume")
+def pause_cube(name: str, by: str = "", reason: str = "") -> Call[wire.CubeStatus]:
+    return post(_CUBE, "cubes", name, "pause", body=_asked(by, reason))
+
+
+def resume_cube(name: str, by: str = "", reason: str = "") -> Call[wire.CubeStatus]:
+    return post(_CUBE, "cubes", name, "resume", body=_asked(by, reason))
 
 
 def reassign(cube: str, request: wire.ReassignRequest) -> Call[wire.Reassignment]:

@@ -24,6 +24,7 @@ import msgspec
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.hidden_pandas import hide_pandas
+from rtolap.base.logs import write_logs_of_child
 from rtolap.query.engine import made_database
 from rtolap.query.sql.planner import SqlPlanner
 from rtolap.query.workers.process import OUT_OF_MEMORY, WorkerOptions, serve
@@ -44,6 +45,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 def main() -> None:
     hide_pandas()
+    write_logs_of_child(os.environ)
     service = socket.socket(fileno=int(sys.argv[1]))
     options = decode_json(sys.argv[2], WorkerOptions)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

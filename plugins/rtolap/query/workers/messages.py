@@ -38,9 +38,11 @@ class Begin(msgspec.Struct, tag=True, frozen=True):
 
     Attributes:
         number: number of the session, which interrupts name.
+        ids: ids of the statement, as the header `base.ids.HEADER` has them.
     """
 
     number: int
+    ids: str = ""
 
 
 class Register(msgspec.Struct, tag=True, frozen=True):

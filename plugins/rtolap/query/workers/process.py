@@ -7,10 +7,12 @@ statement; where it cannot, the process ends, and with it this statement alone.
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +22,7 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, QueryError, RtolapError, Unavailable
+from rtolap.base.ids import bound, received
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.engine_session import BATCH_ROWS, EngineResult, EngineSession
@@ -27,6 +30,8 @@ from rtolap.query.spills import folder as spills
 from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.workers import messages, packing
 from rtolap.query.workers.plans import catalogue_of, plan_of
+
+log = logging.getLogger(__name__)
 
 OUT_OF_MEMORY = 77  # exit code, where not even an answer could be made
 _OUT_OF_MEMORY_SCORE = 500  # of -1000 to 1000: before the service, where the whole machine has no memory left
@@ -101,6 +106,7 @@ class _Worker:
         self._result: EngineResult | None = None
         self._failed: Exception | None = None  # since the last answer
         self._catalogue = QueryCatalogue()
+        self._ids: dict[str, str] = {}  # of the statement whose session is open
 
     def hear(self, control: socket.socket) -> None:
         """Hear interrupts: 8 bytes each, the number of the session that they are for."""
@@ -113,7 +119,23 @@ class _Worker:
     def answer(
         self, request: messages.WorkerRequest, body: pa.Buffer, descriptor: int | None
     ) -> tuple[messages.WorkerAnswer, Any] | None:
-        """Answer a request, and return the answer with its body; None for requests without an answer."""
+        """Answer a request under the ids of its statement, and return the answer with its body; None for
+        requests without an answer."""
+        if isinstance(request, messages.Begin):
+            self._ids = received(request.ids)
+        began_s = time.perf_counter()
+        with bound(self._ids):
+            response = self._responded(request, body, descriptor)
+            if response is not None and log.isEnabledFor(logging.DEBUG):
+                took_ms = (time.perf_counter() - began_s) * 1000
+                log.debug("%s took %.1f ms", type(request).__name__, took_ms)
+        if isinstance(request, messages.End):
+            self._ids = {}
+        return response
+
+    def _responded(
+        self, request: messages.WorkerRequest, body: pa.Buffer, descriptor: int | None
+    ) -> tuple[messages.WorkerAnswer, Any] | None:
         if isinstance(request, messages.Begin | messages.End | messages.Register | messages.Learn):
             try:
                 self._prepare(request, body, descriptor)
@@ -156,6 +178,7 @@ class _Worker:
             error = Unavailable("the query needs more memory than it may have", action="group by less")
         if isinstance(error, RtolapError):
             return messages.Failed(error.to_dict(), isinstance(error, Unavailable | Corrupted)), b""
+        log.warning("the embedded engine failed", exc_info=error)
         message = f"{type(error).__name__}: {error}"[:1000]
         return messages.Failed(Corrupted("the embedded engine failed", found=message).to_dict(), True), b""
 

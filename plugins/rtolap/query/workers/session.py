@@ -14,6 +14,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, RtolapError, TooLittleDisk, Unavailable, from_dict
+from rtolap.base.ids import sent
 from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine_session import EngineSession
@@ -128,7 +129,7 @@ class WorkerSession(EngineSession):
         self._interrupted_s: float | None = None
         self._doubt: str | None = None
         self._closed = False
-        worker.send(Begin(number))
+        worker.send(Begin(number, sent()))
 
     def register(self, name: str, table: pa.Table | SpilledTable) -> None:
         if isinstance(table, SpilledTable):

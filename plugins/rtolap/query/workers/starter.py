@@ -17,6 +17,7 @@ import msgspec
 from rtolap.base.closeable import Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Unavailable
+from rtolap.base.logs import handed_over
 from rtolap.query.workers.fork_server import Ended
 from rtolap.query.workers.process import WorkerOptions
 
@@ -126,6 +127,7 @@ class Starter(Closeable):
                     env={
                         **{name: os.environ[name] for name in _INHERITED if name in os.environ},
                         **_THREADLESS,
+                        **handed_over(),
                         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
                     },
                 )

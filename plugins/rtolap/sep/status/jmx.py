@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import msgspec
 
 from rtolap.base.decoding import decode_json
+from rtolap.base.ids import CarryingPool
 from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.sep.status.model import MissingSource
 
@@ -58,7 +58,7 @@ class JmxReader:
         targets = [*urls.items(), *(("", url) for url in self._shared_urls)]
         if not targets:
             return JmxPages({}, {}, (MissingSource("JMX", "no region server serves its page"),))
-        with ThreadPoolExecutor(min(_THREADS, len(targets))) as pool:
+        with CarryingPool(min(_THREADS, len(targets))) as pool:
             answers = list(pool.map(lambda target: self._page(target[1]), targets))
         by_server: dict[str, dict[str, SourceCounters]] = {}
         shared: dict[str, SourceCounters] = {}

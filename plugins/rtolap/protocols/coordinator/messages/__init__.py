@@ -28,6 +28,8 @@ from rtolap.protocols.coordinator.messages.cubes import (
     ReassignRequest,
     SetLoad,
     SettingChange,
+    SwitchedInfo,
+    SwitchRequest,
     WatermarkInfo,
 )
 from rtolap.protocols.coordinator.messages.members import (
@@ -126,5 +128,7 @@ __all__ = [
     "SegmentInfo",
     "SetLoad",
     "SettingChange",
+    "SwitchRequest",
+    "SwitchedInfo",
     "WatermarkInfo",
 ]

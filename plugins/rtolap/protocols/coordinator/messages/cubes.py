@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from rtolap.model.completeness import BY_MAX, REASON_MAX
 from rtolap.protocols.coordinator.messages.members import ReceiverInfo, ReplicaSetInfo
 from rtolap.protocols.rest.messages import Definition, Message
 from rtolap.protocols.watermark.messages import ApplicationOwner
 
 LevelledBy = Literal["count", "load"]
+
+
+class SwitchedInfo(Message):
+    """Who has turned a switch of a cube last, to `enable`, `disable`, `pause` or `resume`."""
+
+    to: str
+    by: str
+    reason: str
+    at_ms: int
 
 
 class CubeStatus(Message):
@@ -26,6 +36,7 @@ class CubeStatus(Message):
         assigned_because: why the leader has made the assignment by itself; "" where somebody asked.
         refused: reason → at least so many records of the topic were refused and are in no count.
         refused_example: reason → what was wrong with one of them.
+        switched: who has enabled, disabled, paused or resumed it last; None while nobody has.
         revisions: the cubes that hold later events of it, see `rtolap.model.evolution.revisions`.
         ended: an older revision that accepts no event any more; nobody reads the topic for it.
     """
@@ -53,9 +64,17 @@ class CubeStatus(Message):
     refused_example: dict[str, str] = Field(default_factory=dict)
     revisions: tuple[str, ...] = ()
     ended: bool = False
+    switched: SwitchedInfo | None = None
 
 
-class EnableRequest(Message):
+class SwitchRequest(Message):
+    """A switch of a cube is turned. Who asks, and why, stays with the cube until it is turned again."""
+
+    by: Annotated[str, Field(max_length=BY_MAX)] = ""
+    reason: Annotated[str, Field(max_length=REASON_MAX)] = ""
+
+
+class EnableRequest(SwitchRequest):
     """`assigner` chooses among the published ones; None keeps the coordinator's own choice."""
 
     assigner: Literal["default", "round_robin"] | None = None

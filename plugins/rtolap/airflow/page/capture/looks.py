@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rtolap.airflow.declared import consumer_key
 from rtolap.airflow.page.answers import Asked
-from rtolap.airflow.page.capture_messages import (
+from rtolap.airflow.page.capture.messages import (
     Capture,
     CaptureCluster,
     CapturePeer,
@@ -126,6 +126,9 @@ def _queue(address: str, each: QueueStatus) -> Queue:
         logs=each.logs,
         log=each.log or "",
         position_bytes=each.position_bytes,
+        log_bytes=each.log_bytes,
+        left_bytes=each.remaining_bytes,
+        is_lower_bound=each.is_remaining_lower_bound,
         lag_ms=each.lag_ms,
         last_shipped_ms=each.last_shipped_ms,
         reported_ms=each.reported_ms,

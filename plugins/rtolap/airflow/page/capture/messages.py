@@ -14,6 +14,9 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         recovered_from: the failed servers that had it, the last one first.
         log: the write-ahead log that is shipped now, up to `position_bytes`.
+        log_bytes: size of that log.
+        left_bytes: of all logs of the queue, not shipped yet, edits of other tables with it.
+        is_lower_bound: a log is being written on HDFS, which says its size only in part.
         lag_ms: age of the oldest edit that is not shipped.
         reason: what shipping waits for; empty while it goes on.
     """
@@ -25,6 +28,9 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     logs: int | None
     log: str
     position_bytes: int | None
+    log_bytes: int | None
+    left_bytes: int | None
+    is_lower_bound: bool
     lag_ms: int | None
     last_shipped_ms: int | None
     reported_ms: int | None

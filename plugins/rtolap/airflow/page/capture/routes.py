@@ -14,7 +14,7 @@ from rtolap.airflow.hooks.hbase_connection import HBASE_DEFAULT
 from rtolap.airflow.hooks.on_demand import open_replication
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page.answers import ANSWER_S_MAX, Asked, ask_all, json_answer
-from rtolap.airflow.page.capture import capture_of
+from rtolap.airflow.page.capture.looks import capture_of
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import RtolapError
 from rtolap.base.settings import Settings

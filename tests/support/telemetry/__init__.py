@@ -1,0 +1,1 @@
+"""Receivers of OpenTelemetry's spans: the collector itself, and one of the messages that it is made of."""
