@@ -56,7 +56,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
         logging.Handler.__init__(self)
 
     @property
-    def stream(self) -> TextIO:
+    def stream(self) -> TextIO:  # type: ignore[override]  # as of logging.lastResort
         return sys.stderr
 
 
