@@ -32,4 +32,5 @@ alone, `workers` are the processes in which statements run.
 
 It never writes rows. `statements/` says what a statement is and carries it out, definitions of stored tables
 among them, the same for every server: `mysql/` (MySQL protocol) and `http` (JSON, Arrow; DB-API over it).
+`execution/` rewrites a statement for its relations, reads their rows and runs the engine over them.
 """
