@@ -161,8 +161,10 @@ class Tablet:
         )
 
     def pending_files(self) -> int:
-        """Return the number of files that the next compaction joins; 0 where there is none to do. It is looked
-        for once in each state of the tablet: every report of a node asks all of its tablets."""
+        """Return the number of files that the next compaction joins; 0 where there is none to do.
+
+        It is looked for once in each state of the tablet: every report of a node asks all of its tablets.
+        """
         if self._core.log.stopped is not None:
             return 0
         state = self._core.state
