@@ -56,11 +56,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
         logging.Handler.__init__(self)
 
     @property
-<<<<<<< HEAD
     def stream(self) -> TextIO:  # type: ignore[override]  # nobody sets it: see `__init__`
-=======
-    def stream(self) -> TextIO:  # type: ignore[override]  # as of logging.lastResort
->>>>>>> main
         return sys.stderr
 
 
