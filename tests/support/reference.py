@@ -50,6 +50,7 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "RTOLAP_AGENT_KEY": "set by an agent for its children: the key of the process",
     "RTOLAP_AGENT_RESTARTS": "set by an agent for its children: how often it has started the process again",
     "RTOLAP_CACHE_DIR": "folder of downloaded jars; `.cache` of the project if it is not set",
+    "RTOLAP_IDS": "set by an agent for a job: the ids of the request that asked for it, in its logs",
     "RTOLAP_MAVEN_MIRROR": "base URL of a mirror of Maven Central",
     "RTOLAP_PYTHON": "interpreter that `make setup` uses",
     "RTOLAP_SEEDS": "how many times as many seeds the tests take; 1 if it is not set",

@@ -176,7 +176,7 @@ def check_page(airflow: AirflowStack, sign_in: Callable[..., Page], name: str) -
         expect(queue.get_by_role("cell").nth(cell)).to_have_text(re.compile(r"^[0-9.]+ [KM]?i?B$"))
     expect(page.get_by_text("No event is known to fail.")).to_be_visible()
     assert serious_in(page) == []
-    picture(page, "capture")
+    picture(page, "capture", "Change capture: subscriptions, peers and queues")
     row.get_by_role("link", name="Task").click()
     expect(page).to_have_url(re.compile(f"/dags/{CONSUMERS}/runs/.*/tasks/consumer/mapped/0"))
     (task,) = airflow.tasks(CONSUMERS, task_id="consumer")

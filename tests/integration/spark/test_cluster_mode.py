@@ -26,6 +26,7 @@ from rtolap.model.offsets import PartRange
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus
 from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.java import LEAN_FLAGS
 
 from tests.integration.spark.yarn_cluster import YarnCluster
 from tests.support.agent_harness import running_agent
@@ -76,6 +77,11 @@ def host(tmp_path: Path, yarn: YarnCluster, monkeypatch: pytest.MonkeyPatch) -> 
         "spark.yarn.stagingDir": (tmp_path / "staging").as_uri(),
         "spark.yarn.appMasterEnv.PYTHONPATH": str(PROJECT / "plugins"),
         "spark.yarn.appMasterEnv.PYSPARK_PYTHON": sys.executable,
+        # as of drivers on this host: they are over before the optimising compiler has paid for itself
+        "spark.driver.extraJavaOptions": " ".join(LEAN_FLAGS),
+        "spark.executor.extraJavaOptions": " ".join(LEAN_FLAGS),
+        "spark.yarn.scheduler.heartbeat.interval-ms": "200",
+        "spark.yarn.report.interval": "200ms",
     }
     (spark / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in defaults.items()))
     monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.conf))

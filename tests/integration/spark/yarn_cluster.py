@@ -135,6 +135,7 @@ class YarnCluster:
             "nodemanager.pmem-check-enabled": "false",
             "nodemanager.disk-health-checker.enable": "false",
             "nodemanager.sleep-delay-before-sigkill.ms": "100",
+            "resourcemanager.nodemanagers.heartbeat-interval-ms": "100",  # at which containers are given
             "scheduler.minimum-allocation-mb": "256",
             "app.mapreduce.am.staging-dir": str(self._folder / "staging"),
         }
