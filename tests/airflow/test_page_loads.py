@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rtolap.airflow.declared import RunningLoader, loader_labels
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.page.rights import reader
+from rtolap.airflow.page.rights import asker, reader
 from rtolap.airflow.page.stored import loads
 from rtolap.airflow.page.stored.loaders import letters_of, loaders_of
 from rtolap.airflow.page.stored.messages import ErrorPage, LoadList, Loads, StoredTablePage
@@ -102,7 +102,8 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadEndpoint]
 
 @pytest.fixture
 def signed_in(endpoint: LoadEndpoint, monkeypatch: pytest.MonkeyPatch) -> TestClient:
-    monkeypatch.setitem(app.dependency_overrides, reader, lambda: None)
+    for right in (reader, asker):
+        monkeypatch.setitem(app.dependency_overrides, right, lambda: None)
     opened_at(endpoint.url, monkeypatch)
     return TestClient(app)
 
@@ -246,6 +247,16 @@ def test_nobody_sees_loads_who_may_not_read(
 
     monkeypatch.setitem(app.dependency_overrides, reader, refuse)
     assert TestClient(app).get(path).status_code == status
+
+
+@pytest.mark.parametrize("path", ["/page/loaders/l/dead-letters", "/page/loads/errors/web?label=l"])
+def test_records_are_shown_to_who_may_ask_alone(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise HTTPException(403)
+
+    monkeypatch.setitem(app.dependency_overrides, reader, lambda: None)
+    monkeypatch.setitem(app.dependency_overrides, asker, refuse)
+    assert TestClient(app).get(path).status_code == 403
 
 
 def view(version: int, *nodes: tuple[str, ...]) -> TableView:

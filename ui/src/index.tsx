@@ -57,7 +57,7 @@ function Page() {
           <ReceiversView name={parameters.get("name") ?? ""} rights={rights.data} />
         </Tabs.Content>
         <Tabs.Content value="loads">
-          <LoadsView />
+          <LoadsView rights={rights.data} />
         </Tabs.Content>
         <Tabs.Content value="loaders">
           <LoadersView name={parameters.get("name") ?? ""} rights={rights.data} />

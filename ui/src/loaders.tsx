@@ -13,11 +13,11 @@ export function LoadersView({ name, rights }: { name: string; rights: Rights | n
   return loader ? (
     <DeadLetters back={() => setLoader("")} loader={loader} rights={rights} />
   ) : (
-    <AllLoaders choose={setLoader} name={name} />
+    <AllLoaders choose={setLoader} mayAsk={rights?.may_ask ?? false} name={name} />
   );
 }
 
-function AllLoaders({ name, choose }: { name: string; choose: (loader: string) => void }) {
+function AllLoaders({ name, choose, mayAsk }: { name: string; choose: (loader: string) => void; mayAsk: boolean }) {
   const polled = usePolled<Loaders>("rtolap/page/loaders", 5000);
   return (
     <Fresh of={polled}>
@@ -28,7 +28,7 @@ function AllLoaders({ name, choose }: { name: string; choose: (loader: string) =
             <Text>The agent knows no loader. One that is declared is started by rtolap_loaders.</Text>
           ) : (
             <LongTable
-              cells={(row) => ofLoader(named(data, name)[row]!, data.now_ms, choose)}
+              cells={(row) => ofLoader(named(data, name)[row]!, data.now_ms, mayAsk ? choose : null)}
               columns={["Loader", "State", "Now", "Topic", "Table", "Behind", "Rows/s", "Loaded", "Refused", "Last load", "Dead letters", "In Airflow", "Detail"]}
               heightPx={600}
               label="Loaders"
@@ -45,7 +45,7 @@ function named(data: Loaders, name: string): LoaderRow[] {
   return data.loaders.filter((each) => !name || each.name === name);
 }
 
-function ofLoader(each: LoaderRow, nowMs: number, choose: (loader: string) => void) {
+function ofLoader(each: LoaderRow, nowMs: number, choose: ((loader: string) => void) | null) {
   return [
     each.name,
     <State key="state" of={each.state} />,
@@ -57,7 +57,7 @@ function ofLoader(each: LoaderRow, nowMs: number, choose: (loader: string) => vo
     count(each.rows_loaded),
     count(each.rows_rejected),
     behind(nowMs, each.loaded_ms),
-    each.error ? (
+    each.error || !choose ? (
       ""
     ) : (
       <Button aria-label={`Dead letters of ${each.name}`} height="auto" key="letters" minH="0" onClick={() => choose(each.name)} px={0} size="xs" variant="plain">

@@ -2,20 +2,21 @@ import { Alert, Button, Flex, Heading, Input, Stack, Text } from "@chakra-ui/rea
 import { type FormEvent, useState } from "react";
 
 import { usePolled } from "./data";
-import type { ErrorPage, Load, LoadList, Loads, StoredPartition, StoredTablePage, TabletReplica } from "./messages";
+import type { ErrorPage, Load, LoadList, Loads, Rights, StoredPartition, StoredTablePage, TabletReplica } from "./messages";
 import { Figure, Fresh, LongTable, Section, State } from "./parts";
 import { behind, bytes, count, duration, instant } from "./words";
 
-export function LoadsView() {
+// `mayAsk`: rejected rows are data, which only who may ask statements may see.
+export function LoadsView({ rights }: { rights: Rights | null }) {
   const [table, setTable] = useState<{ db: string; name: string } | null>(null);
   return table ? (
     <OneTable back={() => setTable(null)} db={table.db} name={table.name} />
   ) : (
-    <AllTables choose={(db, name) => setTable({ db, name })} />
+    <AllTables choose={(db, name) => setTable({ db, name })} mayAsk={rights?.may_ask ?? false} />
   );
 }
 
-function AllTables({ choose }: { choose: (db: string, name: string) => void }) {
+function AllTables({ choose, mayAsk }: { choose: (db: string, name: string) => void; mayAsk: boolean }) {
   const polled = usePolled<Loads>("rtolap/page/loads", 5000);
   return (
     <Fresh of={polled}>
@@ -76,7 +77,7 @@ function AllTables({ choose }: { choose: (db: string, name: string) => void }) {
             </Section>
           )}
           <Section title="Loads">
-            {data.databases.length === 0 ? <Text>There is no database.</Text> : <Search databases={data.databases} />}
+            {data.databases.length === 0 ? <Text>There is no database.</Text> : <Search databases={data.databases} mayAsk={mayAsk} />}
           </Section>
         </Stack>
       )}
@@ -184,7 +185,7 @@ function ofPartition(each: StoredPartition) {
 }
 
 // Asked for when the form is sent, and from then on again and again: each keystroke would be a search.
-function Search({ databases }: { databases: string[] }) {
+function Search({ databases, mayAsk }: { databases: string[]; mayAsk: boolean }) {
   const [db, setDb] = useState("");
   const [label, setLabel] = useState("");
   const [asked, setAsked] = useState<{ db: string; label: string } | null>(null);
@@ -216,17 +217,17 @@ function Search({ databases }: { databases: string[] }) {
           </Button>
         </Flex>
       </form>
-      {asked ? <Found db={asked.db} key={`${asked.db} ${asked.label}`} label={asked.label} /> : null}
+      {asked ? <Found db={asked.db} key={`${asked.db} ${asked.label}`} label={asked.label} mayAsk={mayAsk} /> : null}
     </Stack>
   );
 }
 
-function Found({ db, label }: { db: string; label: string }) {
+function Found({ db, label, mayAsk }: { db: string; label: string; mayAsk: boolean }) {
   const [errorsOf, setErrorsOf] = useState("");
   return errorsOf ? (
     <ErrorRows back={() => setErrorsOf("")} db={db} label={errorsOf} />
   ) : (
-    <FoundLoads choose={setErrorsOf} db={db} label={label} />
+    <FoundLoads choose={mayAsk ? setErrorsOf : null} db={db} label={label} />
   );
 }
 
@@ -293,7 +294,7 @@ function ErrorRows({ db, label, back }: { db: string; label: string; back: () =>
   );
 }
 
-function FoundLoads({ db, label, choose }: { db: string; label: string; choose: (label: string) => void }) {
+function FoundLoads({ db, label, choose }: { db: string; label: string; choose: ((label: string) => void) | null }) {
   const path = `rtolap/page/loads/transactions/${encodeURIComponent(db)}?label=${encodeURIComponent(label)}`;
   const polled = usePolled<LoadList>(path, 5000);
   return (
@@ -319,7 +320,7 @@ function FoundLoads({ db, label, choose }: { db: string; label: string; choose: 
   );
 }
 
-function ofLoad(each: Load, choose: (label: string) => void) {
+function ofLoad(each: Load, choose: ((label: string) => void) | null) {
   return [
     each.label,
     <State key="state" of={each.state} />,
@@ -327,10 +328,12 @@ function ofLoad(each: Load, choose: (label: string) => void) {
     instant(each.began_ms),
     each.took_ms === null ? "runs" : duration(each.took_ms),
     count(each.rows),
-    each.has_errors ? (
+    each.has_errors && choose ? (
       <Button aria-label={`Rejected rows of ${each.label}`} height="auto" key="errors" minH="0" onClick={() => choose(each.label)} px={0} size="xs" variant="plain">
         Show
       </Button>
+    ) : each.has_errors ? (
+      "yes"
     ) : (
       ""
     ),

@@ -56,7 +56,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
         logging.Handler.__init__(self)
 
     @property
-    def stream(self) -> TextIO:  # type: ignore[override]  # as of logging.lastResort
+    def stream(self) -> TextIO:  # type: ignore[override]  # nobody sets it: see `__init__`
         return sys.stderr
 
 

@@ -27,9 +27,10 @@ Invariants
 may run, `macros` are MySQL's functions that it lacks, `engine_functions` those over columns, `functions` the
 table of all; `cubes` and `stored` read, `history_cache` copies history to the disk, `spark` makes large reads
 of it, `spills` is the disk for what statements hold beyond their memory, `query_log` keeps what was asked and
-what it cost, `execution` rewrites one statement, reads its rows and runs the engine over them, `shapes` plans
-statements that differ in texts alone once, `workers` are the processes in which statements run.
+what it cost, `execution` carries one statement out, `shapes` plans once for statements that differ in texts
+alone, `workers` are the processes in which statements run.
 
 It never writes rows. `statements/` says what a statement is and carries it out, definitions of stored tables
 among them, the same for every server: `mysql/` (MySQL protocol) and `http` (JSON, Arrow; DB-API over it).
+`execution/` rewrites a statement for its relations, reads their rows and runs the engine over them.
 """

@@ -1,6 +1,7 @@
 """What tests of the page do in a browser: pictures, and the rules for who does not see it.
 
-Pictures of its views are kept in `RTOLAP_TEST_PICTURES`, if that names a folder.
+Pictures of its views are written into `RTOLAP_TEST_PICTURES`, if that names a folder: see
+`tests.support.pages.pictures`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from pathlib import Path
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
+from tests.support.pages import pictures
+from tests.support.pages.pictures import FOLDER, labels_in, labels_of, svg_of
+from tests.support.waiting import until
+
 CHROMIUM = "/usr/bin/chromium"
 SHOWN_MS = 30_000.0
 WINDOW = {"width": 1024, "height": 768}
@@ -18,10 +23,21 @@ MARKUP = "<img src=x onerror=document.title='hurt'>"
 _SERIOUS = ("serious", "critical")
 
 
-def picture(page: Page, name: str) -> None:
+def picture(page: Page, name: str, title: str = "") -> None:
+    """Write a picture of the window. One with a title is in the documentation, and has to show what the page
+    does."""
     folder = os.environ.get("RTOLAP_TEST_PICTURES")
     if folder:
         page.screenshot(path=Path(folder) / f"{name}.png")
+        if title:
+            (Path(folder) / f"{name}.svg").write_text(svg_of(page, title))
+    elif title:
+        kept = labels_in(FOLDER / f"{name}.svg")
+
+        def differs() -> str:
+            return f"docs/pictures/{name}.svg has {kept}, the page {labels_of(page)}: see {pictures.__name__}"
+
+        until(lambda: labels_of(page) == kept, differs)
 
 
 def serious_in(page: Page) -> list[tuple[str, str]]:

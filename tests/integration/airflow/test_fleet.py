@@ -304,7 +304,9 @@ def test_a_plan_is_cancelled_on_the_page_by_who_may_and_by_nobody_else(
     airflow.until_run(BALANCE, run_id, "failed")
     dialog.get_by_role("button", name="Close").click()
     expect(page.get_by_text(re.compile("[0-9] cancelled"))).to_be_visible()
-    picture(page, "fleet")
+    picture(
+        page, "fleet", "The Kafka fleet: a plan that is carried out, its moves, and how full the disks are"
+    )
     (ended,) = fleet.kept.plans()
     assert "c" in ended.outcomes
     assert set(ended.outcomes) <= {"c", "d"}

@@ -31,7 +31,7 @@ def test_an_operator_sees_services_cubes_and_receivers(
     expect(services.get_by_role("row", name=re.compile("coordinator .* leads"))).to_be_visible()
     expect(page.get_by_text("No problems are known.")).to_be_visible()
     expect(page.get_by_test_id("age").first).to_have_text(re.compile(r"^\d+ m?s old$"))
-    picture(page, "overview")
+    picture(page, "overview", "The overview: figures, problems, services")
 
     page.get_by_role("tab", name="Cubes").click()
     page.get_by_label("Find a cube by its name").fill(cube)
@@ -45,13 +45,13 @@ def test_an_operator_sees_services_cubes_and_receivers(
     built = page.get_by_role("table", name="Spark processes").get_by_role("row", name=re.compile("^build"))
     expect(built.get_by_role("link", name="Log")).to_be_visible()
     expect(page.get_by_text("The cube closes by its partitions")).to_be_visible()
-    picture(page, "cube")
+    picture(page, "cube", "A cube: its segments along time, builds and partitions")
     link = page.url
 
     page.get_by_role("tab", name="Receivers").click()
     expect(page.get_by_role("row", name=re.compile("rs-0 r0 HEALTHY"))).to_be_visible()
     expect(page.get_by_role("row", name=re.compile(f"{cube} 0 r0"))).to_be_visible()
-    picture(page, "receivers")
+    picture(page, "receivers", "Receivers, their partitions and moves")
 
     page.goto(link)  # a link to a cube stands by itself
     expect(page.get_by_role("heading", name=cube)).to_be_visible()

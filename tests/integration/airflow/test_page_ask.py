@@ -93,7 +93,7 @@ def test_an_analyst_completes_names_sees_rows_and_pictures_and_downloads_the_sam
     expect(page.locator("[data-null]")).to_have_count(1)
     expect(page.get_by_role("img", name=re.compile("^Bars of total over shop: 4 rows"))).to_be_visible()
     assert serious_in(page) == []
-    picture(page, "ask-rows")
+    picture(page, "ask-rows", "A statement, its rows and their picture")
 
     with downloaded(page, "CSV", tmp_path).open(newline="") as file:
         head, *lines = csv.reader(file)

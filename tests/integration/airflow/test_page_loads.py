@@ -229,7 +229,7 @@ def test_a_compaction_is_shown_with_what_it_joins_and_its_age(
         expect(cells.nth(7)).to_have_text(str(each.rows))
         expect(cells.nth(10)).to_have_text(re.compile("ago"))
     assert serious_in(page) == []
-    picture(page, "compaction")
+    picture(page, "compaction", "A stored table: partitions, replicas and their compaction")
     listed = stored.airflow.command("rtolap", "tables", "tablets", f"{DATABASE}.{TABLE}", "--json")
     assert [each["compacted"] is not None for each in json.loads(listed.stdout)] == [True] * BUCKETS
 
@@ -241,6 +241,12 @@ def test_rejected_rows_of_a_load_are_shown_by_reason_and_page(
     answer = stored.load("many-wrong", f"5001,fine\n{wrong}\n,none", max_filter_ratio="1")
     assert (answer["Status"], answer["NumberFilteredRows"]) == ("Success", REJECTED + 1)
     page = sign_in("viewer", "?view=loads")
+    expect(row(found(page, "many-wrong"), "many-wrong", "VISIBLE")).to_be_visible()
+    expect(page.get_by_role("button", name="Rejected rows of many-wrong")).to_have_count(0)
+    with stored.airflow.signed_in("viewer") as client:
+        asked = client.get(f"/rtolap/page/loads/errors/{DATABASE}", params={"label": "many-wrong"})
+    assert asked.status_code == 403
+    page = sign_in("admin", "?view=loads")
     shown = found(page, "many-wrong")
     expect(row(shown, "many-wrong", "VISIBLE").get_by_role("cell").nth(5)).to_have_text("1")
     page.get_by_role("button", name="Rejected rows of many-wrong").click()
@@ -355,6 +361,15 @@ def test_dead_letters_are_replayed_once_or_dropped_by_who_may(
         return int(found["rows"][0][0])
 
     page = sign_in("viewer", "?view=loaders")
+    expect(row(page.get_by_role("table", name="Loaders"), refusing)).to_be_visible()
+    for name in (f"Dead letters of {refusing}", "Replay", "Drop"):
+        expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
+    with airflow.signed_in("viewer") as client:
+        assert client.get(f"/rtolap/page/loaders/{refusing}/dead-letters").status_code == 403
+        refused = client.post(f"/api/v2/dags/{LETTERS_DAG}/dagRuns", json={"logical_date": None, "conf": {}})
+    assert refused.status_code == 403
+
+    page = sign_in("admin", "?view=loaders")
     table = letters_shown(page, refusing)
     expect(table.get_by_role("row")).to_have_count(len(LATE) + 2)  # and the head
     expect(figure(page, "Letters OPEN")).to_contain_text(str(len(LATE) + 1))
@@ -364,18 +379,10 @@ def test_dead_letters_are_replayed_once_or_dropped_by_who_may(
     expect(table.get_by_role("row")).to_have_count(2)
     expect(figure(page, "Refused for unknown_column")).to_contain_text(str(len(LATE)))
     page.get_by_label("Refused for").select_option("")
-    for name in ("Replay", "Drop"):
-        expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
     assert_is_text(page)
     assert serious_in(page) == []
-    picture(page, "dead-letters")
-    with airflow.signed_in("viewer") as client:
-        refused = client.post(f"/api/v2/dags/{LETTERS_DAG}/dagRuns", json={"logical_date": None, "conf": {}})
-    assert refused.status_code == 403
-
+    picture(page, "dead-letters", "A loader and its dead letters")
     airflow.sql(f"ALTER TABLE {DATABASE}.{TABLE} ADD COLUMN late INT")
-    page = sign_in("admin", "?view=loaders")
-    letters_shown(page, refusing)
     for _ in range(2):  # the second finds nothing that it could load again
         started(page, "Replay", refusing)
     runs = [run["dag_run_id"] for run in airflow.runs(LETTERS_DAG)]

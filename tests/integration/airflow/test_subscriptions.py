@@ -60,7 +60,7 @@ def hbase_client(airflow: AirflowStack, server_folder: Path) -> Iterator[HBaseCl
 def logs_of_hbase(airflow: AirflowStack, hbase_client: HBaseClient, server_folder: Path) -> Iterator[None]:
     """The connection says where HBase keeps its logs."""
     port = airflow.around.ports["hbase-zookeeper"]
-    extra = json.dumps({"root_dir": (server_folder / "hbase-of-airflow" / "hbase").as_uri()})
+    extra = json.dumps({"root_dir": (server_folder / "hbase-of-airflow" / "data" / "hbase").as_uri()})
     made = {"connection_id": "hbase_default", "conn_type": "hbase", "host": "127.0.0.1", "port": port}
     airflow.api.post("/api/v2/connections", json={**made, "extra": extra}).raise_for_status()
     yield
@@ -176,7 +176,7 @@ def check_page(airflow: AirflowStack, sign_in: Callable[..., Page], name: str) -
         expect(queue.get_by_role("cell").nth(cell)).to_have_text(re.compile(r"^[0-9.]+ [KM]?i?B$"))
     expect(page.get_by_text("No event is known to fail.")).to_be_visible()
     assert serious_in(page) == []
-    picture(page, "capture")
+    picture(page, "capture", "Change capture: subscriptions, peers and queues")
     row.get_by_role("link", name="Task").click()
     expect(page).to_have_url(re.compile(f"/dags/{CONSUMERS}/runs/.*/tasks/consumer/mapped/0"))
     (task,) = airflow.tasks(CONSUMERS, task_id="consumer")

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.status import SparkStageInfo, StatusTracker
 
+from rtolap.base.ids import carried
 from rtolap.cubes.build.job_progress import report
 from rtolap.model.build_spec import BuildSpec
 
@@ -84,7 +85,8 @@ def reported_stages(spark: SparkSession, spec: BuildSpec, every_s: float = EVERY
     the first of the batch."""
     looks = StageLooks(spark.sparkContext.statusTracker())
     over = threading.Event()
-    thread = threading.Thread(target=_report, args=(looks, spec, over, every_s), name="stages", daemon=True)
+    arguments = (looks, spec, over, every_s)
+    thread = threading.Thread(target=carried(_report), args=arguments, name="stages", daemon=True)
     thread.start()
     try:
         yield

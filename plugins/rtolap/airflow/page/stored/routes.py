@@ -1,12 +1,16 @@
-"""The routes of stored tables, loads and loaders. They read; changes are runs of DAGs."""
+"""The routes of stored tables, loads and loaders. They read; changes are runs of DAGs.
+
+Records that were refused are data: those routes take the right to ask statements.
+"""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 
 from rtolap.airflow.declared import RunningLoader, find_loader
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page.answers import ANSWER_S_MAX, json_answer
+from rtolap.airflow.page.rights import asker
 from rtolap.airflow.page.stored.loaders import letters_of, loaders_of
 from rtolap.airflow.page.stored.loads import containing, error_page, loads_found, loads_of, table_page
 from rtolap.base.clock import SystemClock
@@ -51,7 +55,7 @@ def transactions(db: str, label: str = "") -> Response:
     return json_answer(loads_found(found, now_ms=_clock.now_ms()))
 
 
-@router.get("/loads/errors/{db}")
+@router.get("/loads/errors/{db}", dependencies=[Depends(asker)])
 def error_rows(db: str, label: str, reason: str = "", first: int = 0) -> Response:
     """Answer rejected rows of the load with this label, from number `first` on."""
     with _front_ends() as front_ends:
@@ -75,7 +79,7 @@ def loaders() -> Response:
     return json_answer(loaders_of(processes, ask, now_ms=_clock.now_ms(), answer_s_max=ANSWER_S_MAX))
 
 
-@router.get("/loaders/{loader}/dead-letters")
+@router.get("/loaders/{loader}/dead-letters", dependencies=[Depends(asker)])
 def dead_letters(loader: str, reason: str = "", state: str = "") -> Response:
     """Answer the newest dead letters of a loader, as its process reads them: of a reason, in a state."""
     hook = RtolapHook()
