@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 import pytest
@@ -109,10 +110,8 @@ def test_long_lives_end_as_well() -> None:
 def each_attempt_has_a_label_of_its_own(patch: pytest.MonkeyPatch) -> None:
     real = OffsetsRecords.mark_sent
 
-    def mark_sent(
-        self: OffsetsRecords, lease: Lease, sequence_id: int, content_sha256: str | None = None
-    ) -> OffsetsRecord:
-        record = real(self, lease, sequence_id, content_sha256)
+    def mark_sent(self: OffsetsRecords, lease: Lease, *sent: Any) -> OffsetsRecord:
+        record = real(self, lease, *sent)
         return msgspec.structs.replace(record, label=f"{record.label}_{record.attempts}")
 
     patch.setattr(OffsetsRecords, "mark_sent", mark_sent)

@@ -107,6 +107,30 @@ def test_what_the_last_job_has_done_is_reported_before_the_code_goes_on() -> Non
     assert {name: first[name] for name in StageCounts._fields} == counted._asdict()
 
 
+def test_the_end_of_the_last_job_is_waited_for_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tracker hears of it at its fourth look, or never."""
+    monkeypatch.setattr("rtolap.cubes.build.stage_progress._SETTLED_S_MAX", 0.2)
+    for heard, done in ((4, 1), (10**9, 0)):
+        tracker, looks = Tracker(), 0
+        known = tracker.getJobInfo
+
+        def told(job_id: int, known: Any = known, tracker: Any = tracker, heard: int = heard) -> Any:
+            nonlocal looks
+            looks += 1
+            if looks == heard:
+                tracker.jobs[0] = ("SUCCEEDED", [stage(4, 4)])
+            return known(job_id)
+
+        tracker.getJobInfo = told  # type: ignore[method-assign]
+        with (
+            redirect_stdout(io.StringIO()) as said,
+            reported_stages(cast("Any", tracker), SPEC, every_s=3600.0),
+        ):
+            tracker.jobs.append(("RUNNING", [stage(4, 3)]))
+        (line,) = lines_of(said.getvalue())
+        assert (line["stages_done"], line["stages"]) == (done, 1)
+
+
 def test_nothing_is_said_where_nothing_has_changed() -> None:
     with redirect_stdout(io.StringIO()) as said, reported_stages(cast("Any", Tracker()), SPEC, every_s=0.001):
         pass

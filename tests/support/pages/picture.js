@@ -40,7 +40,8 @@
     }
   };
   stylesOf(sheet.cssRules);
-  const references = (text) => [...(text || "").matchAll(/var\((--[\w-]+)/g)].map((found) => found[1]);
+  const references = (text) =>
+    [...(text || "").matchAll(/var\((--(?:[\w-]|\\.)+)/g)].map((found) => found[1].replace(/\\/g, "")); // --a\.5
   const through = new Map();
   const wanted = [];
   for (const style of styles) {
@@ -49,7 +50,7 @@
         through.set(name, [...(through.get(name) || []), ...references(style.getPropertyValue(name))]);
       }
     }
-    wanted.push(...references(style.cssText.replace(/--[\w-]+:[^;]*;/g, "")));
+    wanted.push(...references(style.cssText.replace(/--(?:[\w-]|\\.)+:[^;]*;/g, "")));
   }
   for (const element of document.querySelectorAll("[style], [fill], [stroke], [color]")) {
     for (const name of ["style", "fill", "stroke", "color"]) wanted.push(...references(element.getAttribute(name)));

@@ -23,6 +23,7 @@ from rtolap.model.build_spec import BuildSpec
 
 EVERY_S = 2.0
 _PART_OF_TIME = 100  # and at least that part of the time so far: a build of a day says hundreds of lines
+_SETTLED_S_MAX = 1.0  # the tracker hears of the end of a job a moment after the driver
 _ENDED = ("SUCCEEDED", "FAILED")
 
 
@@ -48,9 +49,10 @@ class StageLooks:
         self._tracker = tracker
         self._before = frozenset(tracker.getJobIdsForGroup(None))
         self._ended: dict[int, StageCounts] = {}
+        self.running_jobs = 0  # at the last look
 
     def look(self) -> StageCounts:
-        running = StageCounts()
+        running, self.running_jobs = StageCounts(), 0
         for job_id in self._tracker.getJobIdsForGroup(None):
             if job_id in self._before or job_id in self._ended:
                 continue
@@ -64,6 +66,7 @@ class StageLooks:
                 self._ended[job_id] = counts
             else:
                 running = running.plus(counts)
+                self.running_jobs += 1
         return reduce(StageCounts.plus, self._ended.values(), running)
 
 
@@ -100,7 +103,7 @@ def _report(looks: StageLooks, spec: BuildSpec, over: threading.Event, every_s: 
     while True:
         is_over = over.wait(max(every_s, (time.monotonic() - started) / _PART_OF_TIME))
         try:
-            counts = looks.look()
+            counts = looks.look() if not is_over else _last_look(looks)
         except (Py4JError, OSError) as error:  # the driver's JVM is gone, and the build fails by itself
             print(f"stages of Spark are not known any more: {error}", file=sys.stderr)
             return
@@ -109,3 +112,13 @@ def _report(looks: StageLooks, spec: BuildSpec, over: threading.Event, every_s: 
             report("spark", spec, **counts._asdict())
         if is_over:
             return
+
+
+def _last_look(looks: StageLooks) -> StageCounts:
+    """Look until no job runs any more, as far as the tracker has heard, or it has had time enough."""
+    ends_s, moment = time.monotonic() + _SETTLED_S_MAX, threading.Event()
+    counts = looks.look()
+    while looks.running_jobs and time.monotonic() < ends_s:
+        moment.wait(0.02)
+        counts = looks.look()
+    return counts
