@@ -119,8 +119,20 @@ def test_the_nearest_owner_counts_for_lag_and_no_replica_counts_a_rate_twice() -
         receiver("r2", flights={0: report(97, 100, 49.0)}),
         receiver("r3", "DOWN", flights={0: report(100, 100, 900.0)}),
     ]
-    assert figures(owners, "flights") == (50.0, 3)
-    assert figures(owners, "others") == (None, 0)
+    assert figures(owners, "flights") == (50.0, 3, None)
+    assert figures(owners, "others") == (None, 0, None)
+
+
+def test_the_slowest_living_receiver_says_how_fresh_a_cube_is() -> None:
+    def with_delay(name: str, delay_ms: int | None, health: str = "HEALTHY") -> ReceiverInfo:
+        report = CubeReport(state="CONSUMING", freshness_ms=delay_ms)
+        return receiver(name, health).model_copy(update={"cubes": {"flights": report}})
+
+    living = [with_delay("r1", 40), with_delay("r2", 0), with_delay("r3", None)]
+    found = cluster([cube("flights"), cube("clicks")], [*living, with_delay("r4", 9_000, "DOWN")])
+    assert overview_of(found, (), (), now_ms=NOW_MS).freshness_ms == 40
+    assert [row.freshness_ms for row in cubes_of(found, (), now_ms=NOW_MS).cubes] == [None, 40]
+    assert overview_of(cluster([cube("flights")], []), (), (), now_ms=NOW_MS).freshness_ms is None
 
 
 def test_a_cluster_without_faults_has_no_problems() -> None:

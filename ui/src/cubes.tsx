@@ -8,7 +8,7 @@ import type { CubeList, CubePage, Rights } from "./messages";
 import { Figure, Fresh, LongTable, Problems, Section, State } from "./parts";
 import { Timeline } from "./timeline";
 import { WindowsOf } from "./windows";
-import { behind, count, duration, instant } from "./words";
+import { behind, count, delay, duration, instant } from "./words";
 
 export function CubesView({
   cube,
@@ -249,6 +249,7 @@ function Details({ data, rights }: { data: CubePage; rights: Rights | null }) {
         <Figure label="State" value={cube.state} />
         <Figure label="Events a second" value={count(cube.records_per_s)} />
         <Figure label="Records behind" value={count(cube.lag_records)} />
+        <Figure label="Freshness" value={delay(cube.freshness_ms)} />
         <Figure label="Low watermark" value={behind(data.now_ms, cube.low_watermark_ms)} />
         <Figure label="Window" value={duration(data.window_ms)} />
       </Flex>

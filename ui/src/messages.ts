@@ -28,6 +28,7 @@ export interface Overview {
   cubes_enabled: number;
   records_per_s: number | null;
   lag_records: number;
+  freshness_ms: number | null;
   held_bytes: number;
   segments: Record<string, number>;
   agent_error: string;
@@ -39,6 +40,7 @@ export interface CubeRow {
   low_watermark_ms: number | null;
   lag_records: number;
   records_per_s: number | null;
+  freshness_ms: number | null;
   segments: Record<string, number>;
   problems: number;
 }

@@ -4,7 +4,7 @@ import { usePolled } from "./data";
 import { TaskLinks } from "./links";
 import type { Overview } from "./messages";
 import { Figure, Fresh, LongTable, Problems, Section, State } from "./parts";
-import { behind, bytes, count } from "./words";
+import { behind, bytes, count, delay } from "./words";
 
 export function OverviewView() {
   const polled = usePolled<Overview>("rtolap/page/overview", 3000);
@@ -15,6 +15,7 @@ export function OverviewView() {
           <Flex gap={3} wrap="wrap">
             <Figure label="Events a second" value={count(data.records_per_s)} />
             <Figure label="Records behind" value={count(data.lag_records)} />
+            <Figure label="Freshness" value={delay(data.freshness_ms)} />
             <Figure label="Cubes that are on" value={`${count(data.cubes_enabled)} of ${count(data.cubes)}`} />
             <Figure label="Held by receivers" value={bytes(data.held_bytes)} />
             {Object.entries(data.segments)

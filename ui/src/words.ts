@@ -30,6 +30,11 @@ export function duration(ms: number): string {
   return `${Math.round(s / 86_400)} d`;
 }
 
+// What records of the last minute took until answers had them.
+export function delay(ms: number | null): string {
+  return ms === null ? "nothing new" : duration(ms);
+}
+
 // How far behind the wall clock an instant is, both by the server's clock.
 export function behind(nowMs: number, ms: number | null): string {
   if (ms === null) return "unknown";

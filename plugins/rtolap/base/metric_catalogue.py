@@ -218,6 +218,11 @@ _RECEIVER = (
     _counter("dropped_events", "Late ones that were dropped.", "cube partition"),
     _counter("events", "Events that were taken in.", "cube partition"),
     _counter("filtered_records", "Records that the table's condition left out.", "cube partition"),
+    _gauge(
+        "freshness_seconds",
+        "From a record's creation until answers have it, the longest of the last minute.",
+        "cube",
+    ),
     _counter(
         "hostless_events", "Events without a usable host, where hosts decide what closes.", "cube partition"
     ),

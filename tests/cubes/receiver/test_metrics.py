@@ -18,7 +18,7 @@ def stats(events: int) -> ReceiverStats:
         LocalSegmentStats(name, 1, state, 5, 5, 0, 100)
         for name, state in (("a", "ACTIVE"), ("b", "IMMUTABLE"), ("c", "ACTIVE"))
     )
-    cube = CubeStats("c", "PAUSED", "", True, partitions, segments, cuboid_bytes=99)
+    cube = CubeStats("c", "PAUSED", "", True, partitions, segments, cuboid_bytes=99, freshness_ms=250)
     return ReceiverStats("r0", "rs", "h:1", (cube,), 77)
 
 
@@ -37,6 +37,7 @@ def test_statistics_are_shown_as_they_are_at_the_scrape() -> None:
     assert found("rtolap_receiver_watermark_seconds", partition="0") == 9.5
     assert found("rtolap_receiver_memory_table_bytes") == 77
     assert found("rtolap_receiver_cuboid_bytes", cube="c") == 99
+    assert found("rtolap_receiver_freshness_seconds", cube="c") == 0.25
     assert found("rtolap_receiver_segments", state="ACTIVE") == 2
     assert found("rtolap_receiver_leading", cube="c") == 1
     assert found("rtolap_receiver_consumer_state", state="PAUSED") == 1

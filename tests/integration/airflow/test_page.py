@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -81,6 +82,24 @@ def test_a_front_end_that_is_not_there_is_said_and_the_loaders_are_shown_all_the
     expect(page.get_by_role("region", name="Loaders").first).to_be_visible()
     assert serious_in(page) == []
     picture(page, f"loaders-{colour_scheme}")
+
+
+def test_the_page_says_how_long_records_take_until_answers_have_them(
+    sign_in: Callable[..., Page], stream: Any, airflow: Any
+) -> None:
+    began_s = time.monotonic()
+    stream.send(1)
+    airflow.until("answer that holds everything", stream.answer)
+
+    def measured() -> list[int] | None:
+        reports = [each.cubes.get(stream.name) for each in airflow.coordinator.cluster(stream.name).receivers]
+        return [each.freshness_ms for each in reports if each and each.freshness_ms is not None] or None
+
+    (delay_ms,) = airflow.until("freshness in a heartbeat", measured)
+    assert 0 <= delay_ms <= 1000 * (time.monotonic() - began_s)
+    page = sign_in("viewer", f"?view=cubes&cube={stream.name}")
+    figure = page.get_by_text("Freshness", exact=True).locator("xpath=..")
+    expect(figure).to_have_text(re.compile(r"^Freshness(\d+ m?s|nothing new)$"))
 
 
 def test_a_day_is_rebuilt_by_runs_of_the_users_own_as_often_as_they_like(

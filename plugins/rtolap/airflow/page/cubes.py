@@ -83,6 +83,7 @@ def _row(cluster: ClusterInfo, cube: CubeStatus, problems: int) -> CubeRow:
         low_watermark_ms=cube.low_watermark_ms,
         lag_records=found.lag_records,
         records_per_s=found.records_per_s,
+        freshness_ms=found.freshness_ms,
         segments=dict(cube.segments),
         problems=problems,
     )

@@ -47,6 +47,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         records_per_s: arriving in the logs of all cubes; None while no receiver has a rate yet.
         lag_records: behind the ends of the logs, of the furthest owner of each partition.
+        freshness_ms: the longest time that a record of the last minute took from its creation until answers
+            had it, of all cubes; None where none was read.
         held_bytes: local data of all receivers.
         segments: number of segments by state, of all cubes.
         agent_error: why the agent's processes are missing; empty if they are not.
@@ -60,19 +62,21 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     cubes_enabled: int
     records_per_s: float | None
     lag_records: int
+    freshness_ms: int | None
     held_bytes: int
     segments: dict[str, int]
     agent_error: str = ""
 
 
 class CubeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A cube in the list of cubes. state: `on`, `paused` or `off`."""
+    """A cube in the list of cubes. state: `on`, `paused` or `off`; freshness_ms: as in `Overview`."""
 
     name: str
     state: str
     low_watermark_ms: int | None
     lag_records: int
     records_per_s: float | None
+    freshness_ms: int | None
     segments: dict[str, int]
     problems: int
 

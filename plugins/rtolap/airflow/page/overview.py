@@ -38,6 +38,7 @@ def overview_of(
         cubes_enabled=sum(cube.enabled and not cube.paused for cube in cluster.cubes),
         records_per_s=sum(rates) if rates else None,
         lag_records=sum(one.lag_records for one in each),
+        freshness_ms=max((one.freshness_ms for one in each if one.freshness_ms is not None), default=None),
         held_bytes=sum(
             report.held_bytes or 0
             for receiver in cluster.receivers

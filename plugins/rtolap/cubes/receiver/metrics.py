@@ -35,16 +35,24 @@ class ReceiverMetrics:
         beside = self.registry.gauge_family(
             "cuboid_bytes", "Small cuboids in memory, beside fragments.", ("cube",)
         )
+        freshness = self.registry.gauge_family(
+            "freshness_seconds",
+            "From a record's creation until answers have it, the longest of the last minute.",
+            ("cube",),
+        )
         standing = self.registry.gauge_family(
             "consumer_state", "1 for the state that the consumer is in.", ("cube", "state")
         )
         for cube in cubes:
             leading.add_metric((cube.cube,), cube.is_leader)
             beside.add_metric((cube.cube,), cube.cuboid_bytes)
+            if cube.freshness_ms is not None:
+                freshness.add_metric((cube.cube,), cube.freshness_ms / 1000)
             for state in ConsumerState:
                 standing.add_metric((cube.cube, state.value), state.value == cube.state)
         yield leading
         yield beside
+        yield freshness
         yield standing
 
     def _partitions(self, cubes: tuple[CubeStats, ...]) -> Iterator[Family]:

@@ -68,6 +68,7 @@ def cube_stats(core: CubeReceiver, clock: Clock, *, is_leader: bool) -> CubeStat
         segments=segments,
         refused_example=progress.example(),
         cuboid_bytes=sum(table.cuboids.nbytes for table in state.tables()),
+        freshness_ms=progress.freshness.longest_ms(now_s),
     )
 
 
@@ -129,6 +130,7 @@ def cube_report(core: CubeReceiver, clock: Clock, loads: PartitionLoads | None =
         ),
         held_since_ms=core.paused_since_ms,
         behind=core.behind,
+        freshness_ms=progress.freshness.longest_ms(now_s),
     )
 
 

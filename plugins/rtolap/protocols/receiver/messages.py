@@ -145,6 +145,8 @@ class CubeStats(msgspec.Struct, frozen=True):
     Attributes:
         refused_example: reason → what was wrong with the newest record that was refused for it.
         cuboid_bytes: of small cuboids in memory, beside fragments.
+        freshness_ms: the longest time that a record of the last minute took from its creation until answers
+            had it; None: none with a timestamp was read.
     """
 
     cube: str
@@ -155,6 +157,7 @@ class CubeStats(msgspec.Struct, frozen=True):
     segments: tuple[LocalSegmentStats, ...] = ()
     refused_example: dict[str, str] = {}
     cuboid_bytes: int = 0
+    freshness_ms: int | None = None
 
 
 class ReceiverStats(msgspec.Struct, frozen=True):

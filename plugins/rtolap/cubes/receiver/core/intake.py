@@ -87,6 +87,7 @@ class RecordIntake:
         if decoded.filtered is not None:
             self._progress.filtered(decoded.filtered, now_s, created_ms)
         self._progress.took(added, now_s, created_ms, heard_of)
+        self._progress.freshness.took(batch, self._clock.now_ms(), now_s)
         return state
 
     def _with_vectors(self, state: LocalState, events: pa.Table) -> LocalState:

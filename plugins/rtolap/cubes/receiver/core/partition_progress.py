@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rtolap.columnar.schema import EVENT_MS, PARTITION
 from rtolap.cubes.receiver.closing_rules import StreamClocks
+from rtolap.cubes.receiver.core.freshness import Freshness
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress, SavedHosts
 from rtolap.cubes.receiver.local.batch import BatchTables
@@ -27,6 +28,7 @@ class ConsumerProgress:
     def __init__(self, idle_after_s: float, hosts: HostProgress | None = None) -> None:
         """Follow a consumer's progress. `hosts` is given for a cube that closes by an application."""
         self.hosts = hosts
+        self.freshness = Freshness()
         self._idle_after_s = idle_after_s
         self.counters: Mapping[int, PartitionCounters] = {}
         self.log_ends: Mapping[int, int] = {}

@@ -61,6 +61,8 @@ class CubeReport(Message):
         held_since_ms: since when something keeps it from reading all that arrives, `reason` says what; None:
             nothing does.
         behind: partition → offset that answers promised before and its position has not reached.
+        freshness_ms: the longest time that a record of the last minute took from its creation until answers
+            had it. None: none with a timestamp was read, or the receiver is of an older version.
     """
 
     state: str
@@ -72,6 +74,7 @@ class CubeReport(Message):
     lost: tuple[PartitionRange, ...] = ()
     held_since_ms: int | None = None
     behind: dict[int, int] = Field(default_factory=dict)
+    freshness_ms: int | None = None
 
 
 class HeartbeatRequest(Message):
