@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.errors import Corrupted, IllegalTransition, NotFound, NotYet, Refused
+from rtolap.cubes.format.manifest import CuboidEntry, FileEntry
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cube import Cube
@@ -23,6 +24,23 @@ def test_the_queue_is_in_order_of_segments_and_names_what_they_wait_for(cluster:
     assert [entry.building for entry in entries] == [False, False]
     cluster.client.start_build(NAME, early.name)
     assert [entry.building for entry in cluster.client.queue().entries] == [True, False]
+
+
+def test_cuboids_of_history_are_told_with_their_rows_and_bytes(cluster: Cluster) -> None:
+    cluster.enabled()
+    record = cluster.closed(2, events=5)
+    with pytest.raises(NotFound, match="no version in history"):
+        cluster.client.segment_cuboids(NAME, record.name)
+    files = [FileEntry(name=f"{number}.parquet", rows=2, bytes=100 + number, sha256="0") for number in (1, 2)]
+    small = CuboidEntry("user", ("user",), 2, (files[0],))
+    large = CuboidEntry("base", ("user", "page"), 4, tuple(files))
+    cluster.client.promote(NAME, record.name, cluster.build(record.name, cuboids=(small, large)))
+    found = cluster.client.segment_cuboids(NAME, record.name)
+    assert (found.segment, found.version) == (record.name, 1)
+    assert [(each.name, each.dimensions, each.rows, each.files, each.bytes) for each in found.cuboids] == [
+        ("base", ("user", "page"), 4, 2, 203),
+        ("user", ("user",), 2, 1, 101),
+    ]
 
 
 def test_a_look_at_many_cubes_syncs_once_and_leaves_out_what_is_dropped_meanwhile(

@@ -47,6 +47,7 @@ def concrete(path: str) -> str:
 
 def test_every_page_that_is_read_is_as_described(cluster: Cluster, document: dict[str, Any]) -> None:
     """Those of a watermark application, which is not there, answer as described too: 404."""
+    cluster.client.promote(NAME, WINDOW, cluster.build(WINDOW))
     read = 0
     for path, methods in document["paths"].items():
         if "get" in methods:

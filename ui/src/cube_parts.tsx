@@ -8,7 +8,7 @@ import type { CubePage, Rights } from "./messages";
 import { Figure, Fresh, LongTable, Section, State } from "./parts";
 import { RefusedRecords } from "./refused";
 import { Warning } from "./share";
-import { behind, count, duration, instant } from "./words";
+import { behind, bytes, count, duration, instant } from "./words";
 
 interface BuildProcess {
   kind: string;
@@ -55,6 +55,13 @@ interface Watermarks {
   }[];
   problems: string[];
   error: string;
+}
+
+interface SegmentCuboids {
+  now_ms: number;
+  segment: string;
+  version: number;
+  cuboids: { name: string; dimensions: string[]; rows: number; files: number; bytes: number }[];
 }
 
 function path(cube: string, part: string): string {
@@ -207,6 +214,39 @@ export function RefusedOf({ data, rights }: { data: CubePage; rights: Rights | n
         />
         {rights?.may_ask ? <RefusedRecords cube={data.cube.name} /> : null}
       </Stack>
+    </Section>
+  );
+}
+
+// Of the newest segment in history: the others have the same, unless the cube's definition was changed.
+export function CuboidsOf({ data }: { data: CubePage }) {
+  const at = data.segments.state.lastIndexOf("READY");
+  return at < 0 ? null : <Cuboids cube={data.cube.name} segment={data.segments.segment[at]!} />;
+}
+
+function Cuboids({ cube, segment }: { cube: string; segment: string }) {
+  const polled = usePolled<SegmentCuboids>(path(cube, `segments/${encodeURIComponent(segment)}/cuboids`), 30_000);
+  return (
+    <Section title="Cuboids">
+      <Fresh of={polled}>
+        {(data) => (
+          <Stack gap={3}>
+            <Text>
+              Of {data.segment}, the newest segment in history, version {data.version}:{" "}
+              {bytes(data.cuboids.reduce((sum, each) => sum + each.bytes, 0))}.
+            </Text>
+            <LongTable
+              cells={(row) => {
+                const each = data.cuboids[row]!;
+                return [each.dimensions.join(", ") || "no dimension", count(each.rows), each.files, bytes(each.bytes)];
+              }}
+              columns={["Dimensions", "Rows", "Files", "Bytes"]}
+              label="Cuboids"
+              rows={data.cuboids.length}
+            />
+          </Stack>
+        )}
+      </Fresh>
     </Section>
   );
 }

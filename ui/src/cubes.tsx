@@ -2,7 +2,7 @@ import { Button, Flex, Heading, Input, Stack, Text } from "@chakra-ui/react";
 import { useState } from "react";
 
 import { DateTime, RunDag } from "./actions";
-import { BuildsOf, RefusedOf, WatermarkOf } from "./cube_parts";
+import { BuildsOf, CuboidsOf, RefusedOf, WatermarkOf } from "./cube_parts";
 import { usePolled } from "./data";
 import type { CubeList, CubePage, Rights } from "./messages";
 import { Figure, Fresh, LongTable, Problems, Section, State } from "./parts";
@@ -292,6 +292,7 @@ function Details({ data, rights }: { data: CubePage; rights: Rights | null }) {
         />
       </Section>
       <BuildsOf cube={cube.name} />
+      <CuboidsOf data={data} />
       <WindowsOf cube={cube.name} rights={rights} />
       <RefusedOf data={data} rights={rights} />
       <WatermarkOf cube={cube.name} />

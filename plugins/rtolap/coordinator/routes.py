@@ -214,6 +214,10 @@ def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def segment(cube: str, segment: str) -> wire.SegmentInfo:
         return coordinator.cubes.segment(cube, segment)
 
+    @api.get(path + "/cuboids")
+    def cuboids(cube: str, segment: str) -> wire.SegmentCuboids:
+        return coordinator.builds.cuboids(cube, segment)
+
     @api.post(path + "/builds")
     def start_build(cube: str, segment: str) -> wire.BuildSpecMessage:
         return coordinator.builds.start(cube, segment)

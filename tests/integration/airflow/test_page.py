@@ -45,6 +45,15 @@ def test_an_operator_sees_services_cubes_and_receivers(
         expect(row).to_be_visible()
     built = page.get_by_role("table", name="Spark processes").get_by_role("row", name=re.compile("^build"))
     expect(built.get_by_role("link", name="Log")).to_be_visible()
+    newest = max(info.segment for info in history.stream.segments().values() if info.state == "READY")
+    cuboids = airflow.coordinator.segment_cuboids(cube, newest).cuboids
+    assert len(cuboids) > 0
+    shown = page.get_by_role("table", name="Cuboids").locator("tbody").get_by_role("row")
+    expect(shown).to_have_count(len(cuboids))
+    for each in cuboids:
+        assert each.bytes > 0
+        name = ", ".join(each.dimensions) or "no dimension"
+        expect(shown.get_by_text(name, exact=True)).to_be_visible()
     expect(page.get_by_text("The cube closes by its partitions")).to_be_visible()
     picture(page, "cube", "A cube: its segments along time, builds and partitions")
     link = page.url

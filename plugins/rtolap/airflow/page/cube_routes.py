@@ -12,6 +12,7 @@ from rtolap.airflow.hooks.on_demand import open_kafka
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.page.answers import ANSWER_S_MAX, json_answer
 from rtolap.airflow.page.builds import BuildProcess, CubeBuilds, build_process
+from rtolap.airflow.page.cuboids import CuboidsPage, cuboid_rows
 from rtolap.airflow.page.refused import RECORDS_MAX, RefusedRecords, offsets_before, refused_records
 from rtolap.airflow.page.rights import asker
 from rtolap.airflow.page.watermark import HOSTS_MAX, CubeWatermarks, watermarks_of
@@ -48,6 +49,14 @@ def _process(agent: AgentClient, kind: str, key: str) -> BuildProcess | None:
     except NotFound:  # there was none, or its result has been read
         return build_process(kind, key, None, last, "")
     return build_process(kind, key, process, last, log)
+
+
+@router.get("/cubes/{cube}/segments/{segment}/cuboids")
+def cuboids(cube: str, segment: str) -> Response:
+    """Answer the cuboids of a segment in history."""
+    with RtolapHook().coordinator(timeout_s=ANSWER_S_MAX, retry_s=0.0) as coordinator:
+        found = coordinator.segment_cuboids(cube, segment)
+    return json_answer(CuboidsPage(_clock.now_ms(), found.segment, found.version, cuboid_rows(found)))
 
 
 @router.get("/cubes/{cube}/watermark")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from rtolap.base.errors import Corrupted, NotFound, Refused
-from rtolap.cubes.format.history import check_base
+from rtolap.cubes.format.history import check_base, read_manifest
 from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.cubes.format.staged import verify_staged
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
 from rtolap.metadata.segment_batches import covered_to_be
 from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import ObjectStore
+from rtolap.protocols.coordinator import messages as wire
 
 
 def expected_events(record: SegmentRecord) -> int:
@@ -40,6 +41,27 @@ def lost_base(store: ObjectStore, record: SegmentRecord, *, read_all: bool) -> s
     except (NotFound, Corrupted) as error:
         return error.message
     return None
+
+
+def segment_cuboids(store: ObjectStore, record: SegmentRecord) -> wire.SegmentCuboids:
+    """Return the cuboids of the version in history. Raises NotFound where there is none, and Corrupted."""
+    if record.location is None:
+        raise NotFound(
+            f"segment {record.cube}/{record.name} has no version in history", found=record.state.value
+        )
+    manifest = read_manifest(store, record.location)
+    cuboids = [
+        wire.CuboidInfo(
+            name=each.name,
+            dimensions=each.dimensions,
+            rows=each.rows,
+            files=len(each.files),
+            bytes=sum(file.bytes for file in each.files),
+        )
+        for each in manifest.cuboids
+    ]
+    largest = sorted(cuboids, key=lambda each: (-each.bytes, each.name))
+    return wire.SegmentCuboids(segment=record.name, version=manifest.version, cuboids=tuple(largest))
 
 
 def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttempt) -> int:

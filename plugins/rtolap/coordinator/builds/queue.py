@@ -14,6 +14,7 @@ from rtolap.coordinator.builds.check import (
     expected_events,
     lost_base,
     lost_parts,
+    segment_cuboids,
     verified_events,
 )
 from rtolap.coordinator.views import Views
@@ -80,6 +81,13 @@ class Builds:
     def _of_all(self, look: Callable[[str, Mapping[str, SegmentRecord]], T]) -> list[T]:
         """Return what `look` returns for the records of each cube."""
         return self._views.of_all(lambda cube: look(cube, self._views.fresh(cube, is_synced=True)[1]))
+
+    def cuboids(self, cube: str, segment: str) -> wire.SegmentCuboids:
+        """Return the cuboids of the segment's version in history.
+
+        Raises NotFound where there is none, Corrupted where its manifest is damaged.
+        """
+        return segment_cuboids(self._store, self._record(cube, segment))
 
     def start(self, cube: str, segment: str) -> wire.BuildSpecMessage:
         """Begin an attempt; an earlier one of this segment loses the right to be promoted.

@@ -28,6 +28,7 @@ _DEFINITION = TypeAdapter(wire.Definition)
 _NOTHING: TypeAdapter[None] = TypeAdapter(None)
 _CUBE, _CUBES = TypeAdapter(wire.CubeStatus), TypeAdapter(list[wire.CubeStatus])
 _SEGMENT_COLUMNS = TypeAdapter(wire.SegmentColumns)
+_SEGMENT_CUBOIDS = TypeAdapter(wire.SegmentCuboids)
 _SEGMENT, _SEGMENTS = TypeAdapter(wire.SegmentInfo), TypeAdapter(list[wire.SegmentInfo])
 _RECEIVERS = TypeAdapter(list[wire.ReceiverInfo])
 _METRICS_TARGETS = TypeAdapter(list[wire.MetricsTargets])
@@ -235,6 +236,10 @@ def segment_columns(cube: str) -> Call[wire.SegmentColumns]:
 
 def segment(cube: str, segment: str) -> Call[wire.SegmentInfo]:
     return get(_SEGMENT, "cubes", cube, "segments", segment)
+
+
+def segment_cuboids(cube: str, segment: str) -> Call[wire.SegmentCuboids]:
+    return get(_SEGMENT_CUBOIDS, "cubes", cube, "segments", segment, "cuboids")
 
 
 def queue(cube: str | None = None) -> Call[wire.Queue]:

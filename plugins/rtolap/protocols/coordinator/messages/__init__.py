@@ -56,6 +56,7 @@ from rtolap.protocols.coordinator.messages.segments import (
     BuildInfo,
     BuildSpecMessage,
     CompletenessInfo,
+    CuboidInfo,
     FailRequest,
     HistoryEntry,
     LossInfo,
@@ -64,6 +65,7 @@ from rtolap.protocols.coordinator.messages.segments import (
     Queue,
     QueueEntry,
     SegmentColumns,
+    SegmentCuboids,
     SegmentInfo,
 )
 from rtolap.protocols.rest.messages import (
@@ -89,6 +91,7 @@ __all__ = [
     "CompletenessInfo",
     "CubeReport",
     "CubeStatus",
+    "CuboidInfo",
     "Definition",
     "Drain",
     "DrainRequest",
@@ -125,6 +128,7 @@ __all__ = [
     "ReplicaSetInfo",
     "ReplicaSetRequest",
     "SegmentColumns",
+    "SegmentCuboids",
     "SegmentInfo",
     "SetLoad",
     "SettingChange",

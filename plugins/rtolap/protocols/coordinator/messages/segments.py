@@ -139,6 +139,24 @@ class SegmentColumns(Message):
     noted: tuple[SegmentInfo, ...]
 
 
+class CuboidInfo(Message):
+    """A cuboid of a version of a segment in history: its rows, files, and their bytes."""
+
+    name: str
+    dimensions: tuple[str, ...]
+    rows: int
+    files: int
+    bytes: int
+
+
+class SegmentCuboids(Message):
+    """The cuboids of a segment's READY version, as its manifest has them; the largest first."""
+
+    segment: str
+    version: int
+    cuboids: tuple[CuboidInfo, ...]
+
+
 class QueueEntry(Message):
     """A segment that waits for a build. `version` is the one to be built.
 
