@@ -24,12 +24,14 @@ from rtolap.airflow.page.rights import reader
 from rtolap.airflow.page.script import react_apps
 from rtolap.airflow.plugin import app
 from rtolap.base.errors import Unauthorized, Unavailable
+from rtolap.model.segment import SegmentRange
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.messages import (
     BuildInfo,
     ClusterInfo,
     CubeReport,
     CubeStatus,
+    LateEventInfo,
     PartitionRange,
     PartitionReport,
     PartitionWatermark,
@@ -133,6 +135,27 @@ def test_the_slowest_living_receiver_says_how_fresh_a_cube_is() -> None:
     assert overview_of(found, (), (), now_ms=NOW_MS).freshness_ms == 40
     assert [row.freshness_ms for row in cubes_of(found, (), now_ms=NOW_MS).cubes] == [None, 40]
     assert overview_of(cluster([cube("flights")], []), (), (), now_ms=NOW_MS).freshness_ms is None
+
+
+def test_late_events_are_listed_once_with_the_segments_that_they_missed() -> None:
+    late = [LateEventInfo(partition=part, offset=10 + part, event_ms=NOW_MS + part) for part in (1, 0)]
+    report = CubeReport(state="CONSUMING", late=tuple(late))
+    receivers = [receiver(name).model_copy(update={"cubes": {"flights": report}}) for name in ("r1", "r2")]
+    found = cluster([cube("flights"), cube("clicks")], receivers)
+    watermark = WatermarkInfo(cube="flights", low_watermark_ms=None)
+    columns = columns_of([])
+
+    def page(name: str) -> CubePage:
+        (status,) = (each for each in found.cubes if each.name == name)
+        return cube_page(found, status, watermark, columns, (), now_ms=NOW_MS)
+
+    start_ms = NOW_MS // HOUR_MS * HOUR_MS
+    segment = SegmentRange(start_ms, start_ms + HOUR_MS).name
+    assert [(each.partition, each.offset, each.segment) for each in page("flights").late] == [
+        (0, 10, segment),
+        (1, 11, segment),
+    ]
+    assert page("clicks").late == ()
 
 
 def test_a_cluster_without_faults_has_no_problems() -> None:

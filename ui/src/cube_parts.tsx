@@ -202,6 +202,18 @@ export function RefusedOf({ data, rights }: { data: CubePage; rights: Rights | n
           {count(late)} events came after the first version of their segments, and are in the counts of later ones. Those that are refused are in no
           count; `rtolap dead-letters` lists them all.
         </Text>
+        {data.late.length > 0 ? (
+          <LongTable
+            cells={(row) => {
+              const each = data.late[row]!;
+              return [each.segment, instant(each.event_ms), each.partition, each.offset, each.receiver];
+            }}
+            columns={["Segment", "Event time", "Partition", "Offset", "Read by"]}
+            heightPx={200}
+            label="Late events"
+            rows={data.late.length}
+          />
+        ) : null}
         <LongTable
           cells={(row) => {
             const each = data.refused[row]!;

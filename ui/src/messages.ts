@@ -86,6 +86,7 @@ export interface CubePage {
   move_waits: string[];
   segments: Segments;
   failed: { segment: string; version: number; error: string }[];
+  late: { partition: number; offset: number; event_ms: number; segment: string; receiver: string }[];
   switched: { to: string; by: string; reason: string; at_ms: number } | null;
 }
 

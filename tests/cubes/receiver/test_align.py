@@ -94,6 +94,8 @@ def test_a_split_batch_ranks_every_row_as_the_rule_does(
             late[part] += unbounded_version > 1
             dropped[part] += unbounded_version > 1 and known.drop_late
         assert (known.version + rank if rank else 0) == version
+    of_late_rows = [partition[row] for row in split.late_rows.tolist()]
+    assert [of_late_rows.count(part) for part in range(PARTITIONS)] == late
     width = len(split.dropped)
     assert split.dropped.tolist() == dropped[:width]
     assert split.late.tolist() == late[:width]

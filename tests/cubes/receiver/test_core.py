@@ -13,6 +13,7 @@ from rtolap.base.errors import StaleSnapshot, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.core import intake, limits
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
+from rtolap.cubes.receiver.local.batch import LATE_SAMPLES
 from rtolap.cubes.receiver.local.checkpoint import NAME
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.reports import cube_report
@@ -196,6 +197,12 @@ def test_late_events_are_counted_and_under_the_drop_policy_dropped(tmp_path: Pat
     bench.step()
     assert bench.rows() == 3
     assert (bench.core.progress.counters[0].late, bench.core.progress.counters[0].dropped) == (2, 2)
+    assert [(each.partition, each.offset) for each in bench.core.progress.late] == [(0, 3), (0, 4)]
+    assert all(START_MS <= each.event_ms < START_MS + WINDOW_MS for each in bench.core.progress.late)
+    bench.send(LATE_SAMPLES + 5)
+    bench.step()
+    last = [each.offset for each in bench.core.progress.late]
+    assert last == list(range(10, 10 + LATE_SAMPLES)), "the last ones"
 
 
 def test_purged_segments_stay_purged(bench: Bench) -> None:

@@ -379,6 +379,7 @@ def test_dead_letters_are_replayed_once_or_dropped_by_who_may(
     expect(table.get_by_role("row")).to_have_count(2)
     expect(figure(page, "Refused for unknown_column")).to_contain_text(str(len(LATE)))
     page.get_by_label("Refused for").select_option("")
+    expect(table.get_by_role("row")).to_have_count(len(LATE) + 2)
     assert_is_text(page)
     assert serious_in(page) == []
     picture(page, "dead-letters", "A loader and its dead letters")

@@ -191,7 +191,7 @@ def test_the_page_shows_the_windows_that_wait_with_the_hosts_and_what_they_owe(
     expect(window.get_by_role("button", name="Approve")).to_have_count(0)
     assert serious_in(page) == []
     window.scroll_into_view_if_needed()
-    picture(page, "windows", "A window that waits for an approval, and what is missing in it")
+    picture(page, "windows")
     with airflow.signed_in("viewer") as client:
         body = {"chosen_options": ["Approve"], "params_input": {}}
         assert client.patch(fleet.question_url(1), json=body).status_code == 403

@@ -10,12 +10,14 @@ from rtolap.airflow.page.messages import (
     CubePage,
     CubeRow,
     FailedBuild,
+    LateEvent,
     Partition,
     Refused,
     Segments,
     Switched,
 )
 from rtolap.airflow.page.problems import problems_of
+from rtolap.model.segment import SegmentRange
 from rtolap.protocols.coordinator.messages import (
     ClusterInfo,
     CubeStatus,
@@ -43,6 +45,7 @@ def cube_page(
     now_ms: int,
 ) -> CubePage:
     """Return one cube's page. queue: the entries of all cubes."""
+    window_ms = int(dict(status.definition.get("segment") or {}).get("window_ms", 0))
     problems = tuple(each for each in problems_of(cluster, queue) if each.cube == status.name)
     return CubePage(
         now_ms=now_ms,
@@ -50,7 +53,7 @@ def cube_page(
         table=str(status.definition.get("table", "")),
         topic_id=status.topic_id,
         horizon_ms=status.horizon_ms,
-        window_ms=int(dict(status.definition.get("segment") or {}).get("window_ms", 0)),
+        window_ms=window_ms,
         partitions=_partitions(watermark),
         refused=tuple(
             Refused(reason=reason, records=records, example=status.refused_example.get(reason, ""))
@@ -64,6 +67,7 @@ def cube_page(
             for each in queue
             if each.cube == status.name and each.build is not None and each.build.error
         ),
+        late=_late(cluster, status.name, window_ms),
         switched=None
         if status.switched is None
         else Switched(
@@ -73,6 +77,22 @@ def cube_page(
             at_ms=status.switched.at_ms,
         ),
     )
+
+
+def _late(cluster: ClusterInfo, cube: str, window_ms: int) -> tuple[LateEvent, ...]:
+    """Return the last late events that receivers have read, each once, in the order of their places."""
+    found: dict[tuple[int, int], LateEvent] = {}
+    for receiver in cluster.receivers:
+        for each in receiver.cubes[cube].late if window_ms and cube in receiver.cubes else ():
+            start_ms = each.event_ms // window_ms * window_ms
+            found[each.partition, each.offset] = LateEvent(
+                partition=each.partition,
+                offset=each.offset,
+                event_ms=each.event_ms,
+                segment=SegmentRange(start_ms, start_ms + window_ms).name,
+                receiver=receiver.receiver_id,
+            )
+    return tuple(found[place] for place in sorted(found))
 
 
 def _row(cluster: ClusterInfo, cube: CubeStatus, problems: int) -> CubeRow:

@@ -104,6 +104,16 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     example: str
 
 
+class LateEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that came after its segment had closed."""
+
+    partition: int
+    offset: int
+    event_ms: int
+    segment: str
+    receiver: str
+
+
 class FailedBuild(msgspec.Struct, frozen=True, kw_only=True):
     """A segment whose last build has failed. A person may queue it again."""
 
@@ -154,6 +164,7 @@ class CubePage(msgspec.Struct, frozen=True, kw_only=True):
     move_waits: tuple[str, ...]
     segments: Segments
     failed: tuple[FailedBuild, ...] = ()
+    late: tuple[LateEvent, ...] = ()
     switched: Switched | None = None
 
 

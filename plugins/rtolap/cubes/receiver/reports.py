@@ -23,6 +23,7 @@ from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import (
     CubeReport,
     HeartbeatRequest,
+    LateEventInfo,
     PartitionRange,
     PartitionReport,
 )
@@ -130,6 +131,10 @@ def cube_report(core: CubeReceiver, clock: Clock, loads: PartitionLoads | None =
         ),
         held_since_ms=core.paused_since_ms,
         behind=core.behind,
+        late=tuple(
+            LateEventInfo(partition=each.partition, offset=each.offset, event_ms=each.event_ms)
+            for each in progress.late
+        ),
         freshness_ms=progress.freshness.longest_ms(now_s),
     )
 

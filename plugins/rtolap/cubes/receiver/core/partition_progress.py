@@ -14,7 +14,7 @@ from rtolap.cubes.receiver.closing_rules import StreamClocks
 from rtolap.cubes.receiver.core.freshness import Freshness
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress, SavedHosts
-from rtolap.cubes.receiver.local.batch import BatchTables
+from rtolap.cubes.receiver.local.batch import LATE_SAMPLES, BatchTables, LateEvent
 from rtolap.cubes.receiver.local.checkpoint import Checkpoint, PartitionCounters
 from rtolap.cubes.receiver.local.tables import LocalState
 from rtolap.events.decode import Filtered
@@ -29,6 +29,7 @@ class ConsumerProgress:
         """Follow a consumer's progress. `hosts` is given for a cube that closes by an application."""
         self.hosts = hosts
         self.freshness = Freshness()
+        self.late: tuple[LateEvent, ...] = ()  # the last ones since the process started
         self._idle_after_s = idle_after_s
         self.counters: Mapping[int, PartitionCounters] = {}
         self.log_ends: Mapping[int, int] = {}
@@ -77,6 +78,7 @@ class ConsumerProgress:
             )
             self._silent_since_s[partition] = now_s
         self.counters = counters
+        self.late = (*self.late, *batch.late)[-LATE_SAMPLES:]
         if self.mark_ms is not None:
             self._arrivals.update(dict.fromkeys(batch.tables, self.mark_ms))
         if self.hosts is not None:

@@ -129,11 +129,13 @@ class BatchSplit:
 
     Attributes:
         ranks: None where all rows are of rank 1, in segments without history.
+        late_rows: numbers of the rows that came after their segment's first closing.
     """
 
     ranks: npt.NDArray[np.int8] | None
     late: Int64s  # rows by partition that came after their segment's first closing, kept or dropped
     dropped: Int64s  # rows by partition that will not be counted: purged, or late under the drop policy
+    late_rows: npt.NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
 
     def rows(self, rank: int) -> npt.NDArray[np.bool_] | None:
         """Return the mask of a rank's rows; None if these are all rows."""
@@ -179,6 +181,7 @@ def split_batch(
         ranks,
         np.bincount(partition[late], minlength=width),
         np.bincount(partition[dropped], minlength=width),
+        np.flatnonzero(late),
     )
 
 

@@ -25,6 +25,15 @@ from rtolap.scan.groups import group
 from rtolap.scan.keys import Coded, code
 
 RANKS = (1, 2)
+LATE_SAMPLES = 10  # late events that are kept to be shown
+
+
+class LateEvent(NamedTuple):
+    """Where an event is that came after its segment had closed."""
+
+    partition: int
+    offset: int
+    event_ms: int
 
 
 @dataclass(frozen=True)
@@ -44,10 +53,12 @@ class BatchTables:
     Attributes:
         tables: by segment start.
         seen: by partition.
+        late: the last ones of the late events, at most LATE_SAMPLES.
     """
 
     tables: Mapping[int, tuple[LocalTable, ...]] = field(default_factory=dict)
     seen: Mapping[int, Seen] = field(default_factory=dict)
+    late: tuple[LateEvent, ...] = ()
 
 
 def decode_batch(decoder: EventDecoder, batch: Batch, now_ms: int) -> Decoded:
@@ -102,7 +113,11 @@ def batch_tables(
                 versions=(version,),
             )
             tables_by_segment[start_ms] = (*tables_by_segment.get(start_ms, ()), fresh)
-    return BatchTables(tables_by_segment, _seen(everything, split.late, split.dropped))
+    late = tuple(
+        LateEvent(int(partition[row]), int(offset[row]), int(event_ms[row]))
+        for row in split.late_rows[-LATE_SAMPLES:].tolist()
+    )
+    return BatchTables(tables_by_segment, _seen(everything, split.late, split.dropped), late)
 
 
 def sum_of_rows(table: pa.Table) -> int:

@@ -49,6 +49,14 @@ class PartitionReport(Message):
     held_bytes: int | None = None
 
 
+class LateEventInfo(Message):
+    """Where an event is that came after its segment had closed."""
+
+    partition: int
+    offset: int
+    event_ms: int
+
+
 class CubeReport(Message):
     """`assignment_epoch` is the epoch of the assignment that the receiver follows. `active` names the
     segments that have local events and no record yet, so that people see them.
@@ -61,6 +69,7 @@ class CubeReport(Message):
         held_since_ms: since when something keeps it from reading all that arrives, `reason` says what; None:
             nothing does.
         behind: partition → offset that answers promised before and its position has not reached.
+        late: the last ones of the late events that the receiver's process has read, at most ten.
         freshness_ms: the longest time that a record of the last minute took from its creation until answers
             had it. None: none with a timestamp was read, or the receiver is of an older version.
     """
@@ -74,6 +83,7 @@ class CubeReport(Message):
     lost: tuple[PartitionRange, ...] = ()
     held_since_ms: int | None = None
     behind: dict[int, int] = Field(default_factory=dict)
+    late: tuple[LateEventInfo, ...] = ()
     freshness_ms: int | None = None
 
 
