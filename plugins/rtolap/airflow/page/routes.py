@@ -23,6 +23,7 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, RtolapError
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.coordinator.messages import ClusterInfo, QueueEntry
 
 router = APIRouter(prefix="/page", dependencies=[Depends(reader)])
 router.include_router(ask_router)
@@ -38,7 +39,8 @@ _clock = SystemClock()
 def overview() -> Response:
     hook = RtolapHook()
     with _coordinator(hook) as coordinator:
-        cluster, queue = coordinator.cluster(), coordinator.queue().entries
+        cluster = coordinator.cluster()
+        queue = _queue(coordinator, cluster)
     processes, error = _processes(hook)
     return json_answer(overview_of(cluster, queue, processes, now_ms=_clock.now_ms(), agent_error=error))
 
@@ -46,7 +48,8 @@ def overview() -> Response:
 @router.get("/cubes")
 def cubes() -> Response:
     with _coordinator(RtolapHook()) as coordinator:
-        cluster, queue = coordinator.cluster(), coordinator.queue().entries
+        cluster = coordinator.cluster()
+        queue = _queue(coordinator, cluster)
     return json_answer(cubes_of(cluster, queue, now_ms=_clock.now_ms()))
 
 
@@ -89,6 +92,12 @@ def script(version: str) -> FileResponse:
 
 def _coordinator(hook: RtolapHook) -> CoordinatorClient:
     return hook.coordinator(timeout_s=ANSWER_S_MAX, retry_s=0.0)
+
+
+def _queue(coordinator: CoordinatorClient, cluster: ClusterInfo) -> tuple[QueueEntry, ...]:
+    """Return the queue of builds. The coordinator is not asked where no cube has a segment in it."""
+    waits = any(cube.segments.get("REMOTE_PERSISTED") for cube in cluster.cubes)
+    return coordinator.queue().entries if waits else ()
 
 
 def _processes(hook: RtolapHook) -> tuple[tuple[ProcessStatus, ...], str]:
