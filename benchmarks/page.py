@@ -109,7 +109,9 @@ def _write(stack: AirflowStack, cubes: int, segments: int) -> None:
 
 
 def _painted(stack: AirflowStack, segments: int, rounds: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"first_paint_ms": [], "cubes_ms": [], "segments_ms": [], "airflow_dags_ms": []}
+    found: dict[str, Any] = {
+        name: [] for name in ("first_paint_ms", "cubes_ms", "segments_ms", "airflow_dags_ms")
+    }
     last = SegmentRange(START_MS + (segments - 1) * HOUR_MS, START_MS + segments * HOUR_MS).name
     at = f"{stack.url}/plugin/rtolap?view=cubes"
     with sync_playwright() as playwright:
