@@ -4,8 +4,9 @@
 
 Starts ZooKeeper, Kafka, the services and Airflow, writes the records of the cubes and of their READY
 segments, and opens the page in Debian's chromium as a user who is signed in. The time is from the begin of
-the navigation to the first painted row of the data (`first_paint`: to whatever is painted first); the browser's cache is empty in the first round.
-Airflow's own scripts are in it: the peer in the same browser is Airflow's own list of DAGs.
+the navigation to the first painted row of the data (`first_paint`: to whatever is painted first). The
+browser's cache is empty in the first round. Airflow's own scripts are in it: the peer in the same browser
+is Airflow's own list of DAGs.
 """
 
 from __future__ import annotations
