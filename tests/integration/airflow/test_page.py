@@ -111,6 +111,27 @@ def test_the_page_says_how_long_records_take_until_answers_have_them(
     expect(figure).to_have_text(re.compile(r"^Freshness(\d+ m?s|nothing new)$"))
 
 
+def test_events_that_come_after_their_segment_closed_are_listed_by_place(
+    sign_in: Callable[..., Page], stream: Any, airflow: Any
+) -> None:
+    stream.send(1)
+    airflow.until("answer that holds everything", stream.answer)
+    airflow.coordinator.close_segment(stream.name, stream.segment(1))
+
+    def uploaded() -> bool | None:
+        found = stream.segments().get(1)
+        return True if found is not None and found.state == "REMOTE_PERSISTED" else None
+
+    airflow.until("upload", uploaded)
+    stream.send(1, events=8)
+    airflow.until("answer that holds everything", stream.answer)
+    page = sign_in("viewer", f"?view=cubes&cube={stream.name}")
+    late = page.get_by_role("table", name="Late events").locator("tbody").get_by_role("row")
+    expect(late).to_have_count(8)
+    expect(late.first).to_contain_text(stream.segment(1))
+    assert serious_in(page) == []
+
+
 def test_a_day_is_rebuilt_by_runs_of_the_users_own_as_often_as_they_like(
     sign_in: Callable[..., Page], stream: Any, airflow: Any
 ) -> None:
