@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import airflow
 import jsonschema  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from airflow.sdk.definitions.connection import Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from rtolap.airflow.declared import RECEIVERS
 from rtolap.airflow.hooks.connection import Endpoints, from_connection, from_settings
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.provider import get_provider_info
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
@@ -167,3 +170,20 @@ def test_receivers_come_from_the_variable_the_file_or_the_default(tmp_path: Path
 def test_a_wrong_declaration_is_named(wrong: object, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="Variable rtolap_receivers"):
         RECEIVERS.declared(wrong, tmp_path)
+
+
+def test_variables_that_serve_for_a_connection_that_is_not_seen_are_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    def unseen(_: RtolapHook, conn_id: str) -> object:
+        raise AirflowNotFoundException(conn_id)
+
+    monkeypatch.setattr(RtolapHook, "get_connection", unseen)
+    monkeypatch.setattr(RtolapHook, "log", logging.getLogger("rtolap.test_connection"), raising=False)
+    (tmp_path / "token").write_text("file-token")
+    monkeypatch.setenv("RTOLAP_TOKEN_FILE", str(tmp_path / "token"))
+    with caplog.at_level(logging.INFO, logger="rtolap.test_connection"):
+        assert RtolapHook().endpoints.coordinator_urls == Settings().coordinator_urls()
+    assert "connection rtolap_default is not seen here" in caplog.text
+    with pytest.raises(AirflowNotFoundException):
+        RtolapHook("another").endpoints  # noqa: B018

@@ -47,7 +47,7 @@ class RtolapHook(BaseHook):
         except AirflowNotFoundException:
             if self.rtolap_conn_id != DEFAULT_CONN_ID:
                 raise
-            return from_settings(Settings())
+            return self._of_settings()
         return from_connection(connection, Settings())
 
     async def load(self) -> None:
@@ -59,9 +59,13 @@ class RtolapHook(BaseHook):
         if connection is not None:
             self.endpoints = from_connection(connection, Settings())
         elif self.rtolap_conn_id == DEFAULT_CONN_ID:
-            self.endpoints = from_settings(Settings())
+            self.endpoints = self._of_settings()
         else:
             raise AirflowNotFoundException(f"there is no connection {self.rtolap_conn_id}")
+
+    def _of_settings(self) -> Endpoints:
+        self.log.info("connection %s is not seen here: RTOLAP_* variables serve", self.rtolap_conn_id)
+        return from_settings(Settings())
 
     def coordinator(self, *, timeout_s: float = TIMEOUT_S, retry_s: float = RETRY_S) -> CoordinatorClient:
         """Return a client that waits `timeout_s` for an answer, and asks again for `retry_s`."""
