@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -308,6 +309,11 @@ def exports_of(root: Path) -> Path:
     return root / "exports"
 
 
+def held_python_of(root: Path) -> Path:
+    """Return the interpreter of Spark's tasks that a connection may name: a test writes it, and holds tasks."""
+    return root / "held-python"
+
+
 def events_of(root: Path) -> Path:
     """Return how the names of the files begin that hold events of OpenLineage."""
     return root / "openlineage-event"
@@ -330,7 +336,10 @@ def airflow_stack(
     settings |= {"RTOLAP_FLEET_SOURCES": str(include / "fleet_sources.yaml")}  # which a test may write
     allowed = root / "spark-allowed.yaml"
     allowed.touch(mode=0o600)
-    allowed.write_text(f"sources: [{exports_of(root).as_uri()}/]\n")
+    interpreter = re.escape(str(held_python_of(root)))
+    settings_allowed = {"spark.pyspark.python": interpreter}
+    rules = {"sources": [f"{exports_of(root).as_uri()}/"], "settings": settings_allowed}
+    allowed.write_text(json.dumps(rules))
     settings |= {"RTOLAP_SPARK_ALLOWED": str(allowed)}
     around = Surroundings(layout, ports, settings)
     folder = root / "dags"

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
 import pytest
+
+from tests.integration.airflow.conftest import Say
 
 pytestmark = pytest.mark.integration
 
 BUILD, CHECK = "rtolap_segment_build", "it_kafka"
-CONNECTIONS = "/api/v2/connections"
-Say = Callable[..., None]
-
-
-@pytest.fixture
-def say(airflow: Any) -> Iterator[Say]:
-    """say(conn_id, **fields): as the form of the connection's page does; none of them is left behind."""
-    said: set[str] = set()
-
-    def change(conn_id: str, *, extra: dict[str, Any] | None = None, **fields: Any) -> None:
-        body = {"connection_id": conn_id, "extra": json.dumps(extra or {}), **fields}
-        if airflow.api.get(f"{CONNECTIONS}/{conn_id}").status_code == httpx.codes.NOT_FOUND:
-            airflow.api.post(CONNECTIONS, json=body).raise_for_status()
-        else:
-            airflow.api.patch(f"{CONNECTIONS}/{conn_id}", json=body).raise_for_status()
-        said.add(conn_id)
-
-    yield change
-    for conn_id in said:
-        airflow.api.delete(f"{CONNECTIONS}/{conn_id}").raise_for_status()
 
 
 def test_kafka_is_reached_as_the_connection_says(airflow: Any, stream: Any, kafka: str, say: Say) -> None:
