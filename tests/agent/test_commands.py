@@ -166,6 +166,7 @@ LET_THROUGH = {
     "spark.kubernetes.namespace",
     "spark.network.timeout",
     "spark.shuffle.service.enabled",
+    "spark.log.structuredLogging.enabled",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes",
     "spark.sql.adaptive.coalescePartitions.enabled",
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum",

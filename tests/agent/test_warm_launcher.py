@@ -20,6 +20,7 @@ from tests.support.waiting import patience_s
 
 TAKEN, END = b"\6", b"\0"
 IDS = "request=5f0c;trace=a1"  # of the job: no part of what tells drivers apart
+PARENT = f"00-{'a1' * 16}-{'b2' * 8}-01"
 Answer = Callable[[socket.socket], None]
 
 
@@ -34,7 +35,8 @@ class Host:
         self.job = folder / "job.py"
         # with a locale, else Python sets one
         self.known = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
-        self.environment = {**self.known, "RTOLAP_AGENT_KEY": "build.1", "RTOLAP_IDS": IDS}
+        of_job = {"RTOLAP_IDS": IDS, "TRACEPARENT": PARENT}
+        self.environment = {**self.known, "RTOLAP_AGENT_KEY": "build.1", **of_job}
         self.folder.mkdir()
 
     def path(self, version: str = "1") -> Path:
@@ -87,7 +89,7 @@ def answering(*pieces: bytes) -> Answer:
     def answer(connection: socket.socket) -> None:
         line = connection.recv(1 << 16)
         assert line.endswith(b"\n")
-        assert json.loads(line) == {"arguments": ["specs.json"], "ids": IDS}
+        assert json.loads(line) == {"arguments": ["specs.json"], "ids": IDS, "parent": PARENT}
         for piece in pieces:
             connection.sendall(piece)
 
@@ -149,10 +151,11 @@ def test_no_driver_is_started_beside_as_many_as_may_wait_and_dead_ones_do_not_co
 
 
 def test_the_agents_marks_and_the_jobs_ids_are_no_part_of_a_drivers_environment(host: Host) -> None:
-    host.submit.write_text("#!/bin/sh\nenv | grep RTOLAP_ || echo no marks\n")
+    host.submit.write_text("#!/bin/sh\nenv | grep -E 'RTOLAP_|TRACEPARENT' || echo no marks\n")
     by_itself = host.launch().stdout  # then it is the agent's process
     assert "RTOLAP_AGENT_KEY=build.1" in by_itself
     assert f"RTOLAP_IDS={IDS}" in by_itself
+    assert f"TRACEPARENT={PARENT}" in by_itself
     assert host.path().with_suffix(".log").read_text() == "no marks\n"
 
 

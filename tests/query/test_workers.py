@@ -519,9 +519,9 @@ def test_what_a_worker_may_not_say_is_damage() -> None:
         with pytest.raises(Corrupted):
             packing.unpacked(value)
     for said in (
-        (1 << 31).to_bytes(4, "little") + bytes(8),
-        bytes(4) + (1 << 40).to_bytes(8, "little"),
-        (3).to_bytes(4, "little") + bytes(8) + b"\x93ab",
+        (1 << 31).to_bytes(4, "little") + bytes(16),
+        bytes(4) + (1 << 40).to_bytes(8, "little") + bytes(8),
+        (3).to_bytes(4, "little") + bytes(16) + b"\x93ab",
     ):
         ours, theirs = socket.socketpair()
         with ours, theirs:

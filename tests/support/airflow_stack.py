@@ -310,7 +310,7 @@ def exports_of(root: Path) -> Path:
 
 
 def held_python_of(root: Path) -> Path:
-    """Return the interpreter of Spark's tasks that a connection may name: a test writes it, and holds tasks."""
+    """Return the interpreter of Spark's tasks that a connection may name: a test writes it, to hold them."""
     return root / "held-python"
 
 

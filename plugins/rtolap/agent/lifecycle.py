@@ -15,7 +15,7 @@ from rtolap.agent.records import Handle, ProcessRecord
 from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
 from rtolap.base.clock import Clock
 from rtolap.base.errors import ProcessFailed
-from rtolap.base.ids import handed_over
+from rtolap.base.spans import handed_over
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
 
 log = logging.getLogger(__name__)

@@ -32,6 +32,7 @@ _SPARK_SETTINGS = tuple(
         (r"spark\.shuffle\.service\.enabled", _SWITCH),
         (r"spark\.ui\.enabled", "false"),
         (r"spark\.ui\.showConsoleProgress", _SWITCH),
+        (r"spark\.log\.structuredLogging\.enabled", _SWITCH),
         (r"spark\.network\.timeout", _SCALAR),
         (r"spark\.(app\.name|yarn\.queue|kubernetes\.namespace)", _TEXT),
         (r"spark\.rtolap\.(rowsInMemoryMax|lookedAtInDriverBytesMax)", _COUNT),

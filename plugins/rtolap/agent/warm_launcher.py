@@ -36,7 +36,8 @@ _LOOK_S = 0.05
 _TAKEN = b"\6"  # the driver's first word: from now on the job is its own
 _END = b"\0"  # what follows is the exit code; no job prints one
 _MARKS = "RTOLAP_AGENT_"  # of the process that the agent has started: its drivers are not that process
-_IDS = "RTOLAP_IDS"  # of the job, see `base.ids`: they go with its arguments, and tell no two drivers apart
+# Of the job, see `base.ids` and `base.spans`: they go with its arguments, and tell no two drivers apart.
+_IDS, _PARENT = "RTOLAP_IDS", "TRACEPARENT"
 _RETRY = 4  # the exit code of a job that failed otherwise, see spark_jobs/build_segment.py
 
 
@@ -48,7 +49,9 @@ def main(arguments: list[str]) -> int:
     job = next(place for place, word in enumerate(command) if word.endswith(".py"))
     prefix, rest = command[: job + 1], command[job + 1 :]
     environment = {
-        name: value for name, value in os.environ.items() if name != _IDS and not name.startswith(_MARKS)
+        name: value
+        for name, value in os.environ.items()
+        if name not in (_IDS, _PARENT) and not name.startswith(_MARKS)
     }
     path = os.path.join(folder, key_of(prefix, environment, version))
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -89,7 +92,8 @@ def taken(connection: socket.socket, arguments: list[str]) -> bool:
     """Send the job's arguments and ids. Return False where the driver has gone before it took them: it may
     have waited long enough at just this moment."""
     try:
-        request = {"arguments": arguments, "ids": os.environ.get(_IDS, "")}
+        of_job = {"ids": os.environ.get(_IDS, ""), "parent": os.environ.get(_PARENT, "")}
+        request = {"arguments": arguments, **of_job}
         connection.sendall(json.dumps(request).encode() + b"\n")
         return connection.recv(1) == _TAKEN
     except ConnectionError:

@@ -80,6 +80,11 @@ def handed_over() -> dict[str, str]:
     return {_LEVEL: logging.getLevelName(root.level), _FORMAT: log_format}
 
 
+def is_json(environment: Mapping[str, str]) -> bool:
+    """Return True where the environment has a process write its log as JSON."""
+    return environment.get(_FORMAT) == "json"
+
+
 def write_logs_of_child(environment: Mapping[str, str]) -> None:
     """Have a child process write its log as its environment says: see `handed_over`.
 
@@ -87,4 +92,4 @@ def write_logs_of_child(environment: Mapping[str, str]) -> None:
     """
     level = environment.get(_LEVEL, "INFO").upper()
     known = level if level in logging.getLevelNamesMapping() else "INFO"  # its parent has checked it
-    write_logs(known, "json" if environment.get(_FORMAT) == "json" else "text")
+    write_logs(known, "json" if is_json(environment) else "text")

@@ -6,6 +6,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,8 @@ def raws(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
                 written = of_cuboid(rows, cuboid).select(expected.names).cast(expected)
                 pq.write_table(written, target)
 
+    monkeypatch.setattr(build, "tell", lambda spark: None)  # there is no JVM
+    monkeypatch.setattr(build, "reported_stages", lambda spark, spec: nullcontext())
     monkeypatch.setattr(build, "is_small", lambda *of: request.param == "in_memory")
     monkeypatch.setattr(build, "group_rows", group)
     monkeypatch.setattr(build, "executors_run_python", lambda spark: True)

@@ -1,4 +1,5 @@
-"""Dead letters on a real Kafka and a real front end: replayed once though replays are killed, and dropped."""
+"""Dead letters in a topic and in a file, on a real Kafka and a real front end: replayed once though replays
+are killed, and dropped."""
 
 from __future__ import annotations
 
@@ -28,8 +29,14 @@ GOOD, LATE, BROKEN = 200, 2_000, 5
 KILLS = 2
 
 
-@pytest.fixture
-def world(around: Around, tmp_path: Path, unique_name: str, monkeypatch: pytest.MonkeyPatch) -> LoaderWorld:
+@pytest.fixture(params=["topic", "file"])
+def world(
+    around: Around,
+    tmp_path: Path,
+    unique_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> LoaderWorld:
     for name, value in {
         **around.env,
         "RTOLAP_KAFKA": around.kafka.address,
@@ -43,7 +50,7 @@ def world(around: Around, tmp_path: Path, unique_name: str, monkeypatch: pytest.
         around,
         tmp_path,
         batch=LoaderBatch(rows=300, interval_ms=200),
-        rejects=LoaderRejects(tolerance_percent=100),
+        rejects=LoaderRejects(tolerance_percent=100, to=request.param),
         unknown_columns="reject",
         columns=(LoaderColumn("src", source="key"),),
     )
@@ -71,7 +78,7 @@ def killed_replay(world: LoaderWorld) -> None:
 
 
 def test_letters_are_loaded_once_though_replays_are_killed_and_what_is_dropped_never_is(
-    world: LoaderWorld,
+    world: LoaderWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chooser = random.Random(7)
     late = range(10_000, 10_000 + LATE)
@@ -96,6 +103,11 @@ def test_letters_are_loaded_once_though_replays_are_killed_and_what_is_dropped_n
 
         added = AddColumn(StoredColumn("late", "bigint"))
         world.cluster.tables.change_columns(TableName(DATABASE, world.name), (added,))
+        if world.loader.rejects.to == "file":
+            with monkeypatch.context() as elsewhere:  # a host on which no process of the loader has run
+                elsewhere.setenv("RTOLAP_DATA_DIR", str(tmp_path / "elsewhere"))
+                there = told(world, "replay", "--yes")
+            assert (there["loaded"], there["missing"]) == (0, LATE + BROKEN)
         for _ in range(KILLS):
             killed_replay(world)
         done: dict[str, Any] = {}

@@ -92,7 +92,9 @@ def test_a_statement_leads_through_the_logs_of_all_services_and_its_trace_throug
         assert traces("r0", statement) == {trace}
         mine = until_both(receiver, trace)
         assert {span.attributes.get("rtolap.statement", statement) for span in mine} == {statement}
-        assert "statement" in {span.name for span in mine}
+        (of_statement,) = [span.span for span in mine if span.name == "statement"]
+        by_worker = {span.name for span in mine if span.parent == of_statement}
+        assert "worker Run" in by_worker, by_worker
         known = {span.span for span in mine}
         assert [span for span in mine if span.parent and span.parent not in known] == []
 

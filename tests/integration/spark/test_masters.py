@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -51,12 +53,13 @@ class Standalone:
         while len(numbers) < 4:
             numbers.append(free_port(numbers))
         port, self._page, worker_port, worker_page = numbers
+        self._work = folder / "work"
         self.url = f"spark://{HOST}:{port}"
         self.master = ManagedProcess(
             self._part(folder, "master", ("--port", str(port), "--webui-port", str(self._page)), workers=0)
         )
         arguments = ("--port", str(worker_port), "--webui-port", str(worker_page), "--cores", "1")
-        arguments += ("--memory", "1g", "--work-dir", str(folder / "work"), self.url)
+        arguments += ("--memory", "1g", "--work-dir", str(self._work), self.url)
         self.worker = ManagedProcess(self._part(folder, "worker", arguments, workers=1))
 
     def workers_missing(self, expected: int) -> str | None:
@@ -71,6 +74,11 @@ class Standalone:
             return f"GET /json/: {error}"
         found = state["aliveworkers"]
         return None if found == expected else f"workers alive: {found}"
+
+    def executor_lines(self) -> list[dict[str, Any]]:
+        """Return the lines of the logs of all executors so far that are JSON."""
+        texts = [path.read_text() for path in sorted(self._work.glob("app-*/*/stderr"))]
+        return [json.loads(line) for text in texts for line in text.splitlines() if line.startswith("{")]
 
     def _part(self, folder: Path, name: str, arguments: tuple[str, ...], *, workers: int) -> PartSpec:
         home = Path(_find_spark_home())
@@ -146,11 +154,17 @@ def test_a_build_on_a_standalone_master_equals_a_recount(
     standalone: Standalone, agent: AgentClient, staging: Staging
 ) -> None:
     spec = staged(staging, "b1")
-    agent.ensure("build", submitted(spec, standalone.url, 1))
+    as_json = ("--conf", "spark.log.structuredLogging.enabled=true")
+    agent.ensure("build", submitted(spec, standalone.url, 1, *as_json))
     done = waited(agent, lambda status: not status.is_live)
     assert done.state == "SUCCEEDED", agent.log("build")[-3000:]
     manifest = assert_recount(staging, spec, raw_events(SEED, 0, 0, 500))
     assert_nothing_else(staging, {spec.location: manifest})
+    contexts = [line.get("context", {}) for line in standalone.executor_lines()]
+    of_tasks = [each for each in contexts if "task_name" in each]
+    known = {"mdc.cube": spec.cube, "mdc.segment": spec.segment, "mdc.build": "b1"}
+    assert of_tasks
+    assert all(known.items() <= each.items() for each in of_tasks), of_tasks
 
 
 def test_a_worker_killed_in_mid_build_leaves_no_version_and_a_retry_builds_it(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ import pytest
 from rtolap.agent.commands import Commands
 from rtolap.agent.host import Host
 from rtolap.agent.warm_launcher import DRIVERS_MAX
+from rtolap.base import spans
 from rtolap.base.pids import pid_lives
 from rtolap.model.build_spec import BuildSpec
 from rtolap.protocols.agent.messages import FILES_MARK
@@ -25,6 +27,7 @@ from tests.integration.spark.conftest import PROJECT, progress_lines
 from tests.integration.spark.test_build_segment import two_versions
 from tests.support.cubes.built import assert_recount
 from tests.support.cubes.staging import Staging
+from tests.support.telemetry.receivers import Messages
 from tests.support.waiting import patience_s, until
 
 pytestmark = pytest.mark.integration
@@ -38,12 +41,15 @@ class Warm:
     """The commands of an agent with waiting drivers, and what they leave in its folder."""
 
     def __init__(self, folder: Path, store: str, idle_s: float = IDLE_S) -> None:
+        self.environment: dict[str, str] = {}
         self.folder = folder / "agent" / "spark"
         host = Host(PROJECT / "spark_jobs", folder, store, spark_warm_s=idle_s)
         self._commands = Commands(host)
         self._files = folder
 
-    def start(self, specs: Sequence[BuildSpec], *options: str, ids: str = "") -> subprocess.Popen[str]:
+    def start(
+        self, specs: Sequence[BuildSpec], *options: str, ids: str = "", parent: str = ""
+    ) -> subprocess.Popen[str]:
         file = self._files / f"specs-{time.monotonic_ns()}.json"
         file.write_bytes(msgspec.json.encode(specs))
         options = ("--master", "local[2]", "--driver-memory", "700m", *options)
@@ -52,16 +58,24 @@ class Warm:
         )
         return subprocess.Popen(
             [str(file) if word.startswith(FILES_MARK) else word for word in argv],
-            env={**os.environ, **self._commands.environment(), **OF_JOB, "RTOLAP_IDS": ids},
+            env={
+                **os.environ,
+                **self._commands.environment(),
+                **self.environment,
+                **OF_JOB,
+                "RTOLAP_IDS": ids,
+                "TRACEPARENT": parent,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
 
-    def build(self, specs: Sequence[BuildSpec], *options: str, ids: str = "") -> Done:
+    def build(self, specs: Sequence[BuildSpec], *options: str, ids: str = "", parent: str = "") -> Done:
         began_s = time.monotonic()
-        output, _ = (process := self.start(specs, *options, ids=ids)).communicate(timeout=patience_s(240))
+        process = self.start(specs, *options, ids=ids, parent=parent)
+        output, _ = process.communicate(timeout=patience_s(240))
         return Done(process.returncode, output, time.monotonic() - began_s)
 
     def drivers(self) -> list[int]:
@@ -102,10 +116,42 @@ def warm(tmp_path: Path, staging: Staging) -> Iterator[Warm]:
     made.close()
 
 
-def test_builds_share_a_driver_and_are_what_one_shot_builds_are(warm: Warm, staging: Staging) -> None:
+TRACES = ("a1" * 16, "b2" * 16)
+ASKING = "c3" * 8  # the span of who asks for a build
+
+
+def asked(trace: str, request: str) -> dict[str, str]:
+    return {"ids": f"request={request};trace={trace}", "parent": f"00-{trace}-{ASKING}-01"}
+
+
+def spans_of_builds(receiver: Messages) -> dict[str, list[tuple[str, str, str | None]]]:
+    """Return the spans of drivers by their trace: name, name of the parent, and the build."""
+    found = [span for span in receiver.spans() if span.service == "rtolap-spark"]
+    names = {span.span: span.name for span in found} | {ASKING: "asking"}
+    by_trace: dict[str, list[tuple[str, str, str | None]]] = {}
+    for span in found:
+        told = (span.name, names[span.parent], span.attributes.get("rtolap.build"))
+        by_trace.setdefault(span.trace, []).append(told)
+    return {trace: sorted(each, key=str) for trace, each in by_trace.items()}
+
+
+def test_builds_share_a_driver_and_are_what_one_shot_builds_are(
+    warm: Warm, staging: Staging, tmp_path: Path
+) -> None:
     first, raw, second, all_raw = two_versions(staging)
-    one = warm.build([first], *BY_TASKS, ids="request=asked-first;trace=a1")
-    two = warm.build([second], *BY_TASKS, ids="request=asked-second;trace=b2")
+    with closing(Messages(tmp_path)) as receiver:
+        warm.environment = {spans.ENDPOINT: receiver.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "200"}
+        one = warm.build([first], *BY_TASKS, **asked(TRACES[0], "asked-first"))
+        two = warm.build([second], *BY_TASKS, **asked(TRACES[1], "asked-second"))
+        expected = {
+            trace: [
+                ("build", "asking", spec.build_id),
+                ("verify", "build", spec.build_id),
+                ("write cuboids", "build", spec.build_id),
+            ]
+            for trace, spec in zip(TRACES, (first, second), strict=True)
+        }
+        until(lambda: spans_of_builds(receiver) == expected, lambda: str(spans_of_builds(receiver)))
     assert (one.code, two.code) == (0, 0), one.output + two.output
     assert (one.events[-1], two.events[-1]) == ("built", "built")
     assert_recount(staging, first, raw)
@@ -116,12 +162,12 @@ def test_builds_share_a_driver_and_are_what_one_shot_builds_are(warm: Warm, stag
     (leader,) = warm.drivers()
     known = psutil.Process(leader).environ()
     assert "RTOLAP_AGENT_KEY" not in known  # it is no process of the agent's
-    assert "RTOLAP_IDS" not in known
+    assert known.keys().isdisjoint({"RTOLAP_IDS", "TRACEPARENT"})
     (log,) = warm.folder.glob("*.log")  # the error output of executors, which jobs share
     tasks = [line for line in log.read_text().splitlines() if "look_at_file in a task" in line]
     for done, spec, request, trace in (
-        (one, first, "asked-first", "a1"),
-        (two, second, "asked-second", "b2"),
+        (one, first, "asked-first", TRACES[0]),
+        (two, second, "asked-second", TRACES[1]),
     ):
         own = f"request={request} trace={trace} cube={spec.cube} segment={spec.segment} build={spec.build_id}"
         assert any(own in line for line in tasks), (own, tasks)

@@ -14,7 +14,7 @@ from rtolap.model.loader import LoaderColumn, LoaderRejects
 from rtolap.protocols.loader.letters import DropRequest, LetterSelection, ReplayRequest
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.stored.loader.job import read_config, write_config
-from rtolap.stored.loader.letters.access import LetterAccess
+from rtolap.stored.loader.letters.access import LetterAccess, LetterPlace
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.dead_letters import DeadLetters
 
@@ -56,7 +56,9 @@ def letters(ledger: Ledger, world: World) -> LetterAccess:
         world.jobs,
         DeadLetters(ledger),
         lambda: frozenset(each.label for each in world.records.all("j") if not each.loaded),
-        lambda _cluster, _topic, newest: list(world.box.letters[-newest:] if newest else world.box.letters),
+        lambda _: LetterPlace(
+            lambda newest: list(world.box.letters[-newest:] if newest else world.box.letters), topic="d"
+        ),
         lambda _: world.sink,
         world.clock,
     )
@@ -156,15 +158,16 @@ def test_a_letter_that_is_not_the_whole_record_stays_open_and_says_so(
     assert notes[1].startswith("refused again: not_kept: key")
 
 
-def test_a_letter_is_loaded_once_whatever_is_pressed_and_whoever_dies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_file", [False, True], ids=["topic", "file"])
+def test_a_letter_is_loaded_once_whatever_is_pressed_and_whoever_dies(tmp_path: Path, in_file: bool) -> None:
     seen: Counter[str] = Counter()
-    for seed in range(SEEDS):
+    for seed in range(SEEDS // 4 if in_file else SEEDS):  # a file has the same steps
         clock = ManualClock(1_000_000)
         path = tmp_path / f"ledger-{seed}.db"
         with open_ledger(path, clock=clock, sleep=lambda _: None) as ledger:
             world = World(ledger, clock)
             world.sink = type(world.sink)(now_ms=clock.now_ms)
-            run = LetterRun(ledger, world, seed)
+            run = LetterRun(ledger, world, seed, tmp_path / f"rejects-{seed}.jsonl" if in_file else None)
             try:
                 run.run()
             except BaseException:
@@ -173,7 +176,31 @@ def test_a_letter_is_loaded_once_whatever_is_pressed_and_whoever_dies(tmp_path: 
             seen += run.counts
     for what in ("replayed", "refused again", "dropped", "went on", "began again"):
         assert seen[what] > 0, seen
-    for step in ("begin", "note_sent", "load", "finish"):
+    for step in () if in_file else ("begin", "note_sent", "load", "finish"):
         for where in ("before", "after"):
             assert seen[f"killed {where} {step}"] > 0, shown(seen)
             assert seen[f"stood still {where} {step}"] > 0, shown(seen)
+
+
+@pytest.mark.parametrize("in_file", [False, True], ids=["topic", "file"])
+def test_letters_of_a_server_that_forgets_labels_are_listed_and_dropped_and_never_loaded(
+    tmp_path: Path, in_file: bool
+) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(SEEDS // 5):
+        clock = ManualClock(1_000_000)
+        path = tmp_path / f"ledger-{seed}.db"
+        with open_ledger(path, clock=clock, sleep=lambda _: None) as ledger:
+            world = World(ledger, clock)
+            world.sink = type(world.sink)(keeps_labels=False, now_ms=clock.now_ms)
+            file = tmp_path / f"rejects-{seed}.jsonl" if in_file else None
+            run = LetterRun(ledger, world, seed, file, can_replay=False)
+            try:
+                run.run()
+            except BaseException:
+                print(f"seed {seed}: {run.counts}")
+                raise
+            seen += run.counts
+    assert seen["dropped"] > 0, seen
+    assert seen["replay: Refused"] > 0, seen
+    assert seen["replayed"] == 0, seen

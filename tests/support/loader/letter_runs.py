@@ -10,6 +10,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,8 +22,9 @@ from rtolap.protocols.loader.letters import DropRequest, LetterSelection, Replay
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.stored.loader.job import JobConfig, read_config, write_config
 from rtolap.stored.loader.job_run import LoadJobRun
-from rtolap.stored.loader.letters.access import LetterAccess
-from rtolap.stored.loader.reset import going_on_as_defined
+from rtolap.stored.loader.letters.access import LetterAccess, LetterPlace
+from rtolap.stored.loader.records.rejects import FileBox, letters_in_file
+from rtolap.stored.loader.reset import going_on_as_defined, settle_batch
 from rtolap.stored.loader.states import Stopped
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.dead_letter_sets import LetterState
@@ -79,7 +82,14 @@ class _Mortal:
 
 
 class LetterRun:
-    def __init__(self, ledger: Ledger, world: World, seed: int) -> None:
+    def __init__(
+        self, ledger: Ledger, world: World, seed: int, file: Path | None = None, *, can_replay: bool = True
+    ) -> None:
+        """`file`: where letters are kept; None: in a topic. `can_replay`: whether the sink is one that keeps
+        labels."""
+        self._file, self._can_replay = file, can_replay
+        if file is not None:
+            world.box = FileBox(file)
         self.random = random.Random(seed)
         self.world, self.letters = world, DeadLetters(ledger)
         self.counts: Counter[str] = Counter()
@@ -89,7 +99,7 @@ class LetterRun:
         self._valid: set[int] = set()
         self._whole_since = 1  # the incarnation that began with an empty table
         world.sink.tables["d", "t"] = _STRICT
-        world.create(rejects=LoaderRejects(tolerance_percent=100))
+        world.create(rejects=LoaderRejects(tolerance_percent=100, to="topic" if file is None else "file"))
 
     # --- faults ---------------------------------------------------------------------------------------
 
@@ -156,10 +166,24 @@ class LetterRun:
             self.counts["loaded"] += 1
         except (Killed, *_FAULTS):
             self.counts["loading broke off"] += 1
+            self.tear()
         except Stopped:
-            self.world.jobs.change_state("j", LoadJobEvent.START, "")
+            self._start_again()
         finally:
             self.world.sink = sink
+
+    def _start_again(self) -> None:
+        """Settle what stopped the loader, as a person does who has looked into the table, and start it."""
+        if not self._can_replay:
+            there = {each.label for each in self.world.sink.committed}
+            self.world.clock.advance_ms(61_000)
+            for record in self.world.records.all("j"):
+                if record.attempts and not record.loaded:
+                    loaded = record.label in there
+                    leases, records = self.world.jobs.leases, self.world.records
+                    settle_batch(leases, records, "j", record.sequence_id, loaded=loaded, letters_of="j")
+                    self.counts["settled"] += 1
+        self.world.jobs.change_state("j", LoadJobEvent.START, "")
 
     def replay(self) -> None:
         self._depth += 1
@@ -192,6 +216,12 @@ class LetterRun:
 
     def change_table(self) -> None:
         self.world.sink.tables["d", "t"] = self.random.choice((_STRICT, _MILD))
+
+    def tear(self) -> None:
+        """Leave half a letter in the file, as a process does that dies while it writes."""
+        if self._file is not None:
+            with self._file.open("ab") as file:
+                file.write(b'{"topic": "t", "partition": "0", "offset": "0", "reason": "half of')
 
     def reset(self) -> None:
         """Go on behind what is loaded; or begin again, with the table made empty."""
@@ -228,10 +258,15 @@ class LetterRun:
             self.world.jobs,
             letters,
             lambda: frozenset(each.label for each in self.world.records.all("j") if not each.loaded),
-            lambda _cluster, _topic, newest: list(self.world.box.letters),
+            lambda _: self._place(),
             lambda _: sink,
             self.world.clock,
         )
+
+    def _place(self) -> LetterPlace:
+        if self._file is not None:
+            return LetterPlace(partial(letters_in_file, self._file), file=self._file)
+        return LetterPlace(lambda newest: list(self.world.box.letters), topic="t.j.rejects")
 
     def _selection(self) -> LetterSelection:
         drawn = self.random.random()
@@ -270,7 +305,7 @@ class LetterRun:
         ends = {number: log.end for number, log in enumerate(self.world.broker.logs("t"))}
         assert work.last_record().end_offsets == ends
         done = None
-        while done is None or done.loaded:
+        while self._can_replay and (done is None or done.loaded):
             done = self._quietly(lambda: self.access(Process()).replay(ReplayRequest(who="p")))
         self.check()
         states: dict[int, set[str]] = {}
@@ -281,9 +316,22 @@ class LetterRun:
         given_up = {
             key for key, each in states.items() if each & {LetterState.DROPPED, LetterState.UNCERTAIN}
         }
+        left = {key for key, each in states.items() if LetterState.OPEN in each}
+        if not self._can_replay:
+            self._check_listed(states)
+            given_up |= left
         table = set(self.table())
         assert table - given_up == self._valid - given_up
         self.counts["uncertain"] += sum(LetterState.UNCERTAIN in each for each in states.values())
+
+    def _check_listed(self, states: dict[int, set[str]]) -> None:
+        """Check that the list says of each letter of the last incarnation what the ledger does, once."""
+        listed: dict[int, set[str]] = {}
+        for letter in self.access(Process()).list(10_000).letters:
+            known = letter.state in set(LetterState)
+            if known and int(letter.batch.split("_")[1]) >= self._whole_since:
+                listed.setdefault(self._keys[letter.partition, letter.offset], set()).add(letter.state)
+        assert listed == states
 
     def _settled(self) -> LoadJobRun:
         while True:
@@ -294,7 +342,7 @@ class LetterRun:
                     self.world.clock.advance_ms(10_000)
                 return work
             except Stopped:
-                self.world.jobs.change_state("j", LoadJobEvent.START, "")
+                self._start_again()
             except (Unavailable, NotYet):
                 self.counts["waited"] += 1
 

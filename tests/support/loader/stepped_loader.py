@@ -55,7 +55,8 @@ class World:
     """A topic `t` of two partitions, a table d.t, a job j; batches of two records."""
 
     def __init__(self, ledger: Ledger, clock: ManualClock) -> None:
-        self.clock, self.box = clock, Box()
+        self.clock = clock
+        self.box: Any = Box()
         self.jobs, self.records = LoadJobs(ledger), OffsetsRecords(ledger)
         self.broker = MemoryBroker()
         self.broker.create("t", 2)

@@ -10,7 +10,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.watching import repeatable
@@ -19,15 +18,14 @@ from rtolap.model.loader import Loader
 from rtolap.model.quantities import instant_text
 from rtolap.protocols.loader.letters import DropRequest, Letter, LetterSelection, ReplayRequest
 from rtolap.protocols.stream_load.client import StreamLoadClient
-from rtolap.stored.loader.assembly import reject_file, sink_of
-from rtolap.stored.loader.job import read_config
+from rtolap.stored.loader.assembly import sink_of
 from rtolap.stored.loader.letters.access import LetterAccess
 from rtolap.stored.loader.operations import job_access
 
 app = typer.Typer(no_args_is_help=True, help="Records that a loader has refused: list, replay, drop.")
 
 JobArgument = Annotated[str, typer.Argument(help="Name of the loader.")]
-LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number, the newest of the topic.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number, the newest.")]
 ReasonOption = Annotated[str, typer.Option(help="Only those with this reason.")]
 StateOption = Annotated[str, typer.Option(help="Only those in this state, such as OPEN.")]
 AtOption = Annotated[
@@ -102,7 +100,10 @@ def replay(
         for problem in done.problems:
             warn(problem)
         if done.missing:
-            warn(f"{done.missing} open letters are not in the topic any more: drop them")
+            warn(
+                f"{done.missing} open letters were not found: their topic has lost them, or they are in the "
+                "file of another host. Replay them there, or drop them"
+            )
         if done.more:
             warn("there may be more open letters: replay again")
 
@@ -117,7 +118,7 @@ def drop(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give open records up: they are never replayed. They stay in the topic of dead letters."""
+    """Give open records up: they are never replayed. They stay where they are kept."""
     if not yes:
         typer.confirm(f"Give the open dead letters of {job} up for ever?", abort=True)
     with _letters(job) as letters:
@@ -138,14 +139,6 @@ def _letters(job: str) -> Iterator[LetterAccess]:
         return opened[-1]
 
     with job_access(settings) as access:
-        loader = read_config(access.jobs.get(job)).loader
-        if loader.rejects.to == "file":
-            raise DefinitionError(
-                f"loader {job} keeps what it refuses in a file",
-                expected="rejects: {to: topic}",
-                found="rejects: {to: file}",
-                action=f"read {reject_file(loader, settings)} on the loader's host",
-            )
         registries = SchemaRegistries.of_host(settings)
         try:
             yield access.dead_letters(job, open_sink, registries.get)

@@ -26,6 +26,7 @@ from pyspark.sql import types as T
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.base.ids import bound, note
+from rtolap.base.spans import span
 from rtolap.columnar.schema import EVENT_MS, physical_schema
 from rtolap.cubes.build.batch_errors import errors_of_source, failure_text, without_secrets
 from rtolap.cubes.build.batch_source import as_records, read_source, schema_of_batch
@@ -33,6 +34,7 @@ from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.grouping import group, spark_schema
 from rtolap.cubes.build.job_ids import InTask
 from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, report_batch
+from rtolap.cubes.build.jvm_ids import tell, told
 from rtolap.cubes.build.session import executors_run_python
 from rtolap.cubes.format.aggregate import aggregate_events, to_plain
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN, make_durable
@@ -69,7 +71,7 @@ class Staged(NamedTuple):
 
 def attempt(spark: SparkSession, spec: BatchSpec, environment: dict[str, str]) -> int:
     """Stage the batch and report how that ended. Returns 0, EXIT_REFUSED or EXIT_FAILED."""
-    with bound(cube=spec.cube, batch=spec.batch):
+    with bound(cube=spec.cube, batch=spec.batch), span("batch"), told(spark):
         return _attempt(spark, spec, environment)
 
 
@@ -117,6 +119,7 @@ def stage(spark: SparkSession, spec: BatchSpec, environment: dict[str, str]) -> 
         spark.conf.set(key, value)
     tried = new_try()
     note(**{"try": tried})
+    tell(spark)
     folder = f"{spec.folder}/{_ROWS}-{tried}"  # another driver's may be what the manifest names
     try:
         _write(spark, store, spec, folder, environment)

@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.base.ids import CarryingPool, note
+from rtolap.base.spans import span
 from rtolap.cubes.build.cuboid_writers import CuboidWriter, PieceWriter
 from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.grouping import group_rows, is_small
 from rtolap.cubes.build.job_ids import builds
 from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report
+from rtolap.cubes.build.jvm_ids import tell, told
 from rtolap.cubes.build.session import executors_run_python, list_in_driver
 from rtolap.cubes.build.stage_progress import reported_stages
 from rtolap.cubes.format import history
@@ -77,7 +79,7 @@ def attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
 
     Returns 0, EXIT_REFUSED or EXIT_FAILED, the worst of all.
     """
-    with builds(batch):
+    with builds(batch), span("build"), told(spark):
         return _attempt(spark, batch)
 
 
@@ -85,7 +87,9 @@ def _attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
     started = time.monotonic()
     worst = 0
     wanted: list[Verified] = []
-    for spec, verified in zip(batch, verify(spark, batch), strict=True):
+    with span("verify"):
+        looked = verify(spark, batch)
+    for spec, verified in zip(batch, looked, strict=True):
         if isinstance(verified, RtolapError):
             worst = max(worst, _failed(spec, verified))
         elif isinstance(verified, HistoryManifest):
@@ -128,8 +132,9 @@ def write_cuboids(
     events = [each.events for each in inputs]
     tried = new_try()
     note(**{"try": tried})
+    tell(spark)
     try:
-        with reported_stages(spark, specs[0]):
+        with span("write cuboids"), reported_stages(spark, specs[0]):
             if is_small(spark, specs[0].schema, cuboids(specs[0].cube_definition), inputs):
                 entries = _in_memory(spark, store, tried, specs, inputs)
                 check_events(store, specs, events, entries)

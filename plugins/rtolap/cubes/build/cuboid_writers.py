@@ -23,6 +23,7 @@ from rtolap.columnar.schema import field_ids
 from rtolap.cubes.build.grouping import GROUPED_DIMENSIONS_MAX, group, spark_schema
 from rtolap.cubes.build.job_ids import InTask
 from rtolap.cubes.build.job_progress import report
+from rtolap.cubes.build.jvm_ids import in_thread
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
 from rtolap.cubes.format.build_pieces import (
     BuildTasks,
@@ -194,7 +195,8 @@ class CuboidWriter:
         for cuboid, number in zip(written, numbers, strict=True):
             self._folders[cuboid.name] = f"{folder}/{CUBOID_COLUMN}={number}"
         with CarryingPool(_JOBS) as pool:
-            list(pool.map(self._narrow, [each for each in written if wanted - set(each.dimensions)]))
+            narrow = in_thread(self._spark, self._narrow)
+            list(pool.map(narrow, [each for each in written if wanted - set(each.dimensions)]))
         for cuboid in written:
             own = self._folders[cuboid.name]
             self._sizes[cuboid.name] = sum(file.bytes for file in self._store.list(own))

@@ -10,26 +10,33 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
 from rtolap.base.ids import bound, of_parent, received, sent
 from rtolap.base.logs import handed_over, write_logs_of_child
+from rtolap.base.spans import parent_of, start_spans, under
 from rtolap.model.build_spec import BuildSpec
+
+SERVICE = "rtolap-spark"  # the name under which spans of drivers are sent
 
 log = logging.getLogger(__name__)
 
 
-def job_of_parent() -> AbstractContextManager[None]:
-    """Write the driver's log as its environment says, and work for the ids of who has started it.
+@contextmanager
+def job_of_parent() -> Iterator[None]:
+    """Write the driver's log and send its spans as its environment says, and work for the ids of who has
+    started it.
 
     Py4J would say each call into the JVM at DEBUG, with the secrets that are handed over there.
     """
     write_logs_of_child(os.environ)
     logging.getLogger("py4j").setLevel(logging.INFO)
-    return bound(of_parent(os.environ))
+    start_spans(SERVICE)
+    with bound(of_parent(os.environ)), under(parent_of(os.environ)):
+        yield
 
 
 def builds(batch: Sequence[BuildSpec]) -> AbstractContextManager[None]:

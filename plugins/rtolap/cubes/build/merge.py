@@ -19,9 +19,11 @@ from pyspark.sql import SparkSession
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.base.ids import bound
+from rtolap.base.spans import span
 from rtolap.cubes.build.build import EXIT_USAGE, write_cuboids
 from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report
+from rtolap.cubes.build.jvm_ids import told
 from rtolap.cubes.format import history
 from rtolap.cubes.format.file_states import FileToLookAt
 from rtolap.cubes.format.manifest import MergedManifest
@@ -42,7 +44,8 @@ def merge_named(spark: SparkSession, arguments: Sequence[str]) -> int:
 
 
 def _identified(spark: SparkSession, spec: MergeSpec) -> int:
-    with bound(cube=spec.cube, segment=spec.interval.name, merge=spec.merge):
+    of_merge = bound(cube=spec.cube, segment=spec.interval.name, merge=spec.merge)
+    with of_merge, span("merge"), told(spark):
         return _attempt(spark, spec)
 
 

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.ids import bound, received
+from rtolap.base.spans import under
 from rtolap.cubes.build.session import with_defaults
 
 JOBS_MAX = 100  # of one driver: what leaks goes with it
@@ -72,6 +73,7 @@ def _served(spark: SparkSession, connection: socket.socket, job: Job) -> bool:
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(printed),
             bound(received(request.ids)),
+            under(request.parent),
         ):
             code = job(with_defaults(spark.newSession()), request.arguments)
         over.set()
@@ -86,10 +88,12 @@ class _Request(msgspec.Struct, frozen=True):
 
     Attributes:
         ids: ids of the job, as `base.ids.sent` writes them.
+        parent: the `traceparent` of the span that asks for it; empty where there is none.
     """
 
     arguments: list[str]
     ids: str = ""
+    parent: str = ""
 
 
 class _Printed(io.TextIOBase):

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from rtolap.cubes.build.jvm_ids import lay_out_lines
+
 FILE_BYTES = 128 << 20  # adaptive execution joins small partitions into files of about this size
 ROWS_IN_MEMORY_MAX = 1_000_000
 ROWS_SETTING = "spark.rtolap.rowsInMemoryMax"  # batches of more rows go through files
@@ -39,6 +41,7 @@ def open_session() -> SparkSession:
     if conf.get("spark.master", "").startswith("local") and not conf.contains("spark.ui.enabled"):
         builder = builder.config("spark.ui.enabled", "false")
     spark = builder.getOrCreate()
+    lay_out_lines(spark.sparkContext)
     spark.sparkContext.setLogLevel("WARN")
     return with_defaults(spark)
 

@@ -58,7 +58,8 @@ class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         loaded: those that are in the table now by this replay, or by one before that it has ended.
         refused: those that were refused again: they stay open.
-        missing: open ones whose letters the topic of dead letters has no more.
+        missing: open ones whose letters were not found: the topic of dead letters has them no more, or the
+            file of another host.
         labels: of the loads.
         problems: why letters stay open, each reason once.
         more: there are further open ones: replay again.
@@ -108,7 +109,9 @@ class LetterList(msgspec.Struct, frozen=True, kw_only=True):
     """Dead letters of a loader, the newest first.
 
     Attributes:
-        letters: the newest of the topic, each once.
+        topic: where they are kept; "" where a file has them.
+        file: the path of that file on the host that was asked; "" where a topic has them.
+        letters: the newest of those, each once.
         counts: the number of all letters by state, as far as the ledger knows them.
         reasons: the number of letters by reason, of those that were looked at: as many as were asked for, or
             the 10 000 newest where a reason or a state is.
@@ -117,6 +120,7 @@ class LetterList(msgspec.Struct, frozen=True, kw_only=True):
 
     job: str
     topic: str
+    file: str = ""
     letters: tuple[Letter, ...] = ()
     counts: dict[str, int] = {}
     reasons: dict[str, int] = {}

@@ -1,8 +1,9 @@
 """The messages between the service and its workers.
 
-A frame: 4 bytes length of the header, 8 bytes length of the body (both little endian), the header as msgpack,
-the body: an Arrow stream, or nothing. A relation that is too large for a body comes as the descriptor of
-a sealed piece of memory beside the frame.
+A frame: 4 bytes length of the header, 8 bytes length of the body, 8 bytes nanoseconds that a worker has
+worked since its last answer (all little endian), the header as msgpack, the body: an Arrow stream, or
+nothing. A relation that is too large for a body comes as the descriptor of a sealed piece of memory beside
+the frame.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import socket
 import struct
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -29,7 +30,7 @@ ROW_BYTES_MAX = 64 << 20  # of a result: what a MySQL client takes in one packet
 BATCH_BYTES_MAX = 4 << 20  # of a result, unless one row is larger
 _HEADER_BYTES_MAX = VALUE_BYTES_MAX + (1 << 20)
 _BODY_BYTES_MAX = ROW_BYTES_MAX + (1 << 20)
-_PREFIX = struct.Struct("<IQ")
+_PREFIX = struct.Struct("<IQQ")
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
@@ -199,8 +200,34 @@ _requests = msgspec.msgpack.Decoder(WorkerRequest)
 _answers = msgspec.msgpack.Decoder(WorkerAnswer)
 
 
+class Frame(NamedTuple):
+    """A message as it came.
+
+    Attributes:
+        worked_ns: as the worker says; of a request 0.
+    """
+
+    header: bytearray
+    body: pa.Buffer
+    descriptor: int | None
+    worked_ns: int
+
+
+class ReceivedAnswer(NamedTuple):
+    """An answer with its body and its descriptor; `worked_ns`: as the worker says."""
+
+    answer: WorkerAnswer
+    body: pa.Buffer
+    descriptor: int | None
+    worked_ns: int
+
+
 def send(
-    to: socket.socket, message: WorkerRequest | WorkerAnswer, body: Any = b"", descriptor: int | None = None
+    to: socket.socket,
+    message: WorkerRequest | WorkerAnswer,
+    body: Any = b"",
+    descriptor: int | None = None,
+    worked_ns: int = 0,
 ) -> None:
     """Send a frame. Raises OSError when the other side is gone, QueryError for text that is not Unicode."""
     try:
@@ -208,7 +235,7 @@ def send(
     except ValueError as error:
         raise QueryError("text that is not Unicode") from error
     length = len(memoryview(body).cast("B")) if body else 0
-    head = _PREFIX.pack(len(header), length) + header
+    head = _PREFIX.pack(len(header), length, worked_ns) + header
     if descriptor is None:
         to.sendall(head)
     else:
@@ -225,28 +252,24 @@ def receive_request(of: socket.socket) -> tuple[WorkerRequest, pa.Buffer, int | 
     frame = _receive(of, None)
     if frame is None:
         return None
-    header, body, descriptor = frame
-    return _requests.decode(header), body, descriptor
+    return _requests.decode(frame.header), frame.body, frame.descriptor
 
 
-def receive_answer(of: socket.socket) -> tuple[WorkerAnswer, pa.Buffer, int | None] | None:
-    """Receive an answer with its body and its descriptor; None when the worker is gone.
+def receive_answer(of: socket.socket) -> ReceivedAnswer | None:
+    """Receive an answer; None when the worker is gone.
 
     Raises Corrupted for anything that no worker sends.
     """
     frame = _receive(of, (_HEADER_BYTES_MAX, _BODY_BYTES_MAX))
     if frame is None:
         return None
-    header, body, descriptor = frame
     try:
-        return _answers.decode(header), body, descriptor
+        return ReceivedAnswer(_answers.decode(frame.header), frame.body, frame.descriptor, frame.worked_ns)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Corrupted("a worker said what it may not", found=str(error)[:200]) from error
 
 
-def _receive(
-    of: socket.socket, bounds: tuple[int, int] | None
-) -> tuple[bytearray, pa.Buffer, int | None] | None:
+def _receive(of: socket.socket, bounds: tuple[int, int] | None) -> Frame | None:
     try:
         prefix, descriptors, _, _ = socket.recv_fds(of, _PREFIX.size, 1)
     except ConnectionError:
@@ -257,14 +280,14 @@ def _receive(
         if rest is None:
             return None
         prefix += bytes(rest)
-    header_bytes, body_bytes = _PREFIX.unpack(prefix)
+    header_bytes, body_bytes, worked_ns = _PREFIX.unpack(prefix)
     if bounds is not None and (header_bytes > bounds[0] or body_bytes > bounds[1]):
         raise Corrupted("a worker said more than it may", found=f"{header_bytes} and {body_bytes} bytes")
     header = _exactly(of, header_bytes)
     body = None if header is None else _exactly(of, body_bytes)
     if header is None or body is None:
         return None
-    return header, pa.py_buffer(body), descriptor
+    return Frame(header, pa.py_buffer(body), descriptor, worked_ns)
 
 
 def _exactly(of: socket.socket, size: int) -> bytearray | None:

@@ -89,10 +89,14 @@ def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, d
     process = os.pidfd_open(os.getpid())
     messages.send(data, messages.WorkerHello(os.getpid(), resident_bytes, data_bytes), descriptor=process)
     os.close(process)
+    worked_ns = 0  # since the last answer
     while (request := messages.receive_request(data)) is not None:
+        began_ns = time.perf_counter_ns()
         response = worker.answer(*request)
+        worked_ns += time.perf_counter_ns() - began_ns
         if response is not None:
-            messages.send(data, *response)
+            messages.send(data, *response, worked_ns=worked_ns)
+            worked_ns = 0
         del request, response  # what they hold is not needed between requests
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, RtolapError, TooLittleDisk, Unavailable, from_dict
 from rtolap.base.ids import sent
+from rtolap.base.spans import measured
 from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine_session import EngineSession
@@ -52,6 +53,7 @@ from rtolap.query.workers.worker import Worker, WorkerGone
 log = logging.getLogger(__name__)
 
 GIVE_UP_S = 0.5  # within which most operators of the engine notice an interrupt
+SPANS_MAX = 64  # of a session: a long result is asked for in many pieces
 T = TypeVar("T")
 ResultPiece = tuple[
     pa.RecordBatch | None, bool
@@ -129,6 +131,7 @@ class WorkerSession(EngineSession):
         self._interrupted_s: float | None = None
         self._doubt: str | None = None
         self._closed = False
+        self._requests = 0
         worker.send(Begin(number, sent()))
 
     def register(self, name: str, table: pa.Table | SpilledTable) -> None:
@@ -223,14 +226,28 @@ class WorkerSession(EngineSession):
                 raise _strange(answer)
             return (messages.read_batch(body, schema), answer.is_last) if body.size else (None, True)
 
-    def _answer(self, request: WorkerRequest | None) -> tuple[WorkerAnswer, pa.Buffer]:
+    def _answer(self, request: WorkerRequest) -> tuple[WorkerAnswer, pa.Buffer]:
         def ask() -> tuple[WorkerAnswer, pa.Buffer]:
-            if request is not None:
-                self._worker.send(request)
+            self._worker.send(request)
             return self._worker.receive()
 
-        answer, body = self._ask(ask)
+        asked_ns = time.perf_counter_ns()
+        try:
+            answer, body = self._ask(ask)
+        except RtolapError as error:
+            self._note(request, time.perf_counter_ns() - asked_ns, type(error).__name__)
+            raise
+        error = str(answer.error.get("code", "")) if isinstance(answer, Failed) else ""
+        # A worker may say anything: it has worked no longer than it was waited for.
+        self._note(request, min(self._worker.worked_ns, time.perf_counter_ns() - asked_ns), error)
         return self._checked(answer), body
+
+    def _note(self, request: WorkerRequest, took_ns: int, error: str) -> None:
+        """Make a span of what the worker has done, below that of the statement."""
+        self._requests += 1
+        if self._requests <= SPANS_MAX:
+            name = f"worker {type(request).__name__}"
+            measured(name, took_ns, error=error, **{"process.pid": self._worker.pid or 0})
 
     def _checked(self, answer: WorkerAnswer) -> WorkerAnswer:
         if isinstance(answer, Failed):

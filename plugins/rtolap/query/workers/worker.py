@@ -32,11 +32,13 @@ class Worker:
     Attributes:
         server_number: number of the fork server that has made it.
         catalogue: number of the definitions that it was sent last; 0 for none.
+        worked_ns: how long it says it has worked for its newest answer, with what was sent before that.
     """
 
     def __init__(self, data: socket.socket, control: socket.socket, server_number: int) -> None:
         self.server_number = server_number
         self.catalogue = 0
+        self.worked_ns = 0
         self._data = data
         self._control = control
         self._lock = threading.RLock()
@@ -65,7 +67,7 @@ class Worker:
                 raise WorkerGone from error
             finally:
                 self._data.settimeout(None)
-            answer, _, descriptor = self._received()
+            answer, _, descriptor, _ = self._received()
             if not isinstance(answer, WorkerHello) or descriptor is None:
                 raise Corrupted("a worker did not say that it is ready")
             with self._lock:
@@ -79,13 +81,13 @@ class Worker:
             raise WorkerGone from error
 
     def receive(self) -> tuple[WorkerAnswer, pa.Buffer]:
-        answer, body, descriptor = self._received()
+        answer, body, descriptor, self.worked_ns = self._received()
         if descriptor is not None:
             os.close(descriptor)
             raise Corrupted("a worker sent what nobody asked for")
         return answer, body
 
-    def _received(self) -> tuple[WorkerAnswer, pa.Buffer, int | None]:
+    def _received(self) -> messages.ReceivedAnswer:
         try:
             received = messages.receive_answer(self._data)
         except OSError as error:

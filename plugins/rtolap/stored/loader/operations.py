@@ -35,9 +35,10 @@ from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
 from rtolap.protocols.loader.client import LoaderClient
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus, process_key
+from rtolap.stored.loader.assembly import reject_file
 from rtolap.stored.loader.job import JobConfig, read_config, write_config
-from rtolap.stored.loader.letters.access import LetterAccess
-from rtolap.stored.loader.records.rejects import letters_job
+from rtolap.stored.loader.letters.access import LetterAccess, LetterPlace
+from rtolap.stored.loader.records.rejects import letters_in_file, reject_topic
 from rtolap.stored.loader.reset import given, going_on_as_defined, left_labels_of_all, settle_batch
 from rtolap.stored.loader.shares.status import status_of_shared_job
 from rtolap.stored.loader.sink import Sink
@@ -162,10 +163,9 @@ class JobAccess:
         share, Refused where the batch needs no such word.
         """
         job = self.jobs.get(job_id)
-        of_job = letters_job(read_config(job).loader)
         if job.shares is None and share is None:
             return settle_batch(
-                self.jobs.leases, self.records, job_id, batch, loaded=loaded, letters_of=of_job
+                self.jobs.leases, self.records, job_id, batch, loaded=loaded, letters_of=job_id
             )
         if job.shares is None or share is None or not 0 <= share < job.shares:
             raise DefinitionError(
@@ -176,7 +176,7 @@ class JobAccess:
             )
         name = share_id(job_id, job.incarnation, share)
         return settle_batch(
-            self.shares.leases, self.share_records, name, batch, loaded=loaded, letters_of=of_job
+            self.shares.leases, self.share_records, name, batch, loaded=loaded, letters_of=job_id
         )
 
     def dead_letters(
@@ -185,12 +185,20 @@ class JobAccess:
         """Return access to the dead letters of a job. `open_sink` is called for a replay. Raises NotFound."""
         self.jobs.get(job_id)
         clusters = KafkaClusters.of_host(self._settings)
+
+        def place(loader: Loader) -> LetterPlace:
+            if loader.rejects.to == "file":
+                file = reject_file(loader, self._settings)
+                return LetterPlace(partial(letters_in_file, file), file=file)
+            cluster, topic = clusters.get(loader.kafka_cluster), reject_topic(loader.topic, loader.name)
+            return LetterPlace(partial(kept_letters, cluster, topic), topic=topic)
+
         return LetterAccess(
             job_id,
             self.jobs,
             self.letters,
             partial(self._pending_labels, job_id),
-            lambda cluster, topic, newest: kept_letters(clusters.get(cluster), topic, newest),
+            place,
             open_sink,
             SystemClock(),
             registries,

@@ -33,7 +33,6 @@ from rtolap.stored.loader.label_retention import marker_of, needs_marker, sent_w
 from rtolap.stored.loader.preparing import Preparer, places_refused
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.records.encode import encode, format_headers
-from rtolap.stored.loader.records.rejects import letters_job
 from rtolap.stored.loader.states import Action, Sent, StopCause, Stopped, Verdict, action_for, verdict
 from rtolap.stored.loader.target import SinkColumns
 from rtolap.stored.loader.visible import Visible
@@ -234,9 +233,10 @@ class Settler:
             self._progress.error(f"the sink does not remember label {marker}")
 
     def _noted(self, pending: Pending, refused: BatchRefusal) -> OffsetsRecord:
-        noted = None if letters_job(self._loader) is None else refused.every
         try:
-            return self._records.mark_sent(self._ownership.lease, pending.sequence, refused.sha256, noted)
+            return self._records.mark_sent(
+                self._ownership.lease, pending.sequence, refused.sha256, refused.every
+            )
         except Refused as error:
             raise Stopped(
                 StopCause.RANGE_CHANGED,
@@ -307,7 +307,7 @@ class Settler:
             self._ownership.lease,
             pending.sequence,
             loaded,
-            job_id=letters_job(self._loader),
+            job_id=self._loader.name,
             refused=refused,
             taken=taken,
         )

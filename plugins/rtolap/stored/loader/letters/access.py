@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import DefinitionError, NotFound
+from rtolap.base.errors import NotFound
 from rtolap.events.formats.readers import Registries, no_registries
 from rtolap.events.rejects import BATCH_LABEL
 from rtolap.kafka.dead_letters import KeptLetter
@@ -23,19 +25,27 @@ from rtolap.stored.loader.job import read_config
 from rtolap.stored.loader.letters.listing import listed, shortened
 from rtolap.stored.loader.letters.reading import Chosen
 from rtolap.stored.loader.letters.replay import Replayer
-from rtolap.stored.loader.records.rejects import letters_job, reject_topic
 from rtolap.stored.loader.sink import Sink
 from rtolap.stored.metastore.dead_letter_sets import LetterState
 from rtolap.stored.metastore.dead_letters import DeadLetters
 from rtolap.stored.metastore.load_jobs import LoadJobs
 
-# Reads letters of a topic on a Kafka cluster, by its name: the last so many of each partition; None for all.
-ReadTopic = Callable[[str, str, int | None], Iterable[KeptLetter]]
+
+class LetterPlace(NamedTuple):
+    """Where a loader keeps its letters: in a topic, or in a file of this host.
+
+    Attributes:
+        read: reads them in their order: the last so many, of a topic those of each partition; None for all.
+    """
+
+    read: Callable[[int | None], Iterable[KeptLetter]]
+    topic: str = ""
+    file: Path | None = None
 
 
 class LetterAccess:
-    """The dead letters of one loader. `pending` returns the labels of its batches that are not loaded; `sink`
-    is called for a replay."""
+    """The dead letters of one loader. `pending` returns the labels of its batches that are not loaded;
+    `place` says where the letters of a definition are; `sink` is called for a replay."""
 
     def __init__(
         self,
@@ -43,7 +53,7 @@ class LetterAccess:
         jobs: LoadJobs,
         letters: DeadLetters,
         pending: Callable[[], Collection[str]],
-        read_topic: ReadTopic,
+        place: Callable[[Loader], LetterPlace],
         sink: Callable[[Loader], Sink],
         clock: Clock,
         registries: Registries = no_registries,
@@ -52,16 +62,15 @@ class LetterAccess:
         self._jobs = jobs
         self._letters = letters
         self._pending = pending
-        self._read_topic = read_topic
+        self._place = place
         self._sink = sink
         self._clock = clock
         self._registries = registries
 
     def list(self, newest: int, *, reason: str = "", state: str = "") -> LetterList:
-        """Return the newest letters; of a reason or in a state, those among the `NEWEST_MAX` newest. Raises
-        DefinitionError where the loader keeps none in a topic."""
+        """Return the newest letters; of a reason or in a state, those among the `NEWEST_MAX` newest."""
         loader = self._loader()
-        topic = reject_topic(loader.topic, loader.name)
+        place = self._place(loader)
         shown = max(1, min(newest, NEWEST_MAX))
         wanted = NEWEST_MAX if reason or state else shown
         pending = (
@@ -77,7 +86,8 @@ class LetterAccess:
         ]
         return LetterList(
             job=self._job_id,
-            topic=topic,
+            topic=place.topic,
+            file="" if place.file is None else str(place.file),
             letters=tuple(fitting[:shown]),
             counts=self._letters.counts(self._job_id),
             reasons=dict(Counter(letter.reason for letter in found)),
@@ -98,7 +108,7 @@ class LetterAccess:
         return replayer.replay(request.selection, request.who, out_of_order=request.out_of_order)
 
     def drop(self, request: DropRequest) -> DropOutcome:
-        """Give the chosen letters up. They stay in their topic, and are never replayed."""
+        """Give the chosen letters up. They stay where they are kept, and are never replayed."""
         loader = self._loader()
         sets = self._letters.sets(self._job_id, LetterState.OPEN, LetterState.UNCERTAIN)
         chosen = Chosen(request.selection).of_sets(sets, self._read(loader))
@@ -106,18 +116,10 @@ class LetterAccess:
         return DropOutcome(dropped=0 if action is None else action.records)
 
     def _loader(self) -> Loader:
-        loader = read_config(self._jobs.get(self._job_id)).loader
-        if letters_job(loader) is None:
-            raise DefinitionError(
-                f"loader {self._job_id} keeps what it refuses in a file",
-                expected="rejects: {to: topic}",
-                found="rejects: {to: file}",
-            )
-        return loader
+        return read_config(self._jobs.get(self._job_id)).loader
 
     def _read(self, loader: Loader, newest: int | None = None) -> Iterator[KeptLetter]:
         try:
-            topic = reject_topic(loader.topic, loader.name)
-            yield from self._read_topic(loader.kafka_cluster, topic, newest)
-        except NotFound:  # it is made for the first letter
+            yield from self._place(loader).read(newest)
+        except NotFound:  # a topic is made for the first letter
             return

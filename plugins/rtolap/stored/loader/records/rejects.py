@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import NotFound
 from rtolap.base.files import fsync_dir
-from rtolap.events.rejects import Rejects, SentBatch, dead_letter_records
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.events.rejects import SOURCE_PREFIX, Rejects, SentBatch, dead_letter_records
+from rtolap.kafka.dead_letters import KeptLetter
 from rtolap.kafka.interfaces import Batch, OutRecord, StreamProducer
-from rtolap.model.loader import Loader
 
 _FLUSH_S = 30.0
 
@@ -34,11 +37,6 @@ class RejectBox(Protocol):
 
 def reject_topic(topic: str, loader: str) -> str:
     return f"{topic}.{loader}.rejects"
-
-
-def letters_job(loader: Loader) -> str | None:
-    """Return the job whose dead letters are kept in the ledger; None where a file has them."""
-    return loader.name if loader.rejects.to == "topic" else None
 
 
 class TopicBox:
@@ -68,7 +66,8 @@ class TopicBox:
 
 
 class FileBox:
-    """Stores refused records in a file of JSON lines. Values are in Base64, as they may be anything.
+    """Stores refused records in a file of JSON lines. Values, and what was read of keys and headers, are in
+    Base64, as they may be anything.
 
     The file is append-only. Several processes of a loader on one host append to it: each holds a lock of the
     file meanwhile, and begins a new line where one that died has left half of its own.
@@ -81,10 +80,7 @@ class FileBox:
         fsync_dir(path.parent)
 
     def keep(self, topic: str, batch: Batch, rejects: Rejects, sent: SentBatch | None = None) -> None:
-        lines = []
-        for record in dead_letter_records(topic, batch, rejects):
-            headers = {name: value.decode("utf-8", "replace") for name, value in record.headers.items()}
-            lines.append(msgspec.json.encode({**headers, "value": record.value}))
+        lines = [_line(record) for record in dead_letter_records(topic, batch, rejects, sent)]
         with self._lock:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
@@ -103,3 +99,50 @@ class FileBox:
 
     def close(self) -> None:
         self._file.close()
+
+
+def letters_in_file(path: Path, newest: int | None = None) -> Iterator[KeptLetter]:
+    """Yield the letters that a file holds now, whole; none where there is no file. `newest`: only the last so
+    many; None for all.
+
+    Half a line is what a process has left that died, or of one that writes just now: its batch is not loaded.
+    """
+    try:
+        with path.open("rb") as file:
+            lines = (letter for line in file if (letter := _letter(line)) is not None)
+            yield from lines if newest is None else deque(lines, maxlen=newest)
+    except FileNotFoundError:  # nothing was refused on this host
+        return
+
+
+def _line(record: OutRecord) -> bytes:
+    """Return a letter as a line. What `SOURCE_PREFIX` begins stands in `sources`, by its name."""
+    headers: dict[str, object] = {}
+    sources: dict[str, bytes | None] = {}
+    for name, value in record.headers.items():
+        if name.startswith(SOURCE_PREFIX):
+            sources[name.removeprefix(SOURCE_PREFIX)] = value[1:] if value else None
+        else:
+            headers[name] = value.decode("utf-8", "replace")
+    return msgspec.json.encode({**headers, "sources": sources, "value": record.value})
+
+
+class _Line(msgspec.Struct):
+    partition: str
+    offset: str
+    value: bytes | None
+    sources: dict[str, bytes | None] = {}
+
+
+def _letter(line: bytes) -> KeptLetter | None:
+    try:
+        found = decode_json(line, _Line)
+        texts = decode_json(line, dict[str, Any])
+        partition, offset = int(found.partition), int(found.offset)
+    except (*UNDECODABLE, ValueError):
+        return None
+    headers = {name: text.encode() for name, text in texts.items() if isinstance(text, str)}
+    headers.pop("value", None)
+    for source, text in found.sources.items():
+        headers[f"{SOURCE_PREFIX}{source}"] = b"" if text is None else b"=" + text
+    return KeptLetter(partition, offset, found.value, headers)

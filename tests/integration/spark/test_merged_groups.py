@@ -1,0 +1,125 @@
+"""Groups are merged on a real Spark Connect service out of merged sets, versions and live events, whoever
+dies: answers equal a recount of the raw rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+
+import duckdb
+import psutil
+import pytest
+from rtolap.base.errors import Unavailable
+from rtolap.model.merging.intervals import interval_of
+from rtolap.model.segment import SegmentRange
+from rtolap.query.statement_service import QueryService
+
+from tests.query.test_oracle import random_query
+from tests.support.cubes.flights import flights_world
+from tests.support.query.on_spark.spark_asking import Asked, scanning, scans_of
+from tests.support.query.on_spark.spark_connect import SparkServer, occupied, spark_server
+from tests.support.query.oracles.sql_oracle import asked_of, open_oracle, rows_of
+from tests.support.query.query_world import QueryWorld
+from tests.support.seeds import so_many
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.integration
+MASTER = "local-cluster[2,1,512]"
+QUERIES = so_many(4)
+SQL = "select carrier, count(*), sum(distance), count(distinct origin) from flights group by carrier"
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
+    with spark_server(tmp_path_factory.mktemp("spark"), MASTER) as server:
+        yield server
+
+
+@pytest.fixture
+def world() -> Iterator[QueryWorld]:
+    """All but the newest segment in history; that one is with the receivers."""
+    with closing(flights_world(11, 600)) as made:
+        rng = random.Random(3)
+        for segment in made.segments()[:-1]:
+            if segment.name not in made.built["flights"]:
+                made.build(segment, rng)
+        yield made
+
+
+@pytest.fixture
+def service(world: QueryWorld, spark: SparkServer) -> Iterator[QueryService]:
+    with scanning(world, scans_of(world, spark)) as made:
+        yield made
+
+
+@pytest.fixture
+def oracle(world: QueryWorld) -> Iterator[duckdb.DuckDBPyConnection]:
+    with open_oracle(world) as opened:
+        yield opened
+
+
+def days(world: QueryWorld) -> list[list[SegmentRange]]:
+    """Return the segments in history of each day that has several."""
+    by_day: dict[SegmentRange, list[SegmentRange]] = {}
+    for segment in world.segments():
+        if segment.name in world.built["flights"]:
+            by_day.setdefault(interval_of("day", segment.start_ms), []).append(segment)
+    return [segments for segments in by_day.values() if len(segments) > 1]
+
+
+def equal_to_the_raw_rows(
+    service: QueryService, oracle: duckdb.DuckDBPyConnection, seed: int, what: str
+) -> None:
+    rng = random.Random(seed)
+    for number in range(QUERIES):
+        sql = random_query(rng)
+        outcome = service.execute(sql)
+        got, expected = rows_of(outcome.table()), rows_of(asked_of(oracle, sql))
+        assert got == expected, f"{what}, seed {seed}, query {number}: {sql}"
+        assert {done.engine for done in outcome.stats} <= {"spark", ""}, sql
+
+
+@pytest.mark.seeded
+def test_groups_of_sets_versions_and_live_events_are_merged_as_their_raw_rows_say(
+    world: QueryWorld, service: QueryService, oracle: duckdb.DuckDBPyConnection
+) -> None:
+    rng = random.Random(5)
+    equal_to_the_raw_rows(service, oracle, 1, "before")
+    first, *others = days(world)
+    world.merge("day", first, rng)
+    equal_to_the_raw_rows(service, oracle, 2, "a day merged")
+    for segments in others:
+        world.merge("day", segments, rng)
+    world.merge("month", [each for day in days(world) for each in day], rng)
+    equal_to_the_raw_rows(service, oracle, 3, "a month merged")
+    world.build(first[1], rng, version=2)
+    equal_to_the_raw_rows(service, oracle, 4, "a member replaced")
+
+
+def test_who_dies_while_groups_are_merged_leaves_the_answer_exact_or_is_named(
+    world: QueryWorld, service: QueryService, oracle: duckdb.DuckDBPyConnection, spark: SparkServer
+) -> None:
+    """A set is committed in mid-read each time: the statement goes on with what it reads, or reads anew."""
+    rng = random.Random(6)
+    wanted = rows_of(asked_of(oracle, SQL))
+    first, second, *_ = days(world)
+    with occupied(spark):
+        asked = Asked(service, SQL)
+        asked.waits_for_spark()
+        world.merge("day", first, rng)
+        killed = spark.executors()[0]
+        killed.kill()
+        psutil.wait_procs([killed], 30)
+    assert asked.result() == wanted
+    until(lambda: len(spark.executors()) == 2, "another executor", timeout_s=60)
+    with occupied(spark):
+        asked = Asked(service, SQL)
+        asked.waits_for_spark()
+        world.merge("day", second, rng)
+        spark.kill()
+    with pytest.raises(Unavailable, match="does not answer"):
+        asked.result()
+    spark.start()
+    assert Asked(service, SQL).result() == wanted
+    equal_to_the_raw_rows(service, oracle, 7, "after the service was killed")
