@@ -12,11 +12,13 @@ their own follow the log4j2 of their host: `%X{mdc.build}` in a pattern, or all 
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -24,6 +26,7 @@ from rtolap.base.ids import ids
 from rtolap.base.logs import is_json
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 PROPERTY = "rtolap.ids"
 MDC = "mdc."  # Spark puts properties that begin so into the MDC of its tasks
@@ -42,6 +45,11 @@ def lay_out_lines(context: SparkContext) -> None:
 
     Its level becomes that of Spark's default; `SparkContext.setLogLevel` comes after it.
     """
+    with _lenient():
+        _lay_out(context)
+
+
+def _lay_out(context: SparkContext) -> None:
     jvm: Any = context._jvm
     log4j = jvm.org.apache.logging.log4j
     current = log4j.LogManager.getContext(False).getConfiguration()
@@ -74,28 +82,54 @@ def shown(known: Mapping[str, str], *, as_json: bool) -> str:
 @contextmanager
 def told(spark: SparkSession) -> Iterator[None]:
     """Have the JVM's lines name the ids of this thread; afterwards those that they named before."""
-    context = spark.sparkContext
-    system = _system(context)
-    before, names = system.getProperty(PROPERTY), frozenset(ids())
-    earlier = {name: context.getLocalProperty(f"{MDC}{name}") for name in names}
+    before = _Named(None, {})
+    with _lenient():
+        before = _named(spark.sparkContext)
     tell(spark)
     try:
         yield
     finally:
-        if before is None:
-            system.clearProperty(PROPERTY)
-        else:
-            system.setProperty(PROPERTY, before)
-        for name in names | frozenset(ids()):
-            _put(context, name, earlier.get(name))
+        with _lenient():
+            for name in ids().keys() - before.of_tasks.keys():
+                _put(spark.sparkContext, name, None)  # it became known meanwhile
+            _name(spark.sparkContext, before)
 
 
 def tell(spark: SparkSession) -> None:
     """Have the JVM's lines name the ids of this thread, some of which have become known just now."""
-    context = spark.sparkContext
-    _system(context).setProperty(PROPERTY, shown(ids(), as_json=is_json(os.environ)))
-    for name, value in ids().items():
+    known = dict(ids())
+    with _lenient():
+        _name(spark.sparkContext, _Named(shown(known, as_json=is_json(os.environ)), dict(known)))
+
+
+class _Named(NamedTuple):
+    """What lines name: those of the driver, and by name those of tasks."""
+
+    of_driver: str | None
+    of_tasks: dict[str, str | None]
+
+
+def _named(context: SparkContext) -> _Named:
+    of_tasks: dict[str, str | None] = {name: context.getLocalProperty(f"{MDC}{name}") for name in ids()}
+    return _Named(_system(context).getProperty(PROPERTY), of_tasks)
+
+
+def _name(context: SparkContext, named: _Named) -> None:
+    if named.of_driver is None:
+        _system(context).clearProperty(PROPERTY)
+    else:
+        _system(context).setProperty(PROPERTY, named.of_driver)
+    for name, value in named.of_tasks.items():
         _put(context, name, value)
+
+
+@contextmanager
+def _lenient() -> Iterator[None]:
+    """Go on where the JVM is gone: a build fails by itself then, and says so."""
+    try:
+        yield
+    except (Py4JError, OSError) as error:
+        log.warning("lines of Spark's JVM do not name their build: %s", error)
 
 
 def in_thread(spark: SparkSession, function: Callable[..., T]) -> Callable[..., T]:
@@ -103,8 +137,9 @@ def in_thread(spark: SparkSession, function: Callable[..., T]) -> Callable[..., 
     context, known = spark.sparkContext, dict(ids())
 
     def run(*arguments: Any) -> T:
-        for name, value in known.items():
-            _put(context, name, value)
+        with _lenient():
+            for name, value in known.items():
+                _put(context, name, value)
         return function(*arguments)
 
     return run

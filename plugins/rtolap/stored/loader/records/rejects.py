@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from rtolap.kafka.dead_letters import KeptLetter
 from rtolap.kafka.interfaces import Batch, OutRecord, StreamProducer
 
 _FLUSH_S = 30.0
+_NUMBER = re.compile(r"-?\d{1,19}")
 
 
 class RejectBox(Protocol):
@@ -138,11 +140,12 @@ def _letter(line: bytes) -> KeptLetter | None:
     try:
         found = decode_json(line, _Line)
         texts = decode_json(line, dict[str, Any])
-        partition, offset = int(found.partition), int(found.offset)
-    except (*UNDECODABLE, ValueError):
+    except UNDECODABLE:
+        return None
+    if not (_NUMBER.fullmatch(found.partition) and _NUMBER.fullmatch(found.offset)):
         return None
     headers = {name: text.encode() for name, text in texts.items() if isinstance(text, str)}
     headers.pop("value", None)
     for source, text in found.sources.items():
         headers[f"{SOURCE_PREFIX}{source}"] = b"" if text is None else b"=" + text
-    return KeptLetter(partition, offset, found.value, headers)
+    return KeptLetter(int(found.partition), int(found.offset), found.value, headers)
