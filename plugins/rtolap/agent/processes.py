@@ -90,7 +90,7 @@ class Processes:
                 self.log_path(key, generation).open("ab") as output,
                 inherited(self._cpus.get(key.partition(".")[0])),
             ):
-                # Inherited from the fork on: whoever looks for the process knows of it before it has its marks.
+                # Inherited from the fork on: who looks for the process knows of it before it has its marks.
                 fcntl.flock(output, fcntl.LOCK_SH)
                 child = subprocess.Popen(
                     command,
