@@ -237,7 +237,7 @@ class WorkerSession(EngineSession):
         except RtolapError as error:
             self._note(request, time.perf_counter_ns() - asked_ns, type(error).__name__)
             raise
-        refusal = str(answer.error.get("code", "")) if isinstance(answer, Failed) else ""
+        refusal = type(from_dict(answer.error)).__name__ if isinstance(answer, Failed) else ""
         # A worker may say anything: it has worked no longer than it was waited for.
         self._note(request, min(self._worker.worked_ns, time.perf_counter_ns() - asked_ns), refusal)
         return self._checked(answer), body
