@@ -60,6 +60,10 @@ class Asker:
     def look(self) -> None:
         self._query.look()
 
+    @property
+    def rehearsed(self) -> int:
+        return self._query.rehearsed
+
     def ask(
         self, choose: Callable[[str], Receiver], span: Span | None = None, client: Client | None = None
     ) -> Found | None:

@@ -36,6 +36,7 @@ from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.merge import group_partials, merge
 from rtolap.query.cubes.planner import plan_history, plan_realtime
 from rtolap.query.cubes.realtime import CountedTwice, Realtime
+from rtolap.query.cubes.rehearsals import Rehearsals
 from rtolap.query.cubes.spread_groups import ROUNDS_MAX, SpreadGroups, is_spreadable
 from rtolap.query.memory_budget import Account
 from rtolap.query.plan import CubeRead, HistoryPlan, ReadStats, ReplicaSetPlan, TimeRange
@@ -86,8 +87,11 @@ class _Planned(NamedTuple):
 
 
 class Fetcher:
-    def __init__(self, cluster: Cluster, history: HistoryEngine, realtime: Realtime) -> None:
+    def __init__(
+        self, cluster: Cluster, history: HistoryEngine, realtime: Realtime, rehearsals: Rehearsals
+    ) -> None:
         self._cluster = cluster
+        self._rehearsals = rehearsals
         self._history = history
         self._realtime = realtime
         self.coalesced: Coalescing[tuple[pa.Table | SpilledTable, ReadStats]] = Coalescing()
@@ -143,7 +147,8 @@ class Fetcher:
         self._answered.keep(cubes)
 
     def close(self) -> None:
-        """End the looks, without waiting for one under way."""
+        """End looks and rehearsals, without waiting for one under way."""
+        self._rehearsals.close()
         self._looks.shutdown(wait=False, cancel_futures=True)
 
     def _refresh(self, cube: str, cancellation: Cancellation) -> None:
@@ -203,6 +208,7 @@ class Fetcher:
             try:
                 table = self._read(read, taken, beyond, stats, cancellation, account)
                 stats.warnings = self._warnings(read, stats)
+                self._rehearsals.offer(read, taken.history.snapshot, self._cluster.view(read.cube).control())
                 return table, stats
             except StaleSnapshot:
                 if attempt == SNAPSHOTS_MAX - 1:
