@@ -155,7 +155,7 @@ def test_a_statement_that_comes_again_reads_its_result_and_what_is_new(tmp_path:
     assert cache.merged(query, core.tables).rows_scanned == 5, "what was flushed was read before"
 
 
-def test_a_rehearsal_sends_no_rows_and_leaves_their_results_behind(tmp_path: Path) -> None:
+def test_a_query_ahead_sends_no_rows_and_leaves_their_results_behind(tmp_path: Path) -> None:
     core, cache, query = Core(tmp_path), ResultCache(SCHEMA, 1 << 20), QUERIES[4]
 
     def answered(query: PartialQuery) -> tuple[pa.Table, PartialAnswer]:
@@ -172,11 +172,11 @@ def test_a_rehearsal_sends_no_rows_and_leaves_their_results_behind(tmp_path: Pat
 
     core.take(3000)
     for _ in range(2):
-        table, _ = answered(msgspec.structs.replace(query, rehearsal=True))
+        table, _ = answered(msgspec.structs.replace(query, ahead=True))
         assert not table.num_rows
     core.take(1)
     table, said = answered(query)
-    assert said.rows_scanned <= 5 + 1, "what was rehearsed is not read again"
+    assert said.rows_scanned <= 5 + 1, "what was asked for ahead is not read again"
     assert said.positions == {0: 3001}
     plain = to_plain(SCHEMA, merged_plainly(SCHEMA, query, bare(core.tables)).table)
     assert rows(table) == rows(plain)

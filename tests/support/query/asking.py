@@ -61,8 +61,8 @@ class Asker:
         self._query.look()
 
     @property
-    def rehearsed(self) -> int:
-        return self._query.rehearsed
+    def asked_ahead(self) -> int:
+        return self._query.asked_ahead
 
     def ask(
         self, choose: Callable[[str], Receiver], span: Span | None = None, client: Client | None = None

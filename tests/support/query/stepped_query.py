@@ -65,7 +65,7 @@ class SteppedQuery:
             clock,
             engine=EmbeddedEngine(memory_limit_bytes=1 << 30, threads=2),
             session_tokens=SessionTokens("of all query services of the run"),
-            rehearse_on=AtOnceExecutor(),
+            ahead_on=AtOnceExecutor(),
         )
 
     @property
@@ -73,9 +73,9 @@ class SteppedQuery:
         return self._source.vectors
 
     @property
-    def rehearsed(self) -> int:
-        """The number of rehearsals that receivers ahead of a move have worked out."""
-        return self._source.rehearsed
+    def asked_ahead(self) -> int:
+        """The number of queries that receivers ahead of a move have answered for nobody."""
+        return self._source.asked_ahead
 
     @property
     def locations(self) -> Mapping[int, str]:
@@ -115,7 +115,7 @@ class _Receivers:
         self._receivers = {one.name: one for one in receivers}
         self.up: Collection[str] = frozenset()
         self.vectors: dict[int, Mapping[int, Vectors]] = {}
-        self.rehearsed = 0
+        self.asked_ahead = 0
 
     def ask(
         self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
@@ -139,8 +139,8 @@ class _Receivers:
         vectors.update(dict.fromkeys(said.positions, receiver.vectors()))
         return table, said
 
-    def rehearse(self, receiver_id: str, address: str, query: PartialQuery) -> None:
-        """Rehearse, also where nobody may ask this receiver yet."""
+    def ask_ahead(self, receiver_id: str, address: str, query: PartialQuery) -> None:
+        """Answer for nobody, also where statements do not reach this receiver yet."""
         one = self._receivers[receiver_id]
         if not one.alive:
             raise Unavailable(f"{receiver_id} does not answer")
@@ -155,7 +155,7 @@ class _Receivers:
             progress=core.progress,
             cache=receiver.results,
         )
-        self.rehearsed += 1
+        self.asked_ahead += 1
 
     def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats | None:
         """Return nothing: only EXPLAIN asks for it."""

@@ -242,7 +242,7 @@ class CubeRunner:
             except Corrupted as error:  # another receiver may answer; the worker stops this one's consumer
                 raise Unavailable(f"receiver {self._receiver_id} has lost data: {error}") from error
             except NotReady as reason:
-                if query.rehearsal:
+                if query.ahead:
                     raise
                 if self._core_stopping.is_set():  # this state grows no more
                     raise Unavailable(

@@ -56,8 +56,8 @@ class RealtimeSource(Protocol):
         """Raise Unavailable when the receiver does not answer even this in time."""
         ...
 
-    def rehearse(self, receiver_id: str, address: str, query: PartialQuery) -> None:
-        """Have the receiver make what it keeps for such a query: see `rehearsals`."""
+    def ask_ahead(self, receiver_id: str, address: str, query: PartialQuery) -> None:
+        """Have the receiver make what it keeps for such a query: see `queries_ahead`."""
         ...
 
 
@@ -77,7 +77,7 @@ class FlightSource:
     def ping(self, receiver_id: str, address: str, within_s: float) -> None:
         self._clients.at(address).ping(within_s)
 
-    def rehearse(self, receiver_id: str, address: str, query: PartialQuery) -> None:
+    def ask_ahead(self, receiver_id: str, address: str, query: PartialQuery) -> None:
         self._clients.at(address).query(query)
 
 

@@ -11,7 +11,7 @@ from rtolap.metadata.records import CubeControl, NextAssignment, ReceiverRecord,
 from rtolap.model.predicate import Compare, Predicate
 from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 from rtolap.query.cluster.topology import ReceiverTopology
-from rtolap.query.cubes.rehearsals import AGAIN_AFTER_S, KINDS_MAX, WAITING_MAX, Rehearsals
+from rtolap.query.cubes.queries_ahead import AGAIN_AFTER_S, KINDS_MAX, WAITING_MAX, QueriesAhead
 from rtolap.query.plan import CubeRead, TimeRange
 
 from tests.support.cubes.builders import small_schema
@@ -45,7 +45,7 @@ class Source:
     asked: list[tuple[str, PartialQuery]] = field(default_factory=list)
     error: Exception | None = None
 
-    def rehearse(self, receiver_id: str, address: str, query: PartialQuery) -> None:
+    def ask_ahead(self, receiver_id: str, address: str, query: PartialQuery) -> None:
         self.asked.append((receiver_id.rsplit("-", 1)[0], query))
         if self.error is not None:
             raise self.error
@@ -56,18 +56,18 @@ class Source:
 
 def test_it_is_asked_of_those_who_warm_up_twice_and_under_their_assignment() -> None:
     source, clock = Source(), ManualClock(0)
-    rehearsals = Rehearsals(source, topology, clock, AtOnceExecutor())
-    rehearsals.offer(read_of(), SNAPSHOT, CONTROL)
+    ahead = QueriesAhead(source, topology, clock, AtOnceExecutor())
+    ahead.offer(read_of(), SNAPSHOT, CONTROL)
     twice = ["gets", "gets", "keeps_some", "keeps_some"]
     assert source.sets() == twice, "results are kept from the second run on"
     query = source.asked[0][1]
-    assert query.rehearsal
+    assert query.ahead
     assert query.at_least == {}, "nobody waits for what is not read yet"
     assert query.snapshot == HistorySnapshot(versions={"a": 2}, horizon_ms=5, assignment_epoch=8)
-    rehearsals.offer(read_of(), SNAPSHOT, CONTROL)
+    ahead.offer(read_of(), SNAPSHOT, CONTROL)
     assert len(source.asked) == 4, "the same, a moment later"
     clock.advance_ms(AGAIN_AFTER_MS)
-    rehearsals.offer(read_of(), SNAPSHOT, CONTROL)
+    ahead.offer(read_of(), SNAPSHOT, CONTROL)
     assert source.sets()[4:] == ["gets", "keeps_some"]
 
 
@@ -82,24 +82,24 @@ def test_it_is_asked_of_those_who_warm_up_twice_and_under_their_assignment() -> 
 )
 def test_nothing_is_asked_otherwise(snapshot: HistorySnapshot, control: CubeControl) -> None:
     source = Source()
-    Rehearsals(source, topology, ManualClock(0), AtOnceExecutor()).offer(read_of(), snapshot, control)
+    QueriesAhead(source, topology, ManualClock(0), AtOnceExecutor()).offer(read_of(), snapshot, control)
     assert source.asked == []
 
 
 @pytest.mark.parametrize("error", [Unavailable("not warm"), RuntimeError("a fault")])
 def test_what_fails_is_left_until_it_is_due_again(error: Exception) -> None:
     source, clock = Source(error=error), ManualClock(0)
-    rehearsals = Rehearsals(source, topology, clock, AtOnceExecutor())
-    rehearsals.offer(read_of(), SNAPSHOT, CONTROL)
+    ahead = QueriesAhead(source, topology, clock, AtOnceExecutor())
+    ahead.offer(read_of(), SNAPSHOT, CONTROL)
     asked = len(source.asked)
-    rehearsals.offer(read_of(), SNAPSHOT, CONTROL)
+    ahead.offer(read_of(), SNAPSHOT, CONTROL)
     assert asked == len(source.asked) > 0
     clock.advance_ms(AGAIN_AFTER_MS)
-    rehearsals.offer(read_of(), SNAPSHOT, CONTROL)
+    ahead.offer(read_of(), SNAPSHOT, CONTROL)
     assert len(source.asked) > asked
 
 
-def test_no_topology_is_an_error_of_the_rehearsal_alone() -> None:
+def test_no_topology_is_an_error_of_the_query_ahead_alone() -> None:
     """ZooKeeper may be away while the statement itself has been answered."""
 
     def away() -> ReceiverTopology:
@@ -107,8 +107,8 @@ def test_no_topology_is_an_error_of_the_rehearsal_alone() -> None:
 
     source = Source()
     beside = LaterExecutor()
-    rehearsals = Rehearsals(source, away, ManualClock(0), beside)
-    rehearsals.offer(read_of(), SNAPSHOT, CONTROL)
+    ahead = QueriesAhead(source, away, ManualClock(0), beside)
+    ahead.offer(read_of(), SNAPSHOT, CONTROL)
     beside.run_all()
     assert source.asked == []
 
@@ -116,41 +116,41 @@ def test_no_topology_is_an_error_of_the_rehearsal_alone() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_what_waits_and_what_is_remembered_is_bounded_whatever_is_asked(seed: int) -> None:
     dice, source, clock, beside = random.Random(seed), Source(), ManualClock(0), LaterExecutor()
-    rehearsals = Rehearsals(source, topology, clock, beside)
+    ahead = QueriesAhead(source, topology, clock, beside)
     for _ in range(600):
         step = dice.random()
         if step < 0.9:
             condition = Compare("place", "eq", dice.randrange(dice.choice((5, 400))))
             waiting = len(beside._waiting)
-            rehearsals.offer(read_of(condition=condition), SNAPSHOT, CONTROL)
+            ahead.offer(read_of(condition=condition), SNAPSHOT, CONTROL)
             assert len(beside._waiting) <= max(waiting, WAITING_MAX)
         elif step < 0.95:
             beside.run_all()
         else:
             clock.advance_ms(dice.randrange(2 * AGAIN_AFTER_MS))
-        assert len(rehearsals._rehearsed_s) <= KINDS_MAX
+        assert len(ahead._asked_s) <= KINDS_MAX
     beside.run_all()
     before = len(source.asked)
     clock.advance_ms(AGAIN_AFTER_MS)
-    rehearsals.offer(read_of(), SNAPSHOT, CONTROL)
+    ahead.offer(read_of(), SNAPSHOT, CONTROL)
     beside.run_all()
     assert len(source.asked) > before, "it goes on"
 
 
 def test_nothing_begins_once_it_is_closed() -> None:
     source, beside = Source(), LaterExecutor()
-    rehearsals = Rehearsals(source, topology, ManualClock(0), beside)
-    rehearsals.offer(read_of(), SNAPSHOT, CONTROL)
-    rehearsals.close()
-    rehearsals.offer(read_of(("place",)), SNAPSHOT, CONTROL)
+    ahead = QueriesAhead(source, topology, ManualClock(0), beside)
+    ahead.offer(read_of(), SNAPSHOT, CONTROL)
+    ahead.close()
+    ahead.offer(read_of(("place",)), SNAPSHOT, CONTROL)
     beside.run_all()
     assert source.asked == []
 
 
 def test_a_thread_of_its_own_goes_on_after_errors() -> None:
     source = Source(error=Unavailable("no"))
-    rehearsals = Rehearsals(source, topology, ManualClock(0))
-    rehearsals.offer(read_of(), SNAPSHOT, CONTROL)
-    rehearsals._beside.shutdown(wait=True)
+    ahead = QueriesAhead(source, topology, ManualClock(0))
+    ahead.offer(read_of(), SNAPSHOT, CONTROL)
+    ahead._beside.shutdown(wait=True)
     assert source.sets() == ["gets", "keeps_some"], "the second run would fail like the first"
-    rehearsals.close()
+    ahead.close()
