@@ -23,8 +23,8 @@ from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing
 from rtolap.query.cubes.fetch import Fetcher
 from rtolap.query.cubes.history import HistoryEngine
-from rtolap.query.cubes.realtime import Realtime, RealtimeSource
 from rtolap.query.cubes.queries_ahead import QueriesAhead
+from rtolap.query.cubes.realtime import Realtime, RealtimeSource
 from rtolap.query.cubes.revisions import RevisionFetcher
 from rtolap.query.engine import SPILL_FOLDER
 from rtolap.query.engine_choice import EngineWish

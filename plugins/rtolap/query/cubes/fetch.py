@@ -35,8 +35,8 @@ from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.merge import group_partials, merge
 from rtolap.query.cubes.planner import plan_history, plan_realtime
-from rtolap.query.cubes.realtime import CountedTwice, Realtime
 from rtolap.query.cubes.queries_ahead import QueriesAhead
+from rtolap.query.cubes.realtime import CountedTwice, Realtime
 from rtolap.query.cubes.spread_groups import ROUNDS_MAX, SpreadGroups, is_spreadable
 from rtolap.query.memory_budget import Account
 from rtolap.query.plan import CubeRead, HistoryPlan, ReadStats, ReplicaSetPlan, TimeRange
