@@ -2,6 +2,7 @@
 
     python -m benchmarks.freshness [--rate 100000] [--seconds 20] [--preload 0] [--settle-s 5] [--askers 1]
                                    [--rest-ms 0] [--pages 400] [--others 25] [--answers flight] [--bare]
+                                   [--stages]
 
 Real ZooKeeper, Kafka, coordinator, receiver and query service on loopback. One process sends 200-byte JSON to
 4 partitions in small even slices and notes when each offset was made: just before it is handed to the client,
@@ -22,7 +23,8 @@ the seconds in which the measured events were made. `--answers`: the receiver's 
 HTTP port, by one of the clients of `benchmarks.answer_transport`, instead of Flight.
 
 `--bare`: a bare consumer of one of the four partitions runs beside all that, and notes when it has each
-record: the least that can be seen of that partition in that run, on the machine as it is.
+record: the least that can be seen of that partition in that run, on the machine as it is. `--stages`: says of
+what the latency is made, by the receiver's steps and the statements.
 
 `ratio` is p50 over the round trip of the same query on the same cube when it is idle. An asker that never
 rests sees 1.5 at best: an event waits half a round for the question that can see it, and a whole round for
@@ -49,7 +51,7 @@ import numpy.typing as npt
 from confluent_kafka import Producer
 from rtolap.model.cube import Schema
 
-from benchmarks import bare_consumer, events, sampled
+from benchmarks import bare_consumer, events, sampled, stages
 from benchmarks.answer_transport import switched
 from benchmarks.command_line import new_parser
 from benchmarks.process_figures import CpuWatch, memory_mb, written_since
@@ -256,6 +258,7 @@ def measure(
     pages: int = PRELOAD_PAGES,
     others_asked: int = OTHERS_ASKED,
     bare: bool = False,
+    staged: bool = False,
 ) -> dict[str, float]:
     create_topic(bootstrap, TOPIC, PARTITIONS)
     services = Services(folder, zookeeper=ensemble, root="/bench", kafka=bootstrap, coordinators=1)
@@ -265,6 +268,9 @@ def measure(
         samples = folder / "samples.json"
         if profiled:
             services.environment |= sampled.environment(samples)
+        noted_stages = folder / "stages.jsonl"
+        if staged:
+            services.environment |= stages.environment(noted_stages)
         if answers != FLIGHT:
             services.environment |= switched.environment(answers, folder / "answers")
         services.start_receiver("r0", "rs")
@@ -335,6 +341,12 @@ def measure(
     if bare:
         alone = bare_consumer.latencies_ms(read_bare, made_ns, per_slice, first, begin)
         bare_figures = dict(zip(("bare_p50_ms", "bare_p99_ms"), np.percentile(alone, (50, 99)), strict=True))
+    if staged:
+        steps = stages.read(noted_stages, PARTITIONS)
+        given = (busy.answers.asked_ns, busy.answers.arrived_ns, busy.answers.positions)
+        asked_ns, arrived_ns, answered = (np.array(each, np.int64) for each in given)
+        of_events = stages.stages_ms(steps, made_ns, per_slice, asked_ns, arrived_ns, answered, first, begin)
+        stages.report(steps, of_events, int(made_ns[first, 0]), int(made_ns[-1, -1]))
     latencies = latencies_ms(made_ns, per_slice, busy.answers, first, begin)
     took_s = (made_ns[-1, -1] - made_ns[first, 0]) / 1e9 + SLICE_S
     p50, p99 = np.percentile(latencies, (50, 99))
@@ -402,6 +414,7 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=PRELOAD_PAGES, help="values of one dimension")
     parser.add_argument("--others", type=int, default=OTHERS_ASKED, help="other statements asked before")
     parser.add_argument("--profile", action="store_true", help="say where the receiver spends its time")
+    parser.add_argument("--stages", action="store_true", help="say of what the latency is made")
     parser.add_argument("--bare", action="store_true", help="run a bare consumer of one partition beside")
     parser.add_argument(
         "--answers",
@@ -412,6 +425,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.profile and arguments.answers != FLIGHT:
         parser.error("--profile samples the product as it is: leave --answers out")
+    if arguments.profile and arguments.stages:
+        parser.error("--profile and --stages each bring a module of the same name: one at a time")
     if arguments.worker:
         bootstrap, path = arguments.worker
         if arguments.preload:
@@ -435,6 +450,7 @@ def main() -> None:
             arguments.pages,
             arguments.others,
             arguments.bare,
+            arguments.stages,
         )
     report(figures, arguments.rate)
     if arguments.json:
