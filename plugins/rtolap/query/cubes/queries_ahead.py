@@ -67,7 +67,7 @@ class QueriesAhead:
         self._waiting = 0
 
     def offer(self, read: CubeRead, snapshot: HistorySnapshot, control: CubeControl) -> None:
-        """Take note of a read that was answered under `control`, and ask for it ahead while a move warms up."""
+        """Ask ahead for a read that was answered under `control`, while a move warms up."""
         planned = control.next
         if planned is None or snapshot.assignment_epoch != control.assignment_epoch:
             return  # as mostly
