@@ -25,7 +25,7 @@ def note(path: Path) -> None:
     """Have this process note its steps and calls from now on."""
     lines: list[tuple[Any, ...]] = []
     now = threading.local()  # the step of this thread: its poll, and its swap behind that
-    poll, step, swap, query = (
+    poll, step, swap, answer = (
         KafkaConsumer.poll,
         CubeReceiver.step,
         CubeReceiver._swap,
@@ -55,9 +55,9 @@ def note(path: Path) -> None:
             lines.append(line)
         return worked
 
-    def noted_query(self: Any, asked: Any) -> Any:
+    def noted_query(self: Any, query: Any) -> Any:
         begun_ns, used_ns = time.monotonic_ns(), time.thread_time_ns()
-        table = query(self, asked)
+        table = answer(self, query)
         lines.append((CALL, begun_ns, time.monotonic_ns(), time.thread_time_ns() - used_ns))
         return table
 
