@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.stages.noted import CALL, STEP
-from benchmarks.stages.sitecustomize import FILE_VARIABLE
+from benchmarks.stages.noted import CALL, FILE_VARIABLE, STEP
 
 NAMES = (
     "made, until the step that reads it begins",

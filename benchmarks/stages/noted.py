@@ -19,6 +19,7 @@ from rtolap.kafka.consumer import KafkaConsumer
 
 WRITE_S = 0.5
 STEP, CALL = "step", "call"
+FILE_VARIABLE = "RTOLAP_STAGES"
 
 
 def note(path: Path) -> None:

@@ -10,9 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-FILE_VARIABLE = "RTOLAP_STAGES"
+if "receiver" in sys.orig_argv:
+    from benchmarks.stages.noted import FILE_VARIABLE, note
 
-if FILE_VARIABLE in os.environ and "receiver" in sys.orig_argv:
-    from benchmarks.stages.noted import note
-
-    note(Path(os.environ[FILE_VARIABLE]))
+    if FILE_VARIABLE in os.environ:
+        note(Path(os.environ[FILE_VARIABLE]))
