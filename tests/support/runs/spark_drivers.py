@@ -24,7 +24,7 @@ from rtolap.agent import warm_launcher
 from tests.support.runs.spark_job import JOBS, OWNER
 from tests.support.waiting import patience_s
 
-_IDLE_S = 120.0  # it has the memory of a build: where the next tests have none, it ends
+_IDLE_S = 60.0  # it has the memory of a build: where the next tests have none, it ends
 _JOB = Path(__file__).with_name("spark_job.py")
 _OF_ONE_TEST = "PYTEST_CURRENT_TEST"
 _OF_A_SESSION = "spark.rtolap."

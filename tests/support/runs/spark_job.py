@@ -21,8 +21,9 @@ from rtolap.base.decoding import decode_json
 from rtolap.base.errors import RtolapError
 from rtolap.base.pids import pid_lives
 from rtolap.cubes.build.batch_stage import attempt
-from rtolap.cubes.build.build import EXIT_REFUSED, EXIT_USAGE, build_named
+from rtolap.cubes.build.build import EXIT_USAGE, build_named
 from rtolap.cubes.build.job_ids import job_of_parent
+from rtolap.cubes.build.job_progress import EXIT_REFUSED
 from rtolap.cubes.build.merge import merge_named
 from rtolap.cubes.build.serving import Job, serve
 from rtolap.cubes.build.session import open_session
