@@ -1,1 +1,1 @@
-"""The run of all tests: what it fetches ahead, how failures are told, when it ends; drivers that tests share."""
+"""The run of all tests: what it fetches ahead, how failures are told, when it ends; waiting drivers."""
