@@ -303,6 +303,27 @@ def test_what_history_or_a_closing_vector_counts_is_never_dropped(dropping: Benc
     assert_stopped(dropping, f"segments {record.name} count offsets beyond that")
 
 
+@pytest.mark.parametrize("cut_again", [False, True], ids=["its log stands", "its log was cut, too"])
+def test_a_vector_of_the_log_after_the_cut_forbids_nothing_while_that_log_stands(
+    dropping: Bench, cut_again: bool
+) -> None:
+    """Another receiver had settled the cut and closed a segment; this one begins with what it read before."""
+    record = SegmentRecord(cube="sales_by_kind", start_ms=START_MS, end_ms=START_MS + WINDOW_MS)
+    dropping.broker.cut("sales", 0, 6)
+    dropping.send(20, "b")
+    if cut_again:
+        dropping.broker.cut("sales", 0, 5)
+        dropping.send(20, "c")
+    vector, epochs = {0: 8, 1: 8}, {0: 1, 1: 0}
+    dropping.records = {START_MS: segments.close(record, vector, now_ms=0, by="test", epochs=epochs)}
+    dropping.look()
+    if cut_again:
+        assert_stopped(dropping, f"segments {record.name} count offsets beyond that")
+    else:
+        assert dropping.core.consumer_state is not ConsumerState.FAILED
+        assert dropping.answered() == dropping.recounted()
+
+
 def test_a_vector_below_the_cut_forbids_nothing(dropping: Bench) -> None:
     record = SegmentRecord(cube="sales_by_kind", start_ms=START_MS, end_ms=START_MS + WINDOW_MS)
     dropping.records = {START_MS: segments.close(record, {0: 6, 1: 10}, now_ms=0, by="test")}

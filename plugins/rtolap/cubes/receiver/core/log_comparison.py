@@ -5,8 +5,8 @@ A log may lose its tail and grow again under the same offsets (see `kafka.trunca
     positions         with leader epochs, whenever reads are confirmed; on any thread
     segments' vectors once a topic is confirmed, before anything is read
 
-What a cut means to a cube is decided here, too: where history counts nothing beyond it, and the cube declares
-`truncation: drop`, the receiver reads on from where the logs diverge; otherwise it stops.
+What a cut means to a cube is decided here, too: where history counts nothing that the log has lost, and the
+cube declares `truncation: drop`, the receiver reads on from where the logs diverge; otherwise it stops.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from rtolap.base.errors import Refused, RtolapError
-from rtolap.cubes.receiver.local.cut_logs import counted_beyond, known_by_vectors
+from rtolap.cubes.receiver.local.cut_logs import counted_beyond, epochs_are_known, known_by_vectors
 from rtolap.cubes.receiver.local.tables import LocalState
 from rtolap.cubes.receiver.views import CubeView
-from rtolap.kafka.interfaces import LogTruncated, StreamConsumer
+from rtolap.kafka.interfaces import CutPartition, LogTruncated, StreamConsumer
 from rtolap.kafka.truncation import TruncationCheck
 from rtolap.model.cube import Schema
 from rtolap.model.leader_epochs import PartitionEpochs
@@ -67,11 +67,28 @@ class LogComparison:
         self._new_check().check(known_by_vectors(view.records, view.settled.frontier, partitions))
 
     def refusal(self, error: LogTruncated, view: CubeView) -> RtolapError | None:
-        """Return the error for which the cube stops; None where it may drop what the log has lost."""
+        """Return the error for which the cube stops; None where it may drop what the log has lost.
+
+        Raises Unavailable where the vectors have to be compared with the log and nobody answers.
+        """
         counted = counted_beyond(view.records, view.settled, error.cuts, view.control.horizon_ms)
-        if counted:
+        if counted and not self._has_vectors(view, error.cuts):
             return _of_history(error, counted)
         return error if self._schema.cube.truncation != "drop" else None
+
+    def _has_vectors(self, view: CubeView, cuts: Collection[CutPartition]) -> bool:
+        """Return whether the log holds what the vectors count: they are of the log as it is after the cut.
+
+        This receiver had settled the cut before, or another one has, and it began again with what it had read
+        of the log before.
+        """
+        if not epochs_are_known(view.records, view.settled.frontier, cuts):
+            return False
+        try:
+            self.compare_vectors(view, {cut.partition for cut in cuts})
+        except LogTruncated:
+            return False
+        return True
 
     def _new_check(self) -> TruncationCheck:
         consumer = self._consumer

@@ -63,6 +63,22 @@ def known_by_vectors(
     return {partition: known for partition, known in found.items() if known is not None}
 
 
+def epochs_are_known(
+    records: Mapping[int, SegmentRecord], frontier: HistoryFrontier, cuts: Collection[CutPartition]
+) -> bool:
+    """Return whether each vector that reaches beyond a cut says the leader epoch there, so that it can be
+    compared with the log."""
+    vectors = [(frontier.covered, frontier.epochs)]
+    for record in records.values():
+        vectors += [(record.covered, record.covered_epochs), (record.target, record.target_epochs)]
+    return all(
+        cut.partition in epochs
+        for vector, epochs in vectors
+        for cut in cuts
+        if vector.get(cut.partition, 0) > cut.diverges
+    )
+
+
 def without_cut(
     state: LocalState, cuts: Iterable[CutPartition], valid_partitions: Collection[int]
 ) -> LocalState:
