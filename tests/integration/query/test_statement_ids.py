@@ -94,7 +94,9 @@ def test_a_statement_leads_through_the_logs_of_all_services_and_its_trace_throug
         assert {span.attributes.get("rtolap.statement", statement) for span in mine} == {statement}
         (of_statement,) = [span.span for span in mine if span.name == "statement"]
         by_worker = {span.name for span in mine if span.parent == of_statement}
-        assert "worker Run" in by_worker, by_worker
+        assert any(name.startswith("worker ") for name in by_worker), (
+            by_worker
+        )  # which of them, the plan says
         known = {span.span for span in mine}
         assert [span for span in mine if span.parent and span.parent not in known] == []
 

@@ -130,7 +130,7 @@ def spans_of_builds(receiver: Messages) -> dict[str, list[tuple[str, str, str | 
     names = {span.span: span.name for span in found} | {ASKING: "asking"}
     by_trace: dict[str, list[tuple[str, str, str | None]]] = {}
     for span in found:
-        told = (span.name, names[span.parent], span.attributes.get("rtolap.build"))
+        told = (span.name, names.get(span.parent, "not come yet"), span.attributes.get("rtolap.build"))
         by_trace.setdefault(span.trace, []).append(told)
     return {trace: sorted(each, key=str) for trace, each in by_trace.items()}
 
