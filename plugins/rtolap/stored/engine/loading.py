@@ -15,7 +15,7 @@ from rtolap.stored.engine.files.writer import Compression, FileWriter
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, accept, file_column
 from rtolap.stored.engine.rows.partial_rows import merge_partial
 from rtolap.stored.engine.rows.reduce import Merged, merged
-from rtolap.stored.engine.rows.texts import plain_bytes, plain_schema, plain_texts
+from rtolap.stored.engine.rows.texts import one_type, plain_bytes, plain_schema
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.engine.state import FileMeta
 from rtolap.stored.engine.steps import file_name
@@ -173,9 +173,11 @@ def _together(tables: list[pa.Table]) -> pa.Table:
             else table.append_column(DELETE_SIGN, pa.repeat(pa.scalar(False), table.num_rows))
             for table in tables
         ]
-    if any(table.schema != tables[0].schema for table in tables):
-        tables = [
-            pa.table([plain_texts(single_chunk(each)) for each in table.columns], plain_schema(table.schema))
-            for table in tables
-        ]
+    for place, name in enumerate(tables[0].column_names):
+        columns = [table.column(name) for table in tables]
+        if any(column.type != columns[0].type for column in columns):
+            alike = one_type([single_chunk(column) for column in columns])
+            tables = [
+                table.set_column(place, name, column) for table, column in zip(tables, alike, strict=True)
+            ]
     return pa.concat_tables(tables)

@@ -11,6 +11,8 @@ are neither sent one by one nor looked up again. No file and no answer has them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +26,12 @@ _REPEATS_MIN = 4  # rows for each distinct text
 _SENT_BYTES_MAX = 256  # of a text in a dictionary that is sent: a block of plain rows stays small
 SENT_TEXTS = pa.dictionary(pa.int32(), pa.string())
 SORTED_TEXTS = pa.dictionary(pa.int32(), pa.string(), ordered=True)
+
+
+def one_type(columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return columns of text, of which some have dictionaries, so that all have one or none."""
+    coded = [each if each.type == SENT_TEXTS else each.dictionary_encode() for each in columns]
+    return coded if all(map(has_short_texts, coded)) else [plain_texts(each) for each in columns]
 
 
 def with_dictionaries(table: pa.Table) -> pa.Table:
