@@ -213,9 +213,9 @@ def test_whole_numbers_and_truth_values_come_without_text() -> None:
 def test_a_line_that_is_not_as_the_others_is_not_read_as_they_are() -> None:
     """One line of a block at a time is changed in one byte: it is flat only if its JSON is still right."""
     rng = random.Random(5)
-    rows = [{"id": at, "name": f"n,{at}", "ok": at % 3 == 0, "x": at / 8} for at in range(12)]
+    rows = [{"id": 10**12 + at, "name": f"n,{at}", "ok": at % 3 == 0, "x": at / 8} for at in range(12)]
     lines = [json.dumps(row, separators=(",", ":")).encode() for row in rows]
-    for _ in range(4000):
+    for _ in range(1500):
         at, byte = rng.randrange(len(lines[7])), rng.choice(b'",:{}[]0129-.etn \\')
         changed = lines[7][:at] + bytes([byte]) * rng.randrange(3) + lines[7][at + 1 :]
         body = b"\n".join([*lines[:7], changed, *lines[8:]])
