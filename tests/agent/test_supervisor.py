@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from rtolap.agent.commands import Commands
 from rtolap.agent.host import Host
+from rtolap.agent.processes import FOLDER_VARIABLE, GENERATION_VARIABLE, KEY_VARIABLE, Processes
 from rtolap.agent.records import StateFile
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock
@@ -313,6 +318,52 @@ def test_a_process_started_but_not_noted_is_found_by_its_mark(tmp_path: Path) ->
     assert before.handle is not None
     state.write_text(text.replace('"RUNNING"', '"PENDING"').replace(f'"pid":{pids[0]}', '"pid":1'))
     run(tmp_path, second_life)
+
+
+def test_a_process_that_was_forked_and_does_not_execute_its_program_yet_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL of an agent between fork and exec leaves a child without marks, which goes on."""
+    processes = Processes(tmp_path)
+    marks = {KEY_VARIABLE: "r0", GENERATION_VARIABLE: "1", FOLDER_VARIABLE: str(tmp_path)}
+    go = tmp_path / "go"
+    program = f"""
+import os, sys
+while not os.path.exists({str(go)!r}):
+    os.sched_yield()
+os.execvpe("sleep", ["sleep", "60"], {{**os.environ, **{marks!r}}})
+"""
+    looks = psutil.process_iter
+
+    def looked(*args: Any) -> Iterator[psutil.Process]:
+        yield from looks(*args)
+        go.touch()  # the first look is over
+
+    with processes.log_path("r0", 1).open("ab") as output:
+        fcntl.flock(output, fcntl.LOCK_SH)
+        child = subprocess.Popen([sys.executable, "-c", program], stdout=output, start_new_session=True)
+    monkeypatch.setattr(psutil, "process_iter", looked)
+    try:
+        found = processes.find("r0", 1)
+        assert found is not None
+        assert found.pid == child.pid
+    finally:
+        child.kill()
+        child.wait()
+    assert processes.find("r0", 1) is None
+
+
+def test_a_process_holds_its_log_as_long_as_it_lives(tmp_path: Path) -> None:
+    processes = Processes(tmp_path)
+    handle = processes.spawn("r0", 1, ["sleep", "60"], {}, keep_exit=False)
+    try:
+        with processes.log_path("r0", 1).open("rb") as output, pytest.raises(BlockingIOError):
+            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert processes.find("r0", 1) == handle
+    finally:
+        processes.kill_session(handle)
+    wait_until(lambda: not processes.alive(handle))
+    assert processes.find("r0", 1) is None
 
 
 def test_a_process_of_another_agent_with_the_same_key_is_not_adopted(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
 from rtolap.agent.processes import Processes, handle_of
-from rtolap.base.pids import Start, lives, pid_lives
+from rtolap.base.pids import Start, environment_of, lives, pid_lives
 from rtolap.stack.pids import PidRecord, ProcessId, identify, is_same_process, session_members
 
 from tests.support.waiting import until
@@ -87,3 +88,40 @@ def test_records_without_a_start_are_compared_by_their_time() -> None:
     assert not is_same_process(ProcessId(noted.pid, noted.started_s - 60))
     kept = msgspec.json.decode(msgspec.json.encode(noted), type=ProcessId)
     assert kept == noted
+
+
+def test_an_environment_is_read_again_while_the_process_executes_its_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in the moment between an exec and the copy of its arguments, which a busy machine may stretch."""
+    reads = {"environ": 0}
+    environ = psutil.Process.environ
+
+    def later(process: psutil.Process) -> dict[str, str]:
+        reads["environ"] += 1
+        return environ(process) if reads["environ"] > 3 else {}
+
+    monkeypatch.setattr(psutil.Process, "environ", later)
+    monkeypatch.setattr(psutil.Process, "cmdline", lambda process: ["sh"] if reads["environ"] > 3 else [])
+    with subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE, env={"MARK": "here"}) as child:
+        assert environment_of(psutil.Process(child.pid)) == {"MARK": "here"}
+        assert child.stdin is not None
+        child.stdin.close()
+
+
+def test_a_process_without_an_environment_has_none_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it is not waited for"))
+    with subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE, env={}) as child:
+        process = psutil.Process(child.pid)
+        until_execs(process)
+        assert environment_of(process) == {}
+        assert child.stdin is not None
+        child.stdin.close()
+        child.wait()
+        with pytest.raises(psutil.NoSuchProcess):
+            environment_of(process)
+
+
+def until_execs(process: psutil.Process) -> None:
+    while not process.cmdline():
+        os.sched_yield()

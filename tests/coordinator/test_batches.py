@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
 from rtolap.coordinator.builds.batches import PLANS_APPLIED_MS, PLANS_KEPT_MS
-from rtolap.protocols.coordinator.messages import BatchPlanMessage
+from rtolap.model.segment import segment_of
+from rtolap.protocols.coordinator.messages import BatchPlanMessage, CubeReport, HeartbeatRequest
 
 from tests.support.batches.by_hand import stage_empty
 from tests.support.batches.drawn import spec_of
@@ -104,6 +105,11 @@ def test_segments_that_the_stream_has_not_finished_are_named_and_nothing_is_plan
     cluster.enabled()
     closed = cluster.closed(2, events=1)
     now_hour = cluster.clock.now_ms() // HOUR_MS
+    held = segment_of(HOUR_MS, HOUR_MS).name
+    report = CubeReport(state="CONSUMING", partitions={}, active=(held,))
+    cluster.client.heartbeat(HeartbeatRequest(receiver_id="r1", replica_set="rs1", cubes={NAME: report}))
+    with pytest.raises(Refused, match=f"{held}: receivers hold events of it"):
+        plan(cluster, "b1", 0, 1)
     with pytest.raises(Refused, match=f"{closed.name}: REMOTE_PERSISTED, without history"):
         plan(cluster, "b1", 1, 3)
     with pytest.raises(Refused, match="the stream has not passed it"):

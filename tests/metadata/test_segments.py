@@ -29,7 +29,10 @@ class Story:
     def close(self) -> None:
         partitions = SETS[self.chance.choice(list(SETS))]
         vector = {p: self.record.covered.get(p, FIRST[p]) + self.chance.randrange(-1, 20) for p in partitions}
-        self.record = segments.close(self.record, vector, now_ms=1, by="a leader")
+        known = max(0, self.record.version - self.chance.choice((0, 0, 0, 1)))
+        before = self.record
+        self.record = segments.close(before, vector, version=known, now_ms=1, by="a leader")
+        assert known == before.version or self.record is before, "another version is not closed"
 
     def upload(self) -> None:
         name = self.chance.choice(list(SETS))

@@ -168,6 +168,7 @@ function Result({ of, arrow, idle }: { of: Shown; arrow: () => void; idle: boole
         <LongTable
           cells={(row) => answer.rows[row]!.map((value, column) => <Cell key={column} of={value} />)}
           columns={answer.columns.map((column) => column.name)}
+          idOf={(row) => row}
           label="Rows"
           rows={rows}
         />
@@ -208,6 +209,7 @@ function Past({ of, choose }: { of: PastStatements; choose: (sql: string) => voi
       }}
       columns={["Began (UTC)", "Outcome", "Statement", "Rows", "Took", "Error"]}
       heightPx={260}
+      idOf={(row) => `${statements[row]!.started_at} ${statements[row]!.sql}`}
       label="Your statements"
       rows={statements.length}
     />

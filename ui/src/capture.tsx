@@ -118,6 +118,7 @@ function Shown({ data, name }: { data: Capture; name: string }) {
           cells={(row) => ofSubscription(subscriptions[row]!)}
           columns={["Subscription", "State", "Follows", "Listener", "Delivered", "Dead letters", "Fail", "Rows apart", "In Airflow", "Detail"]}
           heightPx={300}
+          idOf={(row) => `${subscriptions[row]!.cluster} ${subscriptions[row]!.name}`}
           label="Subscriptions"
           rows={subscriptions.length}
         />
@@ -127,6 +128,7 @@ function Shown({ data, name }: { data: Capture; name: string }) {
           cells={(row) => ofConsumer(consumers[row]!.of, consumers[row]!.each)}
           columns={["Subscription", "Consumer", "State", "Shares", "Events that wait", "Events/s", "Last error"]}
           heightPx={260}
+          idOf={(row) => `${consumers[row]!.of.name} ${consumers[row]!.each.process}`}
           label="Consumers"
           rows={consumers.length}
         />
@@ -137,6 +139,7 @@ function Shown({ data, name }: { data: Capture; name: string }) {
           cells={(row) => ofPoison(data.poison[row]!, data.now_ms)}
           columns={["Subscription", "What", "Row", "Tries", "Since", "Reason"]}
           heightPx={260}
+          idOf={(row) => `${data.poison[row]!.subscription} ${data.poison[row]!.row}`}
           label="Events that fail"
           rows={data.poison.length}
         />
@@ -146,6 +149,7 @@ function Shown({ data, name }: { data: Capture; name: string }) {
           cells={(row) => ofPeer(data.peers[row]!)}
           columns={["Peer", "Enabled", "Sinks", "Queues", "Recovered", "Behind", "Trend", "Caught up in", "Waits", "Cluster"]}
           heightPx={260}
+          idOf={(row) => `${data.peers[row]!.cluster} ${data.peers[row]!.peer}`}
           label="Peers"
           rows={data.peers.length}
         />
@@ -154,6 +158,7 @@ function Shown({ data, name }: { data: Capture; name: string }) {
         <LongTable
           cells={(row) => ofQueue(data.queues[row]!, data.now_ms)}
           columns={["Peer", "Region server", "Recovered from", "Logs", "Log", "Position", "Log size", "Left to ship", "Behind", "Last shipped", "Reported", "Waits for"]}
+          idOf={(row) => row}
           label="Queues of region servers"
           rows={data.queues.length}
         />

@@ -82,6 +82,7 @@ export function BuildsOf({ cube }: { cube: string }) {
                 cells={(row) => ofProcess(data.processes[row]!, data.now_ms)}
                 columns={["Process", "State", "Started", "Last step", "Cuboids", "Rows", "Spark stages", "Spark tasks", "In Airflow", "Detail"]}
                 heightPx={160}
+                idOf={(row) => `${data.processes[row]!.kind} ${data.processes[row]!.started_ms}`}
                 label="Spark processes"
                 rows={data.processes.length}
               />
@@ -93,6 +94,7 @@ export function BuildsOf({ cube }: { cube: string }) {
                   }}
                   columns={["Segment", "Version", "State", "Error"]}
                   heightPx={220}
+                  idOf={(row) => segments[row]!.segment}
                   label="Segments that are built together"
                   rows={segments.length}
                 />
@@ -176,6 +178,7 @@ function Held({ data }: { data: Watermarks }) {
         }}
         columns={["Host", "Source", "Watermark", "Behind", "Read up to", "May owe", "Hint"]}
         heightPx={260}
+        idOf={(row) => `${data.hosts[row]!.source} ${data.hosts[row]!.host}`}
         label="Hosts that are behind"
         rows={data.hosts.length}
       />
@@ -186,6 +189,7 @@ function Held({ data }: { data: Watermarks }) {
         }}
         columns={["Level", "Input", "Output", "Published"]}
         heightPx={200}
+        idOf={(row) => data.levels[row]!.level}
         label="Levels of the application"
         rows={data.levels.length}
       />
@@ -210,6 +214,7 @@ export function RefusedOf({ data, rights }: { data: CubePage; rights: Rights | n
             }}
             columns={["Segment", "Event time", "Partition", "Offset", "Read by"]}
             heightPx={200}
+            idOf={(row) => `${data.late[row]!.partition} ${data.late[row]!.offset}`}
             label="Late events"
             rows={data.late.length}
           />
@@ -221,6 +226,7 @@ export function RefusedOf({ data, rights }: { data: CubePage; rights: Rights | n
           }}
           columns={["Reason", "Records, at least", "One of them"]}
           heightPx={200}
+          idOf={(row) => data.refused[row]!.reason}
           label="Refused events"
           rows={data.refused.length}
         />
@@ -253,6 +259,7 @@ function Cuboids({ cube, segment }: { cube: string; segment: string }) {
                 return [each.dimensions.join(", ") || "no dimension", count(each.rows), each.files, bytes(each.bytes)];
               }}
               columns={["Dimensions", "Rows", "Files", "Bytes"]}
+              idOf={(row) => data.cuboids[row]!.dimensions.join()}
               label="Cuboids"
               rows={data.cuboids.length}
             />

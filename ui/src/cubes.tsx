@@ -58,6 +58,7 @@ function AllCubes({ choose }: { choose: (cube: string) => void }) {
               }}
               columns={["Cube", "State", "Low watermark", "Behind", "Events/s", "Segments", "Problems"]}
               heightPx={600}
+              idOf={(row) => shown[row]!.name}
               label="Cubes"
               rows={shown.length}
             />
@@ -287,6 +288,7 @@ function Details({ data, rights }: { data: CubePage; rights: Rights | null }) {
             ];
           }}
           columns={["Segment", "State", "Version", "Parts", "Events", "Late", "Build", "Note"]}
+          idOf={(row) => segments.segment[segments.segment.length - 1 - row]!}
           label="Segments"
           rows={segments.segment.length}
         />
@@ -311,6 +313,7 @@ function Details({ data, rights }: { data: CubePage; rights: Rights | null }) {
             ];
           }}
           columns={["Partition", "Receiver", "Position", "Behind", "Watermark", "Idle", "Reported"]}
+          idOf={(row) => data.partitions[row]!.partition}
           label="Partitions"
           rows={data.partitions.length}
         />

@@ -137,6 +137,7 @@ function Shown({ data, choose, rights }: { data: Fleet; choose: (cluster: string
           }}
           columns={["Broker", "State", "Address", "Rack", "Detail"]}
           heightPx={260}
+          idOf={(row) => data.brokers[row]!.broker}
           label="Brokers"
           rows={data.brokers.length}
         />
@@ -157,6 +158,7 @@ function Shown({ data, choose, rights }: { data: Fleet; choose: (cluster: string
           }}
           columns={["Broker", "Directory", "State", "Used", "Bytes", "Of"]}
           heightPx={300}
+          idOf={(row) => `${data.disks[row]!.broker} ${data.disks[row]!.path}`}
           label="Disks of brokers"
           rows={data.disks.length}
         />
@@ -170,6 +172,7 @@ function Shown({ data, choose, rights }: { data: Fleet; choose: (cluster: string
         <LongTable
           cells={(row) => ofSlow(data.slow[row]!, data.now_ms)}
           columns={["Broker", "Request", "State", "Since", "Requests", "p99", "Slowest stage", "Behind it", ...STAGES]}
+          idOf={(row) => `${data.slow[row]!.broker} ${data.slow[row]!.request}`}
           label="Stages of requests"
           rows={data.slow.length}
         />
@@ -227,6 +230,7 @@ function OnePlan({ plan, cluster, nowMs, rights }: { plan: Plan; cluster: string
         }}
         columns={["Stage", "Moves that have ended", "Moved"]}
         heightPx={160}
+        idOf={(row) => plan.stages[row]!.stage}
         label="Stages of the plan"
         rows={plan.stages.length}
       />
@@ -235,6 +239,7 @@ function OnePlan({ plan, cluster, nowMs, rights }: { plan: Plan; cluster: string
           cells={(row) => ofMove(plan.moves[row]!)}
           columns={["Partition", "State", "Brokers", "Size", "Copied", "A second", "Left", "Detail"]}
           heightPx={260}
+          idOf={(row) => plan.moves[row]!.partition}
           label="Moves under way"
           rows={plan.moves.length}
         />

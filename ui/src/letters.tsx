@@ -49,6 +49,7 @@ export function DeadLetters({ loader, rights, back }: { loader: string; rights: 
               cells={(row) => ofLetter(data.letters[row]!)}
               columns={["Partition", "Offset", "State", "Reason", "Detail", "Record", "Batch", "Replayed as", "By", "At", "Note"]}
               heightPx={520}
+              idOf={(row) => `${data.letters[row]!.partition} ${data.letters[row]!.offset}`}
               label="Dead letters"
               rows={data.letters.length}
             />

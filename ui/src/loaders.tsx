@@ -31,6 +31,7 @@ function AllLoaders({ name, choose, mayAsk }: { name: string; choose: (loader: s
               cells={(row) => ofLoader(named(data, name)[row]!, data.now_ms, mayAsk ? choose : null)}
               columns={["Loader", "State", "Now", "Topic", "Table", "Behind", "Rows/s", "Loaded", "Refused", "Last load", "Dead letters", "In Airflow", "Detail"]}
               heightPx={600}
+              idOf={(row) => named(data, name)[row]!.name}
               label="Loaders"
               rows={named(data, name).length}
             />

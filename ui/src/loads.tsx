@@ -38,6 +38,7 @@ function AllTables({ choose, mayAsk }: { choose: (db: string, name: string) => v
               }}
               columns={["Table", "Model", "Partitions", "Created"]}
               heightPx={300}
+              idOf={(row) => `${data.tables[row]!.db}.${data.tables[row]!.name}`}
               label="Stored tables"
               rows={data.tables.length}
             />
@@ -56,6 +57,7 @@ function AllTables({ choose, mayAsk }: { choose: (db: string, name: string) => v
                 }}
                 columns={["Node", "State", "Replicas", "Held"]}
                 heightPx={220}
+                idOf={(row) => data.nodes[row]!.name}
                 label="Storage nodes"
                 rows={data.nodes.length}
               />
@@ -71,6 +73,7 @@ function AllTables({ choose, mayAsk }: { choose: (db: string, name: string) => v
                 }}
                 columns={["Tablet", "From", "To", "Why", "State"]}
                 heightPx={220}
+                idOf={(row) => `${data.moves[row]!.tablet} ${data.moves[row]!.to_node}`}
                 label="Replicas that move"
                 rows={data.moves.length}
               />
@@ -105,6 +108,7 @@ function OneTable({ db, name, back }: { db: string; name: string; back: () => vo
               cells={(row) => ofPartition(data.partitions[row]!)}
               columns={["Partition", "Health", "Tablets", "Replicas up to date", "Visible", "Committed", "Not readable"]}
               heightPx={360}
+              idOf={(row) => data.partitions[row]!.name}
               label="Partitions of the table"
               rows={data.partitions.length}
             />
@@ -139,6 +143,7 @@ function Compaction({ data }: { data: StoredTablePage }) {
           cells={(row) => ofReplica(data.replicas[row]!, data.now_ms)}
           columns={["Partition", "Bucket", "Node", "Compaction", "To compact", "Rowsets", "Files", "Rows", "Bytes", "Version", "Last ended", "Problem"]}
           heightPx={420}
+          idOf={(row) => `${data.replicas[row]!.partition} ${data.replicas[row]!.bucket} ${data.replicas[row]!.node}`}
           label="Replicas of tablets"
           rows={data.replicas.length}
         />
@@ -284,6 +289,7 @@ function ErrorRows({ db, label, back }: { db: string; label: string; back: () =>
             <LongTable
               cells={(row) => [data.first + row + 1, data.rows[row]!.reason, data.rows[row]!.row]}
               columns={["Number", "Why", "Row as it came"]}
+              idOf={(row) => data.first + row}
               label="Rejected rows"
               rows={data.rows.length}
             />
@@ -311,6 +317,7 @@ function FoundLoads({ db, label, choose }: { db: string; label: string; choose: 
           <LongTable
             cells={(row) => ofLoad(data.loads[row]!, choose)}
             columns={["Label", "State", "Tables", "Began", "Took", "Rows", "Rejected rows", "Why it failed", "Transaction"]}
+            idOf={(row) => data.loads[row]!.txn_id}
             label="Loads"
             rows={data.loads.length}
           />

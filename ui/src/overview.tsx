@@ -42,6 +42,7 @@ export function OverviewView() {
                 return [each.role, each.name, state, seen, each.detail, <TaskLinks key="task" of={each.task} />];
               }}
               columns={["Service", "Name", "State", "Heard of", "Detail", "In Airflow"]}
+              idOf={(row) => `${data.services[row]!.role} ${data.services[row]!.name}`}
               label="Services"
               rows={data.services.length}
             />

@@ -154,16 +154,19 @@ const ROW_PX = 37;
 const BEYOND = 10; // rows above and below what is seen
 
 // A table of which only the rows that are seen are in the page, so that ten thousand are as quick as ten.
+// `idOf` names what a row is about: where newer data move rows, a click meets the row that it began on, or none.
 export function LongTable({
   label,
   columns,
   rows,
   cells,
+  idOf,
   heightPx = 420,
 }: {
   label: string;
   columns: string[];
   rows: number;
+  idOf: (row: number) => string | number;
   cells: (row: number) => ReactNode[];
   heightPx?: number;
 }) {
@@ -195,8 +198,8 @@ export function LongTable({
         </Table.Header>
         <Table.Body>
           {start > 0 ? <Gap columns={columns.length} rows={start} /> : null}
-          {Array.from({ length: end - start }, (_, offset) => start + offset).map((row) => (
-            <Table.Row aria-rowindex={row + 2} height={`${ROW_PX}px`} key={row}>
+          {keyed(start, end, idOf).map(([row, key]) => (
+            <Table.Row aria-rowindex={row + 2} height={`${ROW_PX}px`} key={key}>
               {cells(row).map((cell, column) => (
                 <Table.Cell key={column} whiteSpace="nowrap">
                   {cell}
@@ -209,6 +212,17 @@ export function LongTable({
       </Table.Root>
     </Box>
   );
+}
+
+// Rows that have one id, such as a statement that was asked twice at once, are told apart by their order.
+function keyed(start: number, end: number, idOf: (row: number) => string | number): [number, string][] {
+  const seen = new Map<string | number, number>();
+  return Array.from({ length: end - start }, (_, offset) => {
+    const id = idOf(start + offset);
+    const before = seen.get(id) ?? 0;
+    seen.set(id, before + 1);
+    return [start + offset, `${before} ${id}`];
+  });
 }
 
 function Gap({ columns, rows }: { columns: number; rows: number }) {

@@ -61,6 +61,7 @@ function Planned({ digest }: { digest: string }) {
             }}
             columns={["Broker", "Directory", "Size", "Used before", "Used afterwards"]}
             heightPx={300}
+            idOf={(row) => `${data.disks[row]!.broker} ${data.disks[row]!.path}`}
             label="Disks before and after the plan"
             rows={data.disks.length}
           />

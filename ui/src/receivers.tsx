@@ -50,6 +50,7 @@ export function ReceiversView({ name, rights }: { name: string; rights: Rights |
               <LongTable
                 cells={(row) => ofReceiver(receivers[row]!, data.now_ms)}
                 columns={["Replica set", "Receiver", "Health", "Leads", "Heard of", "Address", "Cubes", "Detail"]}
+                idOf={(row) => receivers[row]!.name}
                 label="Receivers"
                 rows={receivers.length}
               />
@@ -64,6 +65,7 @@ export function ReceiversView({ name, rights }: { name: string; rights: Rights |
               <LongTable
                 cells={(row) => ofPartition(owned[row]!.receiver, owned[row]!.each)}
                 columns={["Cube", "Partition", "Receiver", "Position", "Behind", "Events/s", "Held", "Watermark"]}
+                idOf={(row) => `${owned[row]!.each.cube} ${owned[row]!.each.partition} ${owned[row]!.receiver.name}`}
                 label="Partitions of receivers"
                 rows={owned.length}
               />
@@ -108,6 +110,7 @@ function Plan({ runId }: { runId: string }) {
       }}
       columns={["Replica set", "Partitions before", "Partitions afterwards", ...(plan.load ? ["Load before", "Load afterwards"] : [])]}
       heightPx={200}
+      idOf={(row) => sets[row]!}
       label="Partitions before and after the move"
       rows={sets.length}
     />
@@ -157,6 +160,7 @@ function Move({ move }: { move: Moving }) {
           return [name, (move.before[name] ?? []).join(", "), (move.after[name] ?? []).join(", ")];
         }}
         columns={["Replica set", "Partitions now", "Partitions afterwards"]}
+        idOf={(row) => sets[row]!}
         label={`Move of ${move.cube}`}
         rows={sets.length}
       />

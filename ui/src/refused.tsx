@@ -68,6 +68,7 @@ export function RefusedRecords({ cube }: { cube: string }) {
           }}
           columns={["Refused", "Reason", "Partition", "Offset", "What is wrong", "Begin of the record"]}
           heightPx={300}
+          idOf={(row) => `${records[row]!.partition} ${records[row]!.offset}`}
           label="Refused records"
           rows={records.length}
         />

@@ -95,6 +95,7 @@ function Shown({ data, rights }: { data: Windows; rights: Rights | null }) {
         }}
         columns={["Windows up to", "Approved by", "When", "Reason"]}
         heightPx={160}
+        idOf={(row) => `${data.approvals[row]!.until_ms} ${data.approvals[row]!.at_ms}`}
         label="Approvals"
         rows={data.approvals.length}
       />
@@ -139,6 +140,7 @@ function Incomplete({ each, nowMs }: { each: WaitingWindow; nowMs: number }) {
         }}
         columns={["Host", "Source", "Read up to", "Behind", "May owe", "Hint"]}
         heightPx={200}
+        idOf={(row) => `${each.hosts[row]!.source} ${each.hosts[row]!.host}`}
         label="Hosts that the window waits for"
         rows={each.hosts.length}
       />

@@ -7,11 +7,14 @@ that it is known even when the agent was away as the process ended.
 
 from __future__ import annotations
 
+import fcntl
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +23,7 @@ import psutil
 from rtolap.agent.cpus import inherited
 from rtolap.agent.records import Handle
 from rtolap.base.errors import ProcessFailed
-from rtolap.base.pids import pid_lives, same_start, start_of
+from rtolap.base.pids import environment_of, pid_lives, same_start, start_of
 from rtolap.protocols.agent.messages import FILES_MARK, LOG_TAIL_LINES
 
 KEY_VARIABLE = "RTOLAP_AGENT_KEY"
@@ -28,8 +31,12 @@ GENERATION_VARIABLE = "RTOLAP_AGENT_GENERATION"
 FOLDER_VARIABLE = "RTOLAP_AGENT_FOLDER"  # several agents of a host have the same keys
 LOG_FILE_BYTES_MAX = 64 << 20  # beyond it the older half is dropped
 _LINE_CHARACTERS_MAX = 500
+_EXEC_S = 30.0  # a process that has been forked executes its program within this time
+_POLL_S = 0.02
 _SAME_START_S = 1.0  # of a handle without a `Start`: the clock, and with it create_time, is adjusted a little
 _RUNNER = Path(__file__).with_name("runner.py")
+
+log = logging.getLogger(__name__)
 
 
 class Processes:
@@ -80,13 +87,15 @@ class Processes:
         marked = {**os.environ, **env, **self._marks(key, generation)}
         try:
             with (
-                self.log_path(key, generation).open("ab") as log,
+                self.log_path(key, generation).open("ab") as output,
                 inherited(self._cpus.get(key.partition(".")[0])),
             ):
+                # Inherited from the fork on: who looks for the process knows of it before it has its marks.
+                fcntl.flock(output, fcntl.LOCK_SH)
                 child = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
+                    stdout=output,
                     stderr=subprocess.STDOUT,
                     env=marked,
                     start_new_session=True,
@@ -120,17 +129,31 @@ class Processes:
         return child.poll() if child is not None else None
 
     def find(self, key: str, generation: int) -> Handle | None:
-        """Return a process with this agent's marks that leads its session: started, but never noted."""
+        """Return a process with this agent's marks that leads its session: started, but never noted.
+
+        A process has its marks once it executes its program. From its fork until then it has the log.
+        """
         marks = self._marks(key, generation)
-        for process in psutil.process_iter():
-            try:
-                if os.getsid(process.pid) != process.pid:
-                    continue
-                if marks.items() <= process.environ().items():
-                    return handle_of(process.pid)
-            except (psutil.Error, ProcessLookupError, PermissionError):
-                continue  # gone meanwhile, or somebody else's
-        return None
+        deadline_s = time.monotonic() + _EXEC_S
+        while True:
+            is_held = self._log_is_held(key, generation)
+            found = _marked_leader(marks)
+            if found is not None or not is_held:
+                return found
+            if time.monotonic() > deadline_s:
+                log.warning("%s generation %d is not found, though its log is held", key, generation)
+                return None
+            time.sleep(_POLL_S)
+
+    def _log_is_held(self, key: str, generation: int) -> bool:
+        try:
+            with self.log_path(key, generation).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
 
     def _marks(self, key: str, generation: int) -> dict[str, str]:
         return {
@@ -209,6 +232,18 @@ class Processes:
         self.log_path(key, generation).unlink(missing_ok=True)
         self.exit_path(key, generation).unlink(missing_ok=True)
         self.remove_caller_files(key, generation)
+
+
+def _marked_leader(marks: Mapping[str, str]) -> Handle | None:
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) != process.pid:
+                continue
+            if marks.items() <= environment_of(process).items():
+                return handle_of(process.pid)
+        except (psutil.Error, ProcessLookupError, PermissionError):
+            continue  # gone meanwhile, or somebody else's
+    return None
 
 
 def handle_of(pid: int) -> Handle:

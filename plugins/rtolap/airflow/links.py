@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseOperatorLink
@@ -44,42 +44,39 @@ class PageLink(BaseOperatorLink):
         return f"{_airflow()}{PAGE_PATH}"
 
 
-class ProcessLogLink(BaseOperatorLink):
-    name = "Process log"
+class _OfDag(BaseOperatorLink):
+    """A link to a route below the DAG of the task: `path`, in which the operator's `attribute` stands."""
+
+    attribute: ClassVar[str]
+    path: ClassVar[str]
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        key = getattr(operator, "process_key", "")
-        return f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/processes/{quote(key, safe='')}/log"
+        of = quote(str(getattr(operator, self.attribute, "")), safe="")
+        return f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/{self.path.format(of)}"
 
 
-class LoaderProcessesLink(BaseOperatorLink):
+class ProcessLogLink(_OfDag):
+    name = "Process log"
+    attribute, path = "process_key", "processes/{}/log"
+
+
+class LoaderProcessesLink(_OfDag):
     """A link of a loader's task: its processes, and the shares of each."""
 
     name = "Processes"
-
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        loader = getattr(operator, "loader", "")
-        return (
-            f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/loaders/{quote(str(loader), safe='')}/processes"
-        )
+    attribute, path = "loader", "loaders/{}/processes"
 
 
-class ConsumersLink(BaseOperatorLink):
+class ConsumersLink(_OfDag):
     """A link of a subscription's task: its consumers, and the shares of each."""
 
     name = "Consumers"
-
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        name = quote(str(getattr(operator, "subscription", "")), safe="")
-        return f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/subscriptions/{name}/consumers"
+    attribute, path = "subscription", "subscriptions/{}/consumers"
 
 
-class SegmentsLink(BaseOperatorLink):
+class SegmentsLink(_OfDag):
     name = "Segments"
-
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        cube = getattr(operator, "cube", "")
-        return f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/cubes/{quote(str(cube), safe='')}/segments"
+    attribute, path = "cube", "cubes/{}/segments"
 
 
 class WindowLink(BaseOperatorLink):

@@ -7,12 +7,16 @@ of clock ticks since boot, with the id of the boot, never changes.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_EXEC_S = 10.0  # a process that has neither arguments nor environment for longer is left to itself
+_POLL_S = 0.002
 _TICKS = 19  # of the fields behind the name, which is in brackets; `man proc_pid_stat`
 
 
@@ -62,3 +66,22 @@ def pid_lives(pid: int) -> bool:
         return lives(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return False
+
+
+def environment_of(process: psutil.Process) -> Mapping[str, str]:
+    """Return the environment that a process was started with.
+
+    Early in its exec a process has neither arguments nor an environment: they are read again until it has.
+    Raises psutil.Error for a process that has ended, or is somebody else's.
+    """
+    deadline_s = time.monotonic() + _EXEC_S
+    while True:
+        found = process.environ()
+        if found or not _executes(process) or time.monotonic() > deadline_s:
+            return found
+        time.sleep(_POLL_S)
+
+
+def _executes(process: psutil.Process) -> bool:
+    """Return whether the process has a program, which threads of the kernel lack, and no arguments yet."""
+    return lives(process) and bool(process.exe()) and not process.cmdline()

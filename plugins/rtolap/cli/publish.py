@@ -38,7 +38,6 @@ from rtolap.publish.operations import (
     publication_state,
     release_holds,
 )
-from rtolap.servers.limits import HttpLimits
 from rtolap.servers.metrics_server import MetricsServer
 
 EXIT_UNSOUND = 3
@@ -104,13 +103,7 @@ def serve(
     stopping = stop_event()
     store = open_cluster_store(settings)
     show_refused(metrics.registry, store)
-    metrics_server = MetricsServer(
-        metrics.registry,
-        host=settings.host,
-        port=metrics_port,
-        token=settings.token(),
-        limits=HttpLimits.from_settings(settings),
-    )
+    metrics_server = MetricsServer.of_settings(metrics.registry, settings, metrics_port)
     try:
         Publications(store).declaration(name)
         process.PublicationProcess(

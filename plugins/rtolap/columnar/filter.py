@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from rtolap.base.errors import QueryError
 from rtolap.columnar.chunks import single_chunk
-from rtolap.columnar.literals import place
+from rtolap.columnar.literals import comparison, place
 from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate
 
 _COMPARE: dict[str, Callable[..., pa.BooleanArray]] = {
@@ -83,16 +83,9 @@ def _compare(column: pa.Array, predicate: Compare) -> pa.BooleanArray:
     if predicate.value is None:
         return pa.nulls(len(column), pa.bool_())
     at = place(predicate.value, column.type)
-    op = predicate.op
-    if not at.exact:
-        # The value lies between at.value and the next one (or outside all): eq never, the rest by neighbours.
-        if op in ("eq", "ne"):
-            return _where_valid(column, op == "ne")
-        if at.value is None:
-            return _where_valid(column, op in ("gt", "ge"))
-        if at.above_all:
-            return _where_valid(column, op in ("lt", "le"))
-        op = "le" if op in ("lt", "le") else "gt"
+    op = comparison(predicate.op, at)
+    if isinstance(op, bool):
+        return _where_valid(column, op)
     return _COMPARE[op](column, pa.scalar(at.value, column.type))
 
 

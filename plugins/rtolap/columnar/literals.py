@@ -31,6 +31,21 @@ class Place(NamedTuple):
     above_all: bool = False
 
 
+def comparison(op: str, at: Place) -> str | bool:
+    """Return the operator to compare a column with `at.value` by, in the place of `op` with the literal; or
+    what holds for every value of the column that is not null."""
+    if at.exact:
+        return op
+    # The literal lies between at.value and the next one (or outside all): eq never, the rest by neighbours.
+    if op in ("eq", "ne"):
+        return op == "ne"
+    if at.value is None:
+        return op in ("gt", "ge")
+    if at.above_all:
+        return op in ("lt", "le")
+    return "le" if op in ("lt", "le") else "gt"
+
+
 _WIDE = Context(prec=400)
 _TIMESTAMP_FORMATS = ("%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
 

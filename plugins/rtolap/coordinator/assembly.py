@@ -121,7 +121,7 @@ class Coordinator:
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
         self._settling = Settling(metadata, self._views)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
-        self.batches = Batches(metadata, self._views, store, object_store_uri)
+        self.batches = Batches(metadata, self._views, self.heartbeats, store, object_store_uri)
         self.merges = Merges(metadata, self._views, store, object_store_uri)
         self.alterations = Alterations(metadata, self._views, self.heartbeats, topics)
         self.members = Members(metadata, self.heartbeats, self._ticked, rules, self.relief.standing)

@@ -21,10 +21,14 @@ def close(
     *,
     now_ms: int,
     by: str,
+    version: int | None = None,
     completeness: Completeness | None = None,
     epochs: Mapping[int, int] | None = None,
 ) -> SegmentRecord:
     """Add one replica set's closing offsets to the target of the next version.
+
+    `version`: the one that the closing was decided on; None: any. On another version it is Refused: what
+    would have closed the first one is late now, and the late policy may drop it.
 
     `completeness`: what was known when this was decided; retained for the first version. If several replica
     sets state it, the lesser assurance counts. `epochs`: leader epoch of the last record below each offset.
@@ -36,6 +40,13 @@ def close(
     fresh = {p: offset for p, offset in vector.items() if p not in record.target}
     if not fresh:
         return record
+    if version is not None and version != record.version:
+        raise Refused(
+            f"{record.cube}/{record.name} cannot be closed as it was decided",
+            expected=f"version {version}",
+            found=record.version,
+            action="let the receiver align with that version first",
+        )
     for partition, offset in fresh.items():
         floor = record.covered.get(partition, 0)
         if offset < floor:

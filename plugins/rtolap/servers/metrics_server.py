@@ -10,6 +10,7 @@ from dataclasses import replace
 from fastapi import FastAPI
 
 from rtolap.base.metrics import Metrics
+from rtolap.base.settings import Settings
 from rtolap.servers.http_guard import guard
 from rtolap.servers.http_server import HttpConnections, HttpServer, listening_sockets
 from rtolap.servers.limits import HttpLimits
@@ -47,6 +48,12 @@ class MetricsServer:
             target=self._server.run, kwargs={"sockets": sockets}, name="metrics", daemon=True
         )
         self._thread.start()
+
+    @classmethod
+    def of_settings(cls, metrics: Metrics, settings: Settings, port: int) -> MetricsServer:
+        """Return a server on the host of the settings, with their token and limits."""
+        limits = HttpLimits.from_settings(settings)
+        return cls(metrics, host=settings.host, port=port, token=settings.token(), limits=limits)
 
     def close(self) -> None:
         self._server.should_exit = True

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 import psutil
 
 from rtolap.base.errors import ProcessFailed, RtolapError
-from rtolap.base.pids import lives
+from rtolap.base.pids import environment_of, lives
 from rtolap.stack.components import needed_first
 from rtolap.stack.environment import STACK_MARK
 from rtolap.stack.layout import StackLayout
@@ -88,7 +88,7 @@ def marked_processes(layout: StackLayout, spare: Collection[int] = ()) -> list[p
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(STACK_MARK) == str(layout.root) and _session(process) not in spare:
+            if environment_of(process).get(STACK_MARK) == str(layout.root) and _session(process) not in spare:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError):
             continue  # it ended meanwhile, or is somebody else's
@@ -96,27 +96,33 @@ def marked_processes(layout: StackLayout, spare: Collection[int] = ()) -> list[p
 
 
 def sweep(layout: StackLayout, spare: Collection[int], timeout_s: float = 20.0) -> int:
-    """Send SIGTERM, a grace time later SIGKILL, and return the number of processes."""
-    processes = marked_processes(layout, spare)
+    """Send SIGTERM, a grace time later SIGKILL, and return the number of processes.
+
+    They are looked for until none is left: a process may start another one between the look and the signal.
+    """
+    met: set[psutil.Process] = set()
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for process in processes:
-            try:
-                process.send_signal(number)
-            except psutil.NoSuchProcess:
-                continue
-        if _all_gone(processes, timeout_s):
+        deadline_s = time.monotonic() + timeout_s
+        told: set[psutil.Process] = set()
+        while processes := [process for process in marked_processes(layout, spare) if lives(process)]:
+            met.update(processes)
+            for process in processes:
+                if process not in told:
+                    _send(process, number)
+            told.update(processes)
+            if time.monotonic() > deadline_s:
+                break
+            time.sleep(_POLL_S)
+        else:
             break
-    return len(processes)
+    return len(met)
 
 
-def _all_gone(processes: list[psutil.Process], timeout_s: float) -> bool:
-    """Return True if all ended in time. Zombies count as ended: their parents may never collect them."""
-    deadline = time.monotonic() + timeout_s
-    while any(lives(process) for process in processes):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_S)
-    return True
+def _send(process: psutil.Process, number: signal.Signals) -> None:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        return
 
 
 def _session(process: psutil.Process) -> int:

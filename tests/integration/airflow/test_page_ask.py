@@ -123,6 +123,26 @@ def test_an_analyst_completes_names_sees_rows_and_pictures_and_downloads_the_sam
     expect(text).to_have_value(re.compile("^EXPLAIN ANALYZE SELECT shop"))
 
 
+def test_a_click_meets_the_row_that_it_began_on_though_newer_ones_move_it(
+    sign_in: Callable[..., Page],
+) -> None:
+    page = sign_in("ada", "?view=ask")
+    past = page.get_by_role("table", name="Your statements")
+    for sql in ("SELECT 1 AS pressed", "SELECT 2 AS shown"):
+        run(page, sql)
+        expect(past.get_by_role("row", name=re.compile(f"ok {sql}")).first).to_be_visible()
+    button = past.get_by_role("button", name="SELECT 2 AS shown").first
+    button.hover()
+    page.mouse.down()
+    statement(page).fill("SELECT 3 AS newest")
+    statement(page).press("Control+Enter")
+    expect(past.get_by_role("row", name=re.compile("ok SELECT 3 AS newest"))).to_be_visible()
+    statement(page).fill("SELECT 4 AS written")
+    page.mouse.up()
+    past.get_by_role("button", name="SELECT 1 AS pressed").first.focus()  # the click has been handled by then
+    expect(statement(page)).to_have_value("SELECT 4 AS written")
+
+
 @pytest.mark.parametrize("colour_scheme", ["light", "dark"])
 def test_markup_is_text_and_nulls_warnings_errors_and_cut_answers_are_said(
     sign_in: Callable[..., Page], asked: DayStream, colour_scheme: str

@@ -89,14 +89,13 @@ class Asker:
 
     def _of_ended(self) -> tuple[dict[int, int], dict[int, dict[int, Vectors]], int | None]:
         """Return what an answer of a revision holds that nobody reads any more: all that its log will ever
-        have, as its records say what late events are."""
+        have, as the records of the last look say what late events are."""
         cluster = self._cluster
         drop_late = cluster.schema.cube.late.policy == "drop"
-        of_records = {
-            record.start_ms: vectors_of(record, drop_late=drop_late) for record in cluster.records().values()
-        }
+        whole = (cluster.metadata.whole_segment(record) for record in self._query.records.values())
+        of_records = {record.start_ms: vectors_of(record, drop_late=drop_late) for record in whole}
         ends = {part: len(events) for part, events in cluster.log.items()}
-        return ends, dict.fromkeys(ends, of_records), cluster.metadata.control(cluster.cube).horizon_ms
+        return ends, dict.fromkeys(ends, of_records), self._query.horizon_ms
 
     def close(self) -> None:
         self._query.close()

@@ -81,6 +81,11 @@ class SteppedQuery:
         """The purge horizon of the last answer: the view's, as it stands behind it."""
         return self._cluster.view(self._cube).snapshot()[0].horizon_ms
 
+    @property
+    def records(self) -> Mapping[str, SegmentRecord]:
+        """The records that it knows, without the vectors of those that are READY."""
+        return self._cluster.view(self._cube).snapshot()[1]
+
     def look(self) -> None:
         self._cluster.view(self._cube).refresh()
 

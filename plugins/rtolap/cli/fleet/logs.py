@@ -31,7 +31,6 @@ from rtolap.fleet.monitoring.metrics import SERVICE, LogMetrics
 from rtolap.fleet.monitoring.sources import read_sources
 from rtolap.model.durations import parse_duration_ms
 from rtolap.model.quantities import instant_text
-from rtolap.servers.limits import HttpLimits
 from rtolap.servers.metrics_server import MetricsServer
 
 COLUMNS = ("broker", "rule", "lines", "first", "last", "storm", "log directories", "means", "last line")
@@ -106,13 +105,7 @@ def _declared(sources: Path | None, named: list[str]) -> dict[int, list[Path]]:
 def _serve(opened: ExitStack, port: int, counts: LogCounts) -> None:
     settings, metrics = Settings(), Metrics(SERVICE)
     LogMetrics(metrics, counts.rows)
-    server = MetricsServer(
-        metrics,
-        host=settings.host,
-        port=port,
-        token=settings.token(),
-        limits=HttpLimits.from_settings(settings),
-    )
+    server = MetricsServer.of_settings(metrics, settings, port)
     opened.callback(server.close)
     success(f"metrics at {server.url}")
 

@@ -29,7 +29,6 @@ from rtolap.fleet.operations.rates import rate_reader
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
 from rtolap.model.durations import parse_duration_ms
-from rtolap.servers.limits import HttpLimits
 from rtolap.servers.metrics_server import MetricsServer
 
 _LEAST_EVERY_MS = 200
@@ -127,13 +126,7 @@ def serve_metrics(opened: ExitStack, port: int | None) -> StageMetrics | None:
         return None
     settings, metrics = Settings(), Metrics(SERVICE)
     gauges = StageMetrics(metrics)
-    server = MetricsServer(
-        metrics,
-        host=settings.host,
-        port=port,
-        token=settings.token(),
-        limits=HttpLimits.from_settings(settings),
-    )
+    server = MetricsServer.of_settings(metrics, settings, port)
     opened.callback(server.close)
     success(f"metrics at {server.url}")
     return gauges

@@ -35,7 +35,6 @@ from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata import paths
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
-from rtolap.servers.limits import HttpLimits
 from rtolap.servers.metrics_server import MetricsServer
 
 _log = logging.getLogger(__name__)
@@ -106,13 +105,7 @@ def serve(
         produce: ProduceReader | None = None
         if produce_p99_ms_max is not None:
             produce = ProduceTimes(opened.enter_context(StageReader(declared_sources(sources))).look)
-        server = MetricsServer(
-            metrics.registry,
-            host=settings.host,
-            port=metrics_port,
-            token=settings.token(),
-            limits=HttpLimits.from_settings(settings),
-        )
+        server = MetricsServer.of_settings(metrics.registry, settings, metrics_port)
         opened.callback(server.close)
         _log.info("metrics at %s", server.url)
         administration = _reached(opened, cluster, stopping, metrics)

@@ -19,7 +19,6 @@ from rtolap.sep.consumer.process import SubscriptionProcess
 from rtolap.sep.consumer.share_metrics import show_shares
 from rtolap.sep.consumer.sharing import SharedProcess
 from rtolap.sep.delivery.state import show_delivery
-from rtolap.servers.limits import HttpLimits
 from rtolap.servers.metrics_server import MetricsServer
 
 
@@ -46,13 +45,7 @@ def serve(
         source_of(cluster).zookeeper, root="/", session_timeout_s=settings.session_timeout_s
     )
     metrics = ConsumerMetrics()
-    metrics_server = MetricsServer(
-        metrics.registry,
-        host=settings.host,
-        port=metrics_port,
-        token=settings.token(),
-        limits=HttpLimits.from_settings(settings),
-    )
+    metrics_server = MetricsServer.of_settings(metrics.registry, settings, metrics_port)
     try:
         process = open_process(
             name,

@@ -45,7 +45,6 @@ from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.summary import PeerSummary, summarize
 from rtolap.sep.status.tables import ORDERS, QUEUE_COLUMNS, SUMMARY_COLUMNS, choose, queue_row, summary_row
 from rtolap.sep.status.wait import DueLogs, check_peer, due_logs, wait_delivered
-from rtolap.servers.limits import HttpLimits
 from rtolap.servers.metrics_server import MetricsServer
 
 # A trend over fewer looks jumps, over more it hides that a listener has just stopped.
@@ -146,13 +145,7 @@ def _looks(
 def _serve(opened: ExitStack, port: int) -> ReplicationMetrics:
     settings, metrics = Settings(), Metrics(SERVICE)
     gauges = ReplicationMetrics(metrics)
-    server = MetricsServer(
-        metrics,
-        host=settings.host,
-        port=port,
-        token=settings.token(),
-        limits=HttpLimits.from_settings(settings),
-    )
+    server = MetricsServer.of_settings(metrics, settings, port)
     opened.callback(server.close)
     success(f"metrics at {server.url}")
     return gauges

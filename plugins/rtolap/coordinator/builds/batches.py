@@ -12,13 +12,15 @@ is not: statements see some of them replaced before others.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
 from rtolap.base.decoding import convert
 from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
 from rtolap.base.undecodable import UNDECODABLE
+from rtolap.coordinator.builds.replaceable import check_own_time, check_replaceable, check_settled
+from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.views import Views
 from rtolap.cubes.format.folders import creation_folder
 from rtolap.cubes.format.manifest import (
@@ -42,24 +44,28 @@ from rtolap.model.batch import (
     windows_of,
 )
 from rtolap.model.cube import Cube
-from rtolap.model.instants import utc_text
 from rtolap.model.offsets import Offsets, PartRange
-from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
+from rtolap.model.segment import SegmentRange, parse_segment_name
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator import messages as wire
 
 APPLIED_MAX = 256  # segments that one request hands over
 PLANS_APPLIED_MS = 6 * 86_400_000  # a batch is staged and applied within this time, or planned again
 PLANS_KEPT_MS = 7 * 86_400_000  # longer by more than a clean-up takes
-_REFUSED_SHOWN = 5
 
 
 class Batches:
     def __init__(
-        self, metadata: ClusterMetadata, views: Views, store: ObjectStore, object_store_uri: str
+        self,
+        metadata: ClusterMetadata,
+        views: Views,
+        heartbeats: Heartbeats,
+        store: ObjectStore,
+        object_store_uri: str,
     ) -> None:
         self._metadata = metadata
         self._views = views
+        self._heartbeats = heartbeats
         self._store = store
         self._uri = object_store_uri
 
@@ -81,10 +87,17 @@ class Batches:
         planned = self._planned(folder)
         if planned is not None:
             return self._as_message(self._same(planned, request, source))
-        self._check_replaceable(cube, control, records, windows)
-        _check_own_time(schema.cube, windows)
+        check_replaceable(
+            cube,
+            windows,
+            records,
+            control,
+            held=self._heartbeats.active_segments(cube),
+            until_ms=self._passed_ms(cube),
+        )
+        check_own_time(schema.cube, windows)
         filled = self._filled_vectors(schema.cube, windows)
-        _check_settled(cube, records, filled, windows)
+        check_settled(cube, windows, records, filled)
         known = {
             window.name: self._metadata.whole_segment(records[window.name])
             for window in windows
@@ -246,35 +259,10 @@ class Batches:
                 f"batch {batch} of {cube} is not staged", action="run stage_batch.py with its plan"
             ) from None
 
-    def _check_replaceable(
-        self,
-        cube: str,
-        control: CubeControl,
-        records: Mapping[str, SegmentRecord],
-        windows: list[SegmentRange],
-    ) -> None:
-        """Raises Refused, naming segments that the stream has not finished or that are purged."""
-        if not control.assignment and not control.ended:
-            raise Refused(
-                f"cube {cube} has no place in its topic yet",
-                expected="a cube that was enabled once: a batch is followed by what the topic brings",
-                action=f"`rtolap cubes enable {cube}`",
-            )
-        until_ms = self._metadata.published_watermark_ms(cube)
-        until_ms = self._metadata.clock.now_ms() if until_ms is None else until_ms
-        refused = [
-            f"{window.name}: {reason}"
-            for window in windows
-            if (reason := _refusal(window, records.get(window.name), control, until_ms))
-        ]
-        if refused:
-            more = f" and {len(refused) - _REFUSED_SHOWN} more" if len(refused) > _REFUSED_SHOWN else ""
-            raise Refused(
-                f"{len(refused)} segments of {cube} cannot be replaced now",
-                expected="segments that are READY, or that the stream has passed without an event",
-                found="; ".join(refused[:_REFUSED_SHOWN]) + more,
-                action="choose a range without them, or wait; nothing was changed",
-            )
+    def _passed_ms(self, cube: str) -> int:
+        """Return the event time that the stream has passed."""
+        published_ms = self._metadata.published_watermark_ms(cube)
+        return self._metadata.clock.now_ms() if published_ms is None else published_ms
 
     def _as_message(self, spec: BatchSpec) -> wire.BatchPlanMessage:
         replaced = sum(each.is_recorded for each in spec.segments)
@@ -300,68 +288,6 @@ def _first(control: CubeControl) -> dict[int, int]:
         return dict(control.first_offsets)
     read = {partition for of_set in control.assignment.values() for partition in of_set}
     return {partition: offset for partition, offset in control.first_offsets.items() if partition in read}
-
-
-def _refusal(
-    window: SegmentRange, record: SegmentRecord | None, control: CubeControl, until_ms: int
-) -> str | None:
-    """Return why a segment cannot be replaced now; None if it can. `until_ms`: what the stream has passed."""
-    if control.horizon_ms is not None and window.end_ms <= control.horizon_ms:
-        return "purged"
-    if record is None or record.state is SegmentState.ACTIVE:
-        return None if window.end_ms <= until_ms else "the stream has not passed it"
-    if record.state is SegmentState.PURGED:
-        return "purged"
-    if not record.version and not record.pending_batch:
-        return f"{record.state.value}, without history: it is built first"
-    return None
-
-
-def _check_own_time(cube: Cube, windows: list[SegmentRange]) -> None:
-    """Raise Refused for segments that are another revision's of the cube."""
-    if cube.revision is None:
-        return
-    since_ms, until_ms = cube.revision.reads_from_ms, cube.revision.until_ms
-    outside = [
-        window.name
-        for window in windows
-        if (since_ms is not None and window.start_ms < since_ms)
-        or (until_ms is not None and window.end_ms > until_ms)
-    ]
-    if outside:
-        raise Refused(
-            f"{len(outside)} segments are not of {cube.name}, but of another revision of {cube.revision.of}",
-            expected="segments "
-            + ("" if since_ms is None else f"from {utc_text(since_ms)} on ")
-            + ("" if until_ms is None else f"until {utc_text(until_ms)}"),
-            found=", ".join(outside[:_REFUSED_SHOWN]),
-            action=f"plan a batch for each revision: `rtolap describe {cube.revision.of}` lists them",
-        )
-
-
-def _check_settled(
-    cube: str,
-    records: Mapping[str, SegmentRecord],
-    filled: Mapping[int, Offsets],
-    windows: list[SegmentRange],
-) -> None:
-    """Raise Refused for segments that are filled while late events of theirs are being closed: what a batch
-    stands for there is not known yet."""
-    closing = [
-        window.name
-        for window in windows
-        if window.start_ms in filled
-        and (record := records.get(window.name)) is not None
-        and record.state not in (SegmentState.ACTIVE, SegmentState.READY)
-        and not record.pending_batch
-    ]
-    if closing:
-        raise Refused(
-            f"{len(closing)} segments of {cube} cannot be filled now",
-            expected="segments that are READY, or have no history",
-            found=f"late events being merged: {', '.join(closing[:_REFUSED_SHOWN])}",
-            action="wait until they are READY",
-        )
 
 
 def _planned_segment(

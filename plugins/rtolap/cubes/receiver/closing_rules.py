@@ -68,6 +68,7 @@ class SegmentClosing:
     """A decision to add `vector` to the target of a segment.
 
     Attributes:
+        version: the one that the decision was made on: what closes a first version is no late delta of it.
         completeness: the completeness of a first version, as an application decided it.
         epochs: leader epoch of the last record below the vector, where it is known.
     """
@@ -75,6 +76,7 @@ class SegmentClosing:
     start_ms: int
     vector: Offsets
     why: str
+    version: int = 0
     completeness: Completeness | None = None
     epochs: Offsets = field(default_factory=dict)
 
@@ -108,7 +110,7 @@ def decide(
             start_ms in force and (start_ms in local or (record is not None and record.target))
         ):
             known = _forced(cube, end_ms, positions, application, by_command=by_command) if first else None
-            closing = SegmentClosing(start_ms, vector, "forced", known)
+            closing = SegmentClosing(start_ms, vector, "forced", completeness=known)
         elif record is not None and not first:
             why = _late_delta(cube, start_ms, record, start_ms in local, marks, now_ms)
             closing = SegmentClosing(start_ms, vector, why) if why else None
@@ -120,7 +122,7 @@ def decide(
             why = _first_version(cube, start_ms, end_ms, marks, low_watermark_ms, caught_up)
             closing = SegmentClosing(start_ms, vector, why) if why else None
         if closing is not None:
-            closings.append(closing)
+            closings.append(replace(closing, version=0 if record is None else record.version))
     return tuple(closings)
 
 

@@ -10,7 +10,7 @@ from pyspark.sql.connect import functions as F  # noqa: N812 - as in its own pag
 
 from rtolap.aggregates.spark_sql import quoted, spark_type
 from rtolap.column_types import ColumnType
-from rtolap.columnar.literals import place
+from rtolap.columnar.literals import comparison, place
 from rtolap.columnar.schema import arrow_type
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate, terms_of
@@ -49,16 +49,9 @@ def _compare(predicate: Compare, kind: ColumnType) -> Column:
     if predicate.value is None:
         return _nothing()
     at = place(predicate.value, arrow_type(kind))
-    op = predicate.op
-    if not at.exact:
-        # The value lies between at.value and the next one (or outside all): eq never, the rest by neighbours.
-        if op in ("eq", "ne"):
-            return _where_valid(column, op == "ne")
-        if at.value is None:
-            return _where_valid(column, op in ("gt", "ge"))
-        if at.above_all:
-            return _where_valid(column, op in ("lt", "le"))
-        op = "le" if op in ("lt", "le") else "gt"
+    op = comparison(predicate.op, at)
+    if isinstance(op, bool):
+        return _where_valid(column, op)
     value = _literal(at.value, kind)
     match op:
         case "eq":

@@ -28,6 +28,7 @@ from rtolap.metadata.store import Election, MetadataStore
 from rtolap.sep.consumer.calls import Answer, Deliver, SetApart
 from rtolap.sep.consumer.registration import Registration, small_master
 from rtolap.sep.consumer.server import ConsumerServer
+from rtolap.sep.consumer.wakeups import Wakeups
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.requests import RequestNodes
 from rtolap.sep.delivery.serving import DeliveryThread
@@ -80,10 +81,8 @@ class SubscriptionProcess:
         self._make_server = make_server
         self._cluster_id = cluster_id
         self._host, self._bind, self._ports = host, bind, list(ports)
-        self._is_wanted = is_wanted
         self._forget = forget
-        self._changed = asyncio.Event()
-        self._stopping = False
+        self._wakeups = Wakeups(is_wanted)
 
     @property
     def leads(self) -> bool:
@@ -91,25 +90,19 @@ class SubscriptionProcess:
 
     def stop(self) -> None:
         """End after the calls that are at work. On the event loop."""
-        self._stopping = True
-        self._changed.set()
+        self._wakeups.stop()
 
     async def run(self) -> None:
         """Return once stopped, or dropped. Raises what no later try would mend."""
-        loop = asyncio.get_running_loop()
-
-        def changed() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._changed.set)
-
+        changed = self._wakeups.announced(asyncio.get_running_loop())
         identity = f"{self._host}@{self._clock.now_ms()}"
         election = await asyncio.to_thread(self._store.elect, self.paths.leader, identity, changed)
         watch = self._store.watch(self.paths.definition, changed)
         tries = 0
         try:
-            while not await self._is_over():
+            while not await self._wakeups.is_over():
                 if not election.is_leader():
-                    await self._wait_for_change(_PAUSE_MAX_S)
+                    await self._wakeups.wait(_PAUSE_MAX_S)
                     continue
                 try:
                     await self._lead_or_step_back(election)
@@ -117,29 +110,12 @@ class SubscriptionProcess:
                 except (Unavailable, CommitUnknown, CommitConflict, SessionLost) as error:
                     log.warning("this process leads, and cannot serve yet: %s", error)
                     tries += 1
-                    await self._wait_for_change(min(_PAUSE_MAX_S, _PAUSE_S * 2**tries))
+                    await self._wakeups.wait(min(_PAUSE_MAX_S, _PAUSE_S * 2**tries))
         finally:
             watch.stop()
             await asyncio.to_thread(election.close)
-        if not self._stopping:
+        if not self._wakeups.stopping:
             await asyncio.to_thread(self._forget)
-
-    async def _is_over(self) -> bool:
-        """Return False while ZooKeeper is away: what is not known to be dropped goes on."""
-        if self._stopping:
-            return True
-        try:
-            return not await asyncio.to_thread(self._is_wanted)
-        except Unavailable as error:
-            log.warning("this process waits for the source's ZooKeeper: %s", error)
-            return self._stopping
-
-    async def _wait_for_change(self, timeout_s: float) -> None:
-        try:
-            await asyncio.wait_for(self._changed.wait(), timeout_s)
-        except TimeoutError:
-            return
-        self._changed.clear()
 
     async def _lead_or_step_back(self, election: Election) -> None:
         try:
@@ -162,13 +138,13 @@ class SubscriptionProcess:
             await asyncio.to_thread(delivery.close)
 
     async def _serve(self, election: Election, delivery: Delivery) -> None:
-        loop = asyncio.get_running_loop()
+        changed = self._wakeups.announced(asyncio.get_running_loop())
         ended: list[Exception] = []
 
         def over(error: Exception | None) -> None:
             if error is not None:
                 ended.append(error)
-                loop.call_soon_threadsafe(self._changed.set)
+                changed()
 
         thread = DeliveryThread(delivery, self._clock, ended=over)
         sinks: list[ServerName] = []
@@ -191,10 +167,10 @@ class SubscriptionProcess:
             self.serving_ports = ports
             log.info("region servers may ship to %s", ", ".join(map(str, ports)))
             # with another node it leads again: the ports went with the session of the one before
-            while election.fence() == fence and not ended and not await self._is_over():
+            while election.fence() == fence and not ended and not await self._wakeups.is_over():
                 await asyncio.to_thread(show.publish, delivery)
                 await asyncio.to_thread(requests.take, thread.request, delivery)
-                await self._wait_for_change(STATE_S)
+                await self._wakeups.wait(STATE_S)
         finally:
             self.serving_ports = []
             if registration is not None:

@@ -30,6 +30,7 @@ from rtolap.protocols.flight.client import FlightClients
 from rtolap.sep.consumer.process import DRAIN_S, STATE_S, MakeServer
 from rtolap.sep.consumer.registration import Registration, small_master
 from rtolap.sep.consumer.server import ConsumerServer
+from rtolap.sep.consumer.wakeups import Wakeups
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.requests import RequestNodes
 from rtolap.sep.delivery.state import StateNode
@@ -117,12 +118,11 @@ class SharedProcess:
         self._token = token
         self._cluster_id = cluster_id
         self._reached = reached
-        self._is_wanted, self._forget = is_wanted, forget
+        self._forget = forget
+        self._wakeups = Wakeups(is_wanted)
         self._id = member_id
         self._nodes = ShareNodes(store, self.paths, count)
         self._lease = Lease(clock, session_timeout_s)
-        self._changed = asyncio.Event()
-        self._stopping = False
         self._registered = False
         self._publish_due_s = 0.0
         self._busy: dict[int, asyncio.Task[None]] = {}
@@ -149,8 +149,7 @@ class SharedProcess:
 
     def stop(self) -> None:
         """End after the calls that are at work. On the event loop."""
-        self._stopping = True
-        self._changed.set()
+        self._wakeups.stop()
 
     async def run(self) -> None:
         """Return once stopped, or dropped. Raises what no later try would mend."""
@@ -171,14 +170,15 @@ class SharedProcess:
             ports = await server.start(self._reached.bind, self._reached.ports)
             sinks += [ServerName(self._reached.host, port, member.joined_ms) for port in ports]
             registration = Registration(self._store, self.paths.root, sinks)
-            watches = [self._store.watch(path, self._announced(loop)) for path in self._watched()]
-            while not await self._is_over():
+            changed = self._wakeups.announced(loop)
+            watches = [self._store.watch(path, changed) for path in self._watched()]
+            while not await self._wakeups.is_over():
                 try:
                     await self._take_part(member, router, clients, registration, ports)
                 except (Unavailable, CommitUnknown, CommitConflict, SessionLost) as error:
                     log.warning("this consumer holds no shares for now: %s", error)
                     await self._lose_all(router)
-                    await self._wait_for_change(_PAUSE_S)
+                    await self._wakeups.wait(_PAUSE_S)
             await self._leave(member, registration, server)
         finally:
             for watch in watches:
@@ -188,7 +188,7 @@ class SharedProcess:
             router.close()
             self.drained = await asyncio.to_thread(shut_down, endpoint)
             clients.close()
-        if not self._stopping:
+        if not self._wakeups.stopping:
             await asyncio.to_thread(self._forget)
 
     # -- looks -------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class SharedProcess:
         """Look, and do what the plan says, until the process is to end. Return when the consumer's node is
         gone; all shares are lost then."""
         await asyncio.to_thread(self._nodes.join, member)
-        while not await self._is_over():
+        while not await self._wakeups.is_over():
             renew = self._lease.begin()
             seen = await asyncio.to_thread(self._nodes.look)
             if not seen.has(self._id):
@@ -218,7 +218,7 @@ class SharedProcess:
             await self._follow(seen)
             await self._show_ports(registration, ports)
             await self._publish()
-            await self._wait_for_change(LOOK_S)
+            await self._wakeups.wait(LOOK_S)
 
     async def _follow(self, seen: ShareMap) -> None:
         """Begin what each share needs. A share whose last change is not over is left to a later look."""
@@ -226,7 +226,7 @@ class SharedProcess:
         for share in own.claim:
             if self.shares[share].state is ShareState.FREE and share not in self._busy:
                 await asyncio.to_thread(self._nodes.claim, share, self._id)
-                self._changed.set()  # the next look tells whether it was this consumer's claim
+                self._wakeups.notify()  # the next look tells whether it was this consumer's claim
         for share, held in self.shares.items():
             event = self._event(held, seen, share in own.release)
             if event is not None and share not in self._busy:
@@ -257,7 +257,7 @@ class SharedProcess:
                 log.warning("share %d: %s", share, error)
             finally:
                 del self._busy[share]
-                self._changed.set()
+                self._wakeups.notify()
 
         task = self._busy[share] = asyncio.create_task(handle())
         return task
@@ -324,33 +324,9 @@ class SharedProcess:
             self._clock,
             open_delivery=lambda: open_delivery(share, self._lease.holds),
             release=lambda: self._nodes.release(share, self._id),
-            notify=self._changed.set,
+            notify=self._wakeups.notify,
         )
 
     def _watched(self) -> list[str]:
         shares = [self.paths.holder(share) for share in range(self._count)]
         return [self.paths.definition, self.paths.consumers, *shares]
-
-    def _announced(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-        def changed() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._changed.set)
-
-        return changed
-
-    async def _is_over(self) -> bool:
-        """Return False while ZooKeeper is away: what is not known to be dropped goes on."""
-        if self._stopping:
-            return True
-        try:
-            return not await asyncio.to_thread(self._is_wanted)
-        except Unavailable as error:
-            log.warning("this process waits for the source's ZooKeeper: %s", error)
-            return self._stopping
-
-    async def _wait_for_change(self, timeout_s: float) -> None:
-        try:
-            await asyncio.wait_for(self._changed.wait(), timeout_s)
-        except TimeoutError:
-            return
-        self._changed.clear()

@@ -94,6 +94,7 @@ def close_segment(
         return segments.close(
             record,
             closing.vector,
+            version=closing.version,
             now_ms=metadata.clock.now_ms(),
             by=by,
             completeness=closing.completeness,

@@ -14,7 +14,7 @@ from rtolap.stored.metastore import nodes as node_rows
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import replica_moves as moves
 from rtolap.stored.metastore.database import Connection, Ledger
-from rtolap.stored.metastore.records import MoveReason, ReplicaMove, Tablet
+from rtolap.stored.metastore.records import MoveReason, ReplicaMove
 
 MOVES_MAX = 100  # of one request to even bytes out; the next one goes on
 
@@ -85,11 +85,11 @@ class MoveRequests:
             self._mastership.fence(connection)
             wanted = planned(connection)
             self._mover.insert(connection, wanted)
-            return tuple(_planned(move, sizes) for move in wanted)
+            return tuple(_info(move, sizes.get(move.tablet, 0)) for move in wanted)
 
         if plan_only:
             found = self._ledger.read("plan moves of replicas", planned)
-            return tuple(_planned(move, sizes) for move in found)
+            return tuple(_info(move, sizes.get(move.tablet, 0)) for move in found)
         key = None if request_id is None else f"rebalance {request_id}"
         return self._ledger.write("rebalance replicas", tuple[MoveInfo, ...], work, key=key)
 
@@ -124,7 +124,7 @@ class MoveRequests:
             )
 
 
-def _planned(move: PlannedMove, sizes: dict[Tablet, int]) -> MoveInfo:
+def _info(move: PlannedMove | ReplicaMove, size: int) -> MoveInfo:
     partition = move.tablet.partition
     return MoveInfo(
         db=partition.db,
@@ -134,22 +134,7 @@ def _planned(move: PlannedMove, sizes: dict[Tablet, int]) -> MoveInfo:
         old_node=move.old_node,
         node=move.node,
         reason=move.reason.value,
-        state="planned",
-        bytes=sizes.get(move.tablet, 0),
-    )
-
-
-def _info(move: ReplicaMove, size: int) -> MoveInfo:
-    partition = move.tablet.partition
-    return MoveInfo(
-        db=partition.db,
-        table=partition.table,
-        partition=partition.name,
-        bucket=move.tablet.bucket,
-        old_node=move.old_node,
-        node=move.node,
-        reason=move.reason.value,
-        state=move.state.value,
+        state=move.state.value if isinstance(move, ReplicaMove) else "planned",
         bytes=size,
     )
 
