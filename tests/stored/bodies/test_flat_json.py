@@ -207,6 +207,9 @@ def test_whole_numbers_and_truth_values_come_without_text() -> None:
     (found,) = flat_rows(body, lines_of(body), kinds, as_written=False)
     assert found.columns["n"].equals(pa.array([row["n"] for row in rows]))
     assert found.columns["b"].equals(pa.array([row["b"] for row in rows]))
+    numbered = body.replace(b"null", b"0")
+    (typed,) = flat_rows(numbered, lines_of(numbered), kinds, as_written=False)
+    assert [str(values.type) for values in typed.columns.values()] == ["int64", "bool", "int64"]
     assert found.columns["m"].to_pylist() == [str(at) if at else None for at in range(50)]
 
 

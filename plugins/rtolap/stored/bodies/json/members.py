@@ -72,7 +72,7 @@ class Block:
 
     def are(self, written: list[bytes], begins: Longs) -> Mask:
         """Return where the text is as `written` at the places; both by member, and places also by line."""
-        same = np.ones(begins.shape, bool)
+        same: Mask = np.ones(begins.shape, bool)
         for at in range(0, max(map(len, written)), WORD_BYTES):
             rows = [row for row, each in enumerate(written) if len(each) > at]
             parts = [written[row][at : at + WORD_BYTES] for row in rows]
@@ -81,7 +81,7 @@ class Block:
                 for words in ([b"\xff" * len(part) for part in parts], parts)
             )
             places = begins + at if len(rows) == len(written) else begins[rows] + at
-            found = (self._word(places) & masks) == expected
+            found: Mask = np.asarray((self._word(places) & masks) == expected)
             if len(rows) == len(written):
                 same &= found
             else:
@@ -100,7 +100,8 @@ class Block:
         columns: dict[str, pa.Array] = {}
         strings: list[int] = []
         tokens: list[int] = []
-        all_quoted, any_quoted = quoted.all(axis=1).tolist(), quoted.any(axis=1).tolist()
+        all_quoted: list[bool] = np.logical_and.reduce(quoted, axis=1).tolist()
+        any_quoted: list[bool] = np.logical_or.reduce(quoted, axis=1).tolist()
         for place, name in enumerate(names):
             column = self._names.get(name)
             kind = None if column is None else self._wanted[column]
@@ -115,11 +116,11 @@ class Block:
         placed = strings + tokens
         shift = quoted[placed]
         texts = self._texts((starts[placed] + shift).reshape(-1), (ends[placed] - shift).reshape(-1))
-        fits = np.ones(count, bool)
+        fits: Mask = np.ones(count, bool)
         if tokens:
             first = len(strings) * count
             values, known = self._tokens(texts.slice(first), shift.reshape(-1)[first:])
-            fits = known.reshape(len(tokens), count).all(axis=0)
+            fits = np.logical_and.reduce(known.reshape(len(tokens), count))
             for number, place in enumerate(tokens):
                 if (column := self._names.get(names[place])) is not None:
                     columns[column] = values.slice(number * count, count)
