@@ -1,7 +1,8 @@
 """Time from a record's create time to the arrival of the first SQL answer that holds it, of every record.
 
     python -m benchmarks.freshness [--rate 100000] [--seconds 20] [--preload 0] [--settle-s 5] [--askers 1]
-                                   [--rest-ms 0] [--pages 400] [--others 25] [--answers flight]
+                                   [--rest-ms 0] [--pages 400] [--others 25] [--answers flight] [--bare]
+                                   [--stages]
 
 Real ZooKeeper, Kafka, coordinator, receiver and query service on loopback. One process sends 200-byte JSON to
 4 partitions in small even slices and notes when each offset was made: just before it is handed to the client,
@@ -20,6 +21,10 @@ merges them and uploads the hours that are complete; how many files of each were
 two statements; with less to answer, what the events alone cost a receiver is seen. Processor time is that of
 the seconds in which the measured events were made. `--answers`: the receiver's answers come over a guarded
 HTTP port, by one of the clients of `benchmarks.answer_transport`, instead of Flight.
+
+`--bare`: a bare consumer of one of the four partitions runs beside all that, and notes when it has each
+record: the least that can be seen of that partition in that run, on the machine as it is. `--stages`: says of
+what the latency is made, by the receiver's steps and the statements.
 
 `ratio` is p50 over the round trip of the same query on the same cube when it is idle. An asker that never
 rests sees 1.5 at best: an event waits half a round for the question that can see it, and a whole round for
@@ -46,7 +51,7 @@ import numpy.typing as npt
 from confluent_kafka import Producer
 from rtolap.model.cube import Schema
 
-from benchmarks import events, sampled
+from benchmarks import bare_consumer, events, sampled, stages
 from benchmarks.answer_transport import switched
 from benchmarks.command_line import new_parser
 from benchmarks.process_figures import CpuWatch, memory_mb, written_since
@@ -89,6 +94,11 @@ Int64s = npt.NDArray[np.int64]
 # -- the producer's process ---------------------------------------------------------------------------------
 
 
+def slices_of(rate: int, seconds: float) -> tuple[int, int]:
+    """Return how many events of a partition a slice has, and how many slices there are."""
+    return max(1, round(rate * SLICE_S / PARTITIONS)), round(seconds / SLICE_S)
+
+
 def produce(bootstrap: str, rate: int, seconds: float, path: Path, pages: int) -> None:
     """Send at an even rate; write, a slice and partition a row, the create time and the end offset.
 
@@ -96,8 +106,7 @@ def produce(bootstrap: str, rate: int, seconds: float, path: Path, pages: int) -
     an event's create time is when it was really made.
     """
     values = [{"value": value} for value in events.values(BASE_EVENTS, seed=1, pages=pages)]
-    per_partition = max(1, round(rate * SLICE_S / PARTITIONS))
-    slices = round(seconds / SLICE_S)
+    per_partition, slices = slices_of(rate, seconds)
     made_ns = np.zeros((slices, PARTITIONS), np.int64)
     producer = Producer(
         {
@@ -248,14 +257,20 @@ def measure(
     answers: str = FLIGHT,
     pages: int = PRELOAD_PAGES,
     others_asked: int = OTHERS_ASKED,
+    bare: bool = False,
+    staged: bool = False,
 ) -> dict[str, float]:
     create_topic(bootstrap, TOPIC, PARTITIONS)
     services = Services(folder, zookeeper=ensemble, root="/bench", kafka=bootstrap, coordinators=1)
+    reading: subprocess.Popen[bytes] | None = None
     try:
         services.start_coordinators()
         samples = folder / "samples.json"
         if profiled:
             services.environment |= sampled.environment(samples)
+        noted_stages = folder / "stages.jsonl"
+        if staged:
+            services.environment |= stages.environment(noted_stages)
         if answers != FLIGHT:
             services.environment |= switched.environment(answers, folder / "answers")
         services.start_receiver("r0", "rs")
@@ -279,6 +294,13 @@ def measure(
         noted = folder / "produced.npz"
         command = [sys.executable, "-m", "benchmarks.freshness", "--worker", bootstrap, str(noted)]
         command += ["--rate", str(rate), "--seconds", str(seconds + WARM_UP_S), "--pages", str(pages)]
+        begin = held // PARTITIONS
+        per_partition, slices = slices_of(rate, seconds + WARM_UP_S)
+        read_bare = folder / "bare.npz"
+        end = begin + per_partition * slices
+        beside = bare_consumer.command(bootstrap, TOPIC, begin, end, read_bare)
+        if bare:
+            reading = subprocess.Popen(beside)
         stopping = threading.Event()
         others = [
             threading.Thread(target=ask_others, args=(asker, stopping, rest_s), daemon=True)
@@ -297,9 +319,10 @@ def measure(
             raise SystemExit("the producer failed")
         with np.load(noted) as produced:
             made_ns, per_slice = produced["made_ns"], int(produced["per_slice"])
-        begin = held // PARTITIONS
         ends = (begin + len(made_ns) * per_slice,) * PARTITIONS
         wait_for("every event is visible", lambda: asker.ask() == ends, CATCH_UP_S)
+        if reading is not None and reading.wait(CATCH_UP_S):
+            raise SystemExit("the bare consumer failed")
         watch.stop()
         memory |= {"receiver_peak_mb": memory_mb("receiver")["receiver_peak_mb"]}
         written = written_since(folder, started_ns)
@@ -311,7 +334,19 @@ def measure(
             idle.ask()
     finally:
         services.close()
+        if reading is not None:
+            reading.kill()
     first = round(WARM_UP_S / SLICE_S)
+    bare_figures: dict[str, float] = {}
+    if bare:
+        alone = bare_consumer.latencies_ms(read_bare, made_ns, per_slice, first, begin)
+        bare_figures = dict(zip(("bare_p50_ms", "bare_p99_ms"), np.percentile(alone, (50, 99)), strict=True))
+    if staged:
+        steps = stages.read(noted_stages, PARTITIONS)
+        given = (busy.answers.asked_ns, busy.answers.arrived_ns, busy.answers.positions)
+        asked_ns, arrived_ns, answered = (np.array(each, np.int64) for each in given)
+        of_events = stages.stages_ms(steps, made_ns, per_slice, asked_ns, arrived_ns, answered, first, begin)
+        stages.report(steps, of_events, int(made_ns[first, 0]), int(made_ns[-1, -1]))
     latencies = latencies_ms(made_ns, per_slice, busy.answers, first, begin)
     took_s = (made_ns[-1, -1] - made_ns[first, 0]) / 1e9 + SLICE_S
     p50, p99 = np.percentile(latencies, (50, 99))
@@ -333,12 +368,13 @@ def measure(
         "held_events": held,
         **memory,
         **written,
+        **bare_figures,
         **{f"{word}_cpu_s": watch.share(word, made_ns[first, 0], made_ns[-1, -1]) for word in watched},
     }
 
 
 def report(figures: dict[str, float], rate: int) -> None:
-    lines = (
+    lines: tuple[tuple[str, float, float], ...] = (
         ("create time → visible in SQL", figures["p50_ms"], figures["p99_ms"]),
         ("  wanted at most", P50_MS_MAX, P99_MS_MAX),
         (f"  {PEER}", PEER_P50_MS, PEER_P99_MS),
@@ -347,6 +383,8 @@ def report(figures: dict[str, float], rate: int) -> None:
         ("query on the idle cube", figures["idle_query_p50_ms"], figures["idle_query_p99_ms"]),
     )
     print(f"{figures['events']:.0f} events, {figures['events_per_s'] / 1e3:.1f} k/s of {rate / 1e3:g} k/s")
+    if "bare_p50_ms" in figures:
+        lines += (("a bare consumer of a partition", figures["bare_p50_ms"], figures["bare_p99_ms"]),)
     for name, p50_ms, p99_ms in lines:
         print(f"  {name:58} p50 {p50_ms:6.1f} ms   p99 {p99_ms:6.1f} ms")
     print(f"  ratio {figures['ratio']:.2f} of the idle round trip (1.5 is the least that can be seen)")
@@ -376,6 +414,8 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=PRELOAD_PAGES, help="values of one dimension")
     parser.add_argument("--others", type=int, default=OTHERS_ASKED, help="other statements asked before")
     parser.add_argument("--profile", action="store_true", help="say where the receiver spends its time")
+    parser.add_argument("--stages", action="store_true", help="say of what the latency is made")
+    parser.add_argument("--bare", action="store_true", help="run a bare consumer of one partition beside")
     parser.add_argument(
         "--answers",
         choices=(FLIGHT, "httpx", "http.client"),
@@ -385,6 +425,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.profile and arguments.answers != FLIGHT:
         parser.error("--profile samples the product as it is: leave --answers out")
+    if arguments.profile and arguments.stages:
+        parser.error("--profile and --stages each bring a module of the same name: one at a time")
     if arguments.worker:
         bootstrap, path = arguments.worker
         if arguments.preload:
@@ -407,6 +449,8 @@ def main() -> None:
             arguments.answers,
             arguments.pages,
             arguments.others,
+            arguments.bare,
+            arguments.stages,
         )
     report(figures, arguments.rate)
     if arguments.json:

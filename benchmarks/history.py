@@ -68,7 +68,7 @@ class _Nobody:
     def _no(self, *arguments: Any) -> Any:
         raise Unavailable("there are no receivers")
 
-    ask = stats = ping = _no
+    ask = stats = ping = ask_ahead = _no
 
 
 class StarSchema(NamedTuple):

@@ -37,6 +37,10 @@ vars(typer.testing)["_get_command"] = functools.cache(typer.main.get_command)
 # Several processes are given one; a console that is made under it keeps that width, whatever a test asks for.
 os.environ.pop("COLUMNS", None)
 
+# Many containers set it. Each process that is started would then compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="rtolap-airflow-")
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"

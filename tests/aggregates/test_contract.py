@@ -45,6 +45,8 @@ from tests.support.aggregates.measured import (
 from tests.support.query.oracles.sql_oracle import oracle_cursor
 from tests.support.seeds import so_many
 
+pytestmark = pytest.mark.seeded
+
 SEED = 4700
 KEYS = ("shop",)
 every_measure = pytest.mark.parametrize("measured", [*MEASURED, *GIVEN], ids=lambda each: each.id)
@@ -71,7 +73,7 @@ def read_of(measured: Measured, dimensions: tuple[str, ...]) -> CubeRead:
     return CubeRead(SCHEMA, "relation", dimensions, names_of(measured), None, TimeRange())
 
 
-@pytest.fixture(scope="module", params=range(so_many(2)))
+@pytest.fixture(scope="module", params=range(so_many(1, 2)))
 def drawn(request: pytest.FixtureRequest) -> tuple[random.Random, pa.Table, list[pa.Table]]:
     rng = random.Random(SEED + request.param)
     events = measured_events(rng, 400, limits=True)

@@ -50,7 +50,7 @@ from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, 
 from tests.support.seeds import so_many
 from tests.support.twins.metadata import MemoryStore
 
-SEEDS = range(so_many(8))
+SEEDS = range(so_many(5, 8))
 FAULT_SEEDS = range(20, 30)
 STEPS = 120
 DAYS = 3

@@ -15,7 +15,7 @@ from rtolap.coordinator.alterations.filling import Filled, filled_back_to
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Cube, Revision, SegmentPolicy
 from rtolap.model.offsets import Offsets
-from rtolap.model.segment import SegmentState
+from rtolap.model.segment import SegmentRange, SegmentState
 
 from tests.support.seeds import notices, so_many
 
@@ -73,6 +73,7 @@ def run(seed: int) -> None:
     purged = draw.choice((None, None, 2, 5))
     positions = {partition: draw.randrange(LOG // 2, LOG) for partition in range(PARTITIONS)}
     olders, owns = {}, {}
+    unrecorded = list[SegmentRecord]()
     for start in range(0, WINDOWS, older.segment.window_ms):
         covered = {partition: draw.randrange(LOG * 3 // 4) for partition in range(PARTITIONS)}
         end = start + older.segment.window_ms
@@ -81,23 +82,30 @@ def run(seed: int) -> None:
         state = States.PURGED if is_purged else draw.choice((*[States.READY] * 9, States.IMMUTABLE))
         held = sum(each.offset < covered[each.partition] for each in within)
         made = record(older, start, state, covered, events=held)
-        olders[made.name] = made
+        if not is_purged and draw.random() < 0.05:
+            unrecorded.append(made)  # receivers have its events, and nothing else says that it is there
+        else:
+            olders[str(start)] = made  # names are of seconds
     for start in range(0, WINDOWS, newer.segment.window_ms):
         if draw.random() < 0.95:
             batch = "b" if draw.random() < 0.9 else ""
             made = record(newer, start, States.READY, {}, batch=batch)
-            owns[made.name] = made
+            owns[str(start)] = made
     own_horizon = draw.choice((None, purged))
     filled = filled_back_to(
         newer,
         older,
         owns,
         olders,
+        held=[SegmentRange(each.start_ms, each.end_ms) for each in unrecorded],
         horizons=(own_horizon, purged),
         positions=positions,
         covered=lambda one: one.covered,
     )
     hold(filled, older, newer, owns, olders, positions, events)
+    assert all(each.end_ms <= filled.since_ms for each in unrecorded), (
+        f"seed {seed}: lost: what receivers hold"
+    )
     if own_horizon is None and purged is not None:
         assert filled.since_ms >= purged, f"seed {seed}: what was purged comes back"
 
@@ -155,15 +163,19 @@ def test_some_are_filled_wholly_and_some_not_at_all() -> None:
     assert {0, WINDOWS} < moments
 
 
-@pytest.mark.parametrize("fault", ["vectors", "positions"])
-def test_the_runs_notice_who_passes_what_is_not_there(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+@pytest.mark.parametrize(("fault", "first_seed"), [("vectors", 0), ("positions", 6), ("held", 9)])
+def test_the_runs_notice_who_passes_what_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, fault: str, first_seed: int
+) -> None:
     original = filled_back_to
 
     def careless(*known: object, covered: Covered, positions: Offsets, **more: object) -> Filled:
+        if fault == "held":
+            return original(*known, covered=covered, positions=positions, **{**more, "held": ()})  # type: ignore[arg-type]
         if fault == "vectors":
             return original(*known, covered=lambda one: {}, positions=positions, **more)  # type: ignore[arg-type]
         far = dict.fromkeys(positions, LOG)
         return original(*known, covered=covered, positions=far, **more)  # type: ignore[arg-type]
 
     monkeypatch.setitem(globals(), "filled_back_to", careless)
-    assert notices(run, 0, "lost", seeds=300)
+    assert notices(run, first_seed, "lost", seeds=300)

@@ -68,11 +68,13 @@ def look(cluster: Cluster, name: str = SECOND) -> int | None:
     return None if moment_ms is None else moment_ms // HOUR_MS
 
 
-def reads(cluster: Cluster, offsets: Offsets, cube: str = SECOND) -> None:
-    """A receiver has read the revision up to these offsets."""
+def reads(cluster: Cluster, offsets: Offsets, cube: str = SECOND, *, held: Sequence[int] = ()) -> None:
+    """A receiver has read the revision up to these offsets; of the older one it holds these hours."""
     read = {p: PartitionReport(watermark_ms=0, idle=False, position=at) for p, at in offsets.items()}
     report = CubeReport(state="CONSUMING", assignment_epoch=1, partitions=read)
-    cluster.client.heartbeat(HeartbeatRequest(receiver_id="r1", replica_set="rs1", cubes={cube: report}))
+    active = tuple(SegmentRange(hour * HOUR_MS, (hour + 1) * HOUR_MS).name for hour in held)
+    cubes = {NAME: report.model_copy(update={"active": active}), SECOND: report, cube: report}
+    cluster.client.heartbeat(HeartbeatRequest(receiver_id="r1", replica_set="rs1", cubes=cubes))
 
 
 def has_history(cluster: Cluster, *hours: int, cube: str = SECOND) -> None:
@@ -134,6 +136,23 @@ def test_a_range_in_which_the_older_one_is_not_ready_waits(cluster: Cluster) -> 
     assert look(cluster) == 5
     cluster.client.promote(NAME, staged.name, cluster.build(staged.name))
     assert look(cluster) == 3
+
+
+def test_a_range_of_which_receivers_hold_events_waits_until_it_is_history(cluster: Cluster) -> None:
+    cluster.enabled()
+    built(cluster, 3, 4)
+    reads(cluster, dict.fromkeys(FIRST, 1000), held=[5])
+    assert filled(cluster).since_ms == 6 * HOUR_MS
+    has_history(cluster, 3, 4)
+    assert look(cluster) == 6, "the revision's receivers may not have read what is in the hour"
+    reads(cluster, dict.fromkeys(FIRST, 1000), held=[5])
+    assert look(cluster) == 6
+    cluster.coordinator.heartbeats.clear()
+    assert look(cluster) == 6, "a fresh leader has heard of nobody"
+    built(cluster, 5)
+    has_history(cluster, 5)
+    reads(cluster, dict.fromkeys(FIRST, 1000), held=[5])
+    assert look(cluster) == 3, "late events of an hour that is history"
 
 
 def test_late_events_that_the_older_one_is_merging_hold_nothing_back(cluster: Cluster) -> None:

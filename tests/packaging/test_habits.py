@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -42,10 +44,33 @@ def test_hooks_run_the_projects_own_tools_over_all_files() -> None:
         assert (hook["language"], hook["pass_filenames"]) == ("system", False)
 
 
-def test_ci_checks_what_make_lint_and_make_test_check() -> None:
-    lines = (PROJECT / ".ci" / "run").read_text().splitlines()
-    assert "make lint" in lines
-    assert any(re.search(r"\bmake .*\btest\b", line) for line in lines)
+MAKE = """#!/bin/sh
+case "$*" in
+*lint*) echo "what the linter says"; exit $LINT ;;
+*test*) echo "=== 3 passed in 2.00s ==="; exit $TEST ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("lint", "test"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_ci_checks_what_make_lint_and_make_test_check(tmp_path: Path, lint: int, test: int) -> None:
+    """Both at once: a check fails where one of them does, says why, and ends with the line of pytest."""
+    run = (PROJECT / ".ci" / "run").read_text()
+    (tmp_path / "make").write_text(MAKE)
+    (tmp_path / "make").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", "set -euo pipefail\n" + run[run.index("make setup\n") :]],
+        env={**os.environ, "PATH": path, "LINT": str(lint), "TEST": str(test)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode == 0) == (lint == test == 0), done.stdout + done.stderr
+    assert ("what the linter says" in done.stdout) == bool(lint)
+    if lint or test:
+        assert done.stdout.splitlines()[-1] == "=== 3 passed in 2.00s ==="
 
 
 def test_the_licence_is_whole_and_the_package_names_it() -> None:

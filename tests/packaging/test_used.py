@@ -21,19 +21,22 @@ _DOCUMENTED = (ast.Module, *_DEFINITIONS)
 
 def _words(tree: ast.Module) -> Iterator[str]:
     """Yield the names that code uses, in texts too; docstrings and imports use nothing."""
-    docs = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, _DOCUMENTED) and node.body and isinstance(node.body[0], ast.Expr)
-    }
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
-                yield name
-            case ast.Constant(value=str(text)) if id(node) not in docs:
-                yield from _WORD.findall(text)
-            case ast.alias(name=name, asname=str()):
-                yield name
+    docs: set[int] = set()
+    for node in ast.walk(tree):  # what documents something comes after it
+        kind = type(node)
+        if kind in _DOCUMENTED:
+            if node.body and isinstance(node.body[0], ast.Expr):
+                docs.add(id(node.body[0].value))
+        elif kind is ast.Name:
+            if isinstance(node.ctx, ast.Load):
+                yield node.id
+        elif kind is ast.Attribute:
+            yield node.attr
+        elif kind is ast.Constant:
+            if isinstance(node.value, str) and id(node) not in docs:
+                yield from _WORD.findall(node.value)
+        elif kind is ast.alias and node.asname is not None:
+            yield node.name
 
 
 def _unused(files: dict[Path, str], documented: str) -> set[str]:

@@ -25,6 +25,8 @@ from tests.support.query.oracles.sql_oracle import asked_of, oracle_cursor, rows
 from tests.support.query.query_world import QueryWorld
 from tests.support.seeds import so_many
 
+pytestmark = pytest.mark.seeded
+
 START = datetime(2013, 5, 1, 10)
 GERMAN, LATE = "country = 'DE'", "delay > 15 AND country <> 'FR'"
 TABLE = Table(
@@ -97,7 +99,7 @@ def events(rng: random.Random, rows: int) -> pa.Table:
     return with_computed(pa.Table.from_pylist(drawn, pa.schema(list(fields.items()))), SCHEMA)
 
 
-@pytest.fixture(scope="module", params=range(so_many(2)))
+@pytest.fixture(scope="module", params=range(so_many(1, 2)))
 def world(request: pytest.FixtureRequest) -> Iterator[QueryWorld]:
     rng = random.Random(65 + request.param)
     validate_schema(SCHEMA)

@@ -109,7 +109,7 @@ def test_drawn_reads_that_spill_at_every_step_give_what_memory_gives(
     monkeypatch.setattr(history_rows, "SMALL_ROWS", 40)  # of some files, so that both kinds are in one read
     spilled = in_pieces = 0
     account = MemoryBudget().account("")
-    for seed in range(so_many(6, 30)):
+    for seed in range(so_many(3, 30)):
         rng = random.Random(seed)
         segments = drawn_history(rng, store, f"s{seed}")
         for number in range(READS):

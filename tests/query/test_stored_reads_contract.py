@@ -38,7 +38,7 @@ from tests.support.stored.stored_world import StoredWorld
 from tests.support.stored.tablet_run import small_settings
 
 MODELS: tuple[TableModel, ...] = ("duplicate", "aggregate", "unique")
-SEEDS = so_many(10)
+SEEDS = so_many(4, 10)
 ROUNDS, STATEMENTS, ROWS = 3, 4, 150
 FUNCTIONS = {
     "big": "SUM",
@@ -125,6 +125,7 @@ def random_rows(rng: random.Random, model: TableModel) -> list[Row]:
     return rows
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("model", MODELS)
 def test_nodes_rows_and_a_recount_answer_alike(

@@ -16,8 +16,9 @@ from rtolap.query.sql.planner import SqlPlanner
 
 from tests.query.test_plan_templates import Asking
 from tests.support.cubes.flights import flights_schema, routes_schema
+from tests.support.seeds import so_many
 
-SEEDS = range(4)
+SEEDS = range(so_many(2, 4))
 STATEMENTS = 160
 SHAPES = 14
 SPARED_MIN = 8  # statements of a run that are not planned, or the draw says little
@@ -116,6 +117,7 @@ def differing(asking: Asking, statements: Sequence[tuple[str, list[object]]]) ->
     return wrong, spared
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("computing", [False, True])
 @pytest.mark.parametrize("bound", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)

@@ -89,6 +89,7 @@ def test_every_answer_is_the_recount_while_partitions_move_and_nobody_notices(se
     """Replay a failure with `run_seed(N, 300, moving=True)`."""
     counts = run_seed(seed, 300, moving=True)
     assert counts["moves unnoticed"] > 0
+    assert counts["asked_ahead"] > 0
     assert counts["crashes"] > 0
     assert counts["answers"] > 5
 

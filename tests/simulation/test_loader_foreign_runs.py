@@ -18,7 +18,7 @@ from rtolap.stored.metastore.offsets import OffsetsRecord
 from tests.support.loader.loader_foreign_runs import run_joining_seed, run_late_commit_seed, run_seed
 from tests.support.seeds import notices, so_many
 
-SEEDS = so_many(16, 26)
+SEEDS, LATE_SEEDS = so_many(16, 26), so_many(8, 26)
 
 
 @pytest.mark.seeded
@@ -60,7 +60,7 @@ def a_transaction_that_nobody_has_counted_is_committed(patch: pytest.MonkeyPatch
 @pytest.mark.seeded
 def test_rows_that_come_late_into_a_transaction_of_their_label_are_never_committed() -> None:
     counts = Counter[str]()
-    for seed in range(SEEDS):
+    for seed in range(LATE_SEEDS):
         counts += run_joining_seed(seed)
     wanted = ("late rows in a transaction", "prepared, and nobody knows", "crash")
     assert all(counts[what] for what in wanted), f"runs in which little happens prove little: {counts}"
@@ -69,7 +69,7 @@ def test_rows_that_come_late_into_a_transaction_of_their_label_are_never_committ
 @pytest.mark.seeded
 def test_a_load_and_a_commit_of_an_earlier_attempt_that_both_come_late_commit_nothing_twice() -> None:
     counts = Counter[str]()
-    for seed in range(SEEDS):
+    for seed in range(LATE_SEEDS):
         counts += run_late_commit_seed(seed)
     wanted = ("late rows in a transaction", "commit of a dead process", "commit without an answer",
               "came late", "crash")  # fmt: skip

@@ -117,4 +117,4 @@ def test_the_runs_notice_calls_that_are_not_put_in_order(monkeypatch: pytest.Mon
     monkeypatch.setattr(
         _GroupRun, "due", lambda self: (np.flatnonzero(self.left), self.batch.filter(self.left))
     )
-    assert notices(run_seed, 25, "out of order", seeds=60)
+    assert notices(run_seed, 28, "out of order", seeds=60)

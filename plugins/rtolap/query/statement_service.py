@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing
 from rtolap.query.cubes.fetch import Fetcher
 from rtolap.query.cubes.history import HistoryEngine
+from rtolap.query.cubes.queries_ahead import QueriesAhead
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
 from rtolap.query.cubes.revisions import RevisionFetcher
 from rtolap.query.engine import SPILL_FOLDER
@@ -101,6 +103,7 @@ class QueryService:
         session_tokens: SessionTokens | None = None,
         query_log: QueryLog | None = None,
         statement_cache: StatementCache | None = None,
+        ahead_on: Executor | None = None,
     ) -> None:
         """Create a service that is ready.
 
@@ -109,6 +112,7 @@ class QueryService:
             session_tokens: the tokens of the cluster; None: no other service accepts those of this one.
             query_log: the log of statements; it is closed with the service. None: one in memory.
             statement_cache: what has been read and planned; None: nothing yet.
+            ahead_on: where reads are asked for ahead of moves; None: a thread of its own.
         """
         self.clock = clock
         self.metrics = QueryMetrics()
@@ -119,7 +123,8 @@ class QueryService:
         self._history = history
         self._limits = limits
         self._realtime = Realtime(source, clock)
-        self._fetcher = RevisionFetcher(Fetcher(cluster, history, self._realtime))
+        ahead = QueriesAhead(source, cluster.topology, clock, ahead_on)
+        self._fetcher = RevisionFetcher(Fetcher(cluster, history, self._realtime, ahead))
         self._engine = engine or WorkerPool(
             limits.memory_bytes,
             limits.threads,

@@ -8,8 +8,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
+from rtolap.cubes.format.aggregate import to_plain
+from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache, merged_plainly, shape_of
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
@@ -21,7 +24,7 @@ from rtolap.kafka.interfaces import OutRecord
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import AggregationGroup, Measure
 from rtolap.model.predicate import Compare, In, Predicate
-from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
+from rtolap.protocols.receiver.messages import ANSWER_KEY, HistorySnapshot, PartialAnswer, PartialQuery
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.seeds import so_many
@@ -150,6 +153,33 @@ def test_a_statement_that_comes_again_reads_its_result_and_what_is_new(tmp_path:
     assert cache.merged(query, core.tables).rows_scanned <= 5 + 1
     core.core.checkpoint()
     assert cache.merged(query, core.tables).rows_scanned == 5, "what was flushed was read before"
+
+
+def test_a_query_ahead_sends_no_rows_and_leaves_their_results_behind(tmp_path: Path) -> None:
+    core, cache, query = Core(tmp_path), ResultCache(SCHEMA, 1 << 20), QUERIES[4]
+
+    def answered(query: PartialQuery) -> tuple[pa.Table, PartialAnswer]:
+        table = answer(
+            SCHEMA,
+            core.core.state,
+            query,
+            owned=(0,),
+            receiver_id="r",
+            progress=core.core.progress,
+            cache=cache,
+        )
+        return table, msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
+
+    core.take(3000)
+    for _ in range(2):
+        table, _ = answered(msgspec.structs.replace(query, ahead=True))
+        assert not table.num_rows
+    core.take(1)
+    table, said = answered(query)
+    assert said.rows_scanned <= 5 + 1, "what was asked for ahead is not read again"
+    assert said.positions == {0: 3001}
+    plain = to_plain(SCHEMA, merged_plainly(SCHEMA, query, bare(core.tables)).table)
+    assert rows(table) == rows(plain)
 
 
 def test_results_beyond_their_bytes_are_forgotten(tmp_path: Path) -> None:

@@ -158,9 +158,8 @@ def is_committed(services: Services, cube: str, merge: str) -> bool:
 
 def run(services: Services, plans: MergePlans, kill_at: str | None = None) -> int:
     """Have Spark write the sets, or kill its driver at this event of its progress."""
-    process = services.submit_job(
-        JOBS / "merge_segments.py", json.dumps([each.spec for each in plans.merges])
-    )
+    specs = json.dumps([each.spec for each in plans.merges])
+    process = services.submit_job(JOBS / "merge_segments.py", specs, waiting=kill_at is None)
     assert process.stdout is not None
     for line in process.stdout:
         if kill_at is not None and f'"{kill_at}"' in line:

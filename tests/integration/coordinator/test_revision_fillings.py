@@ -7,7 +7,6 @@ is that of one revision for each time: of the older one before, of the newer one
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -27,7 +26,7 @@ from tests.integration.spark.conftest import spark_submit
 from tests.support import commands
 from tests.support.cubes.services import TOKEN, Services, wait_for
 from tests.support.query.prices import define_prices
-from tests.support.waiting import patience_s
+from tests.support.runs import spark_drivers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
@@ -224,9 +223,7 @@ def staged(spec: dict[str, Any], folder: Path) -> None:
     file = folder / "batch.json"
     file.write_text(json.dumps(spec))
     command, environment = spark_submit(str(file), job=JOBS / "stage_batch.py")
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=patience_s(240), check=False
-    )
+    done = spark_drivers.run(command, environment)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
 
 

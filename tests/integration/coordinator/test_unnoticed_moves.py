@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
-from rtolap.base.errors import Refused
+from rtolap.base.errors import Refused, RtolapError
 from rtolap.protocols.coordinator.messages import ReassignRequest
 
 from tests.support.cubes.service_world import PARTITIONS, World
@@ -23,6 +25,8 @@ SETS = {"old": ("o0",), "new": ("n0",)}
 GAP_S_MAX = 1.0
 HELD_ROWS = (0, 1_000_000)
 CHUNK = 5_000
+VICTIMS = ("n0", "o0", "query", "coordinator-0")
+MOMENTS = ("planned", "warming up", "stands")
 
 
 @pytest.fixture
@@ -56,13 +60,32 @@ def move(world: World, assignment: dict[str, tuple[int, ...]]) -> int:
                 world.cube, ReassignRequest(assignment={"new": tuple(range(PARTITIONS))}, warm_up=False)
             )
 
-    def stands() -> bool:
+    def is_assigned() -> bool:
         status = client.cube(world.cube)
         return status.assignment_epoch == epoch and status.assignment == assignment
 
-    wait_for("the new assignment stands", stands, 180)
+    wait_for("the new assignment stands", is_assigned, 180)
     assert epoch is not None
     return epoch
+
+
+def plan(world: World, assignment: dict[str, tuple[int, ...]]) -> int:
+    """Have a move planned, and return its epoch."""
+    request = ReassignRequest(assignment=assignment, warm_up=True)
+    epoch = world.services.coordinator.reassign(world.cube, request).planned_epoch
+    assert epoch is not None
+    return epoch
+
+
+def stands(world: World, epoch: int) -> bool:
+    try:
+        return world.services.coordinator.cube(world.cube).assignment_epoch == epoch
+    except RtolapError:  # its coordinator was killed, and leads again soon
+        return False
+
+
+def is_warming(world: World, process: str, move: str) -> bool:
+    return any("warming up" in line for line in said_of(world, process, move))
 
 
 def said_of(world: World, process: str, move: str) -> list[str]:
@@ -115,3 +138,41 @@ def test_nobody_notices_a_move(
     assert not asking.wrong, asking.wrong[:3]
     assert not asking.errors, asking.errors[:3]
     assert all(gap_s < GAP_S_MAX for _, gap_s in gaps.values()), gaps
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_answers_stay_exact_whoever_is_killed_at_whatever_moment_of_a_move(
+    world: World, kafka: str, seed: int
+) -> None:
+    """Statements are asked ahead all the time. A killed process costs answers while it is away, never a wrong
+    one, and the move goes on."""
+    dice = random.Random(seed)
+    services = world.services
+    everything = tuple(range(PARTITIONS))
+    services.coordinator.reassign(world.cube, ReassignRequest(assignment={"old": everything}, warm_up=False))
+    assignments = ({"new": (2, 3), "old": (0, 1)}, {"new": everything}, {"old": everything})
+    with closing(Stream(world, kafka)) as stream:
+        for _ in range(10):
+            stream.produce(CHUNK)
+        stream.start()
+        asking = Asking(world)
+        asking.start()
+        wait_for("answers come", lambda: len(asking.answered_s) > 20, 180)
+        for assignment in assignments:
+            victim, moment = dice.choice(VICTIMS), dice.choice(MOMENTS)
+            epoch = plan(world, assignment)
+            moved = f"{world.cube}@{epoch}"
+            warms = "n0" if "new" in assignment else "o0"
+            if moment == "warming up":
+                wait_for("it warms up", partial(is_warming, world, warms, moved))
+            elif moment == "stands":
+                wait_for("the assignment stands", partial(stands, world, epoch), 180)
+            services.kill(victim)
+            services.start_again(victim)
+            what = f"seed {seed}: the move ends though {victim} was killed, {moment}"
+            wait_for(what, partial(stands, world, epoch), 180)
+            before = len(asking.answered_s)
+            wait_for(f"{what}: answers go on", lambda at=before: len(asking.answered_s) > at + 20, 180)
+            assert not asking.wrong, (what, asking.wrong[:3])
+        asking.stop()
+    assert not asking.wrong, asking.wrong[:3]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from rtolap.model.build_spec import BuildSpec
 from rtolap.object_store.store import open_store
 
 from tests.support.cubes.staging import Staging
-from tests.support.waiting import SLOWNESS
+from tests.support.runs import spark_drivers
 
 PROJECT = Path(__file__).resolve().parents[3]
 BUILD_JOB = PROJECT / "spark_jobs" / "build_segment.py"
@@ -72,21 +71,18 @@ def progress_lines(output: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def submit(tmp_path: Path) -> Callable[..., Submitted]:
-    """Build a list of specs in one spark-submit."""
+    """Build a list of specs in one job, by a driver that waits, or `apart`, by one of its own."""
 
-    def run(*specs: BuildSpec, arguments: tuple[str, ...] = (), **options: Any) -> Submitted:
+    def run(
+        *specs: BuildSpec, arguments: tuple[str, ...] = (), apart: bool = False, **options: Any
+    ) -> Submitted:
         file = tmp_path / "specs.json"
         file.write_bytes(msgspec.json.encode(specs))
         command, environment = spark_submit(*arguments, str(file), **options)
-        done = subprocess.run(
-            command,
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=240 * SLOWNESS,
-            check=False,
-        )
+        if apart:
+            done = spark_drivers.run_apart(command, environment, tmp_path)
+        else:
+            done = spark_drivers.run(command, environment)
         progress = progress_lines(done.stdout)
         failed = [f"{line['build_id']}: {line['error']}" for line in progress if line["event"] == "failed"]
         return Submitted(done.returncode, progress, "\n".join([*failed, (done.stdout + done.stderr)[-4000:]]))

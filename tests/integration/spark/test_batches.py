@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -26,8 +25,9 @@ from rtolap.object_store.store import ObjectStore, open_store
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, Event, small_schema
 from tests.support.cubes.recount import from_table, recount
+from tests.support.runs import spark_drivers
 
-from .conftest import SLOWNESS, progress_lines, spark_submit
+from .conftest import progress_lines, spark_submit
 
 pytestmark = pytest.mark.integration
 PROJECT = Path(__file__).resolve().parents[3]
@@ -89,19 +89,12 @@ def spec_of(store: ObjectStore, source: BatchSource, batch: str = "b1") -> Batch
     )
 
 
-def staged(spec: BatchSpec, folder: Path) -> tuple[int, dict[str, Any], str]:
+def staged(spec: BatchSpec, folder: Path, *, apart: bool = False) -> tuple[int, dict[str, Any], str]:
     file = folder / "batch-spec.json"
     file.write_bytes(msgspec.json.encode(spec))
     command, environment = spark_submit(str(file), job=STAGE_JOB)
-    done = subprocess.run(
-        command,
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240 * SLOWNESS,
-        check=False,
-    )
+    run = spark_drivers.run_apart if apart else spark_drivers.run
+    done = run(command, environment)
     lines = progress_lines(done.stdout)
     return done.returncode, lines[-1] if lines else {}, (done.stdout + done.stderr)[-3000:]
 
@@ -175,7 +168,7 @@ def test_parts_of_a_batch_equal_a_recount_of_its_rows(
         tables = [pq.read_table(store.absolute(file), partitioning=None) for file in files]
         found = from_table(pa.concat_tables(tables)) if tables else {}
         assert found == recount(by_window[each.segment])
-    again = staged(spec, tmp_path)
+    again = staged(spec, tmp_path, apart=write is write_parquet)
     assert (again[0], again[1]["event"]) == (0, "staged"), "what is staged is reported"
 
 

@@ -82,6 +82,7 @@ def test_the_driver_of_a_large_build_reads_none_of_its_rows(
             *(spec,),
             arguments=(str(BUILD_JOB),),
             job=COUNTED_JOB,
+            apart=True,
             in_files=True,
             looked_at_here=False,
             python=python,

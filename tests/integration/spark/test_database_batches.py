@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -25,8 +24,9 @@ from tests.support.batches.source_jars import mariadb_jar
 from tests.support.cubes.builders import Event
 from tests.support.cubes.recount import from_table, recount
 from tests.support.cubes.services import Services
+from tests.support.runs import spark_drivers
 
-from .conftest import SLOWNESS, progress_lines, spark_submit
+from .conftest import progress_lines, spark_submit
 from .test_batches import STAGE_JOB, drawn_events, spec_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -108,17 +108,11 @@ def submitted(file: Path, *, password: str = PASSWORD, jar: bool = True) -> Ende
     command, environment = spark_submit(str(file), job=STAGE_JOB)
     if jar:
         command[1:1] = ["--jars", str(mariadb_jar())]
-    done = subprocess.run(
-        command,
-        env={**environment, "SALES_PASSWORD": password, "TZ": "Europe/Berlin"},
-        cwd=file.parent,
-        capture_output=True,
-        text=True,
-        timeout=240 * SLOWNESS,
-        check=False,
-    )
+    run = spark_drivers.run if jar and password == PASSWORD else spark_drivers.run_apart
+    done = run(command, {**environment, "SALES_PASSWORD": password, "TZ": "Europe/Berlin"})
     output = done.stdout + done.stderr
     assert password not in output
+    assert password not in spark_drivers.logs()
     lines = progress_lines(done.stdout)
     return Ended(done.returncode, lines[-1] if lines else {}, output[-6000:])
 

@@ -11,7 +11,6 @@ and SQLite's driver, are named by variables:
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -30,8 +29,9 @@ from tests.support.batches.applied import StreamedHours
 from tests.support.cubes.builders import Event
 from tests.support.cubes.recount import Answer, from_table, recount
 from tests.support.cubes.services import Services
+from tests.support.runs import spark_drivers
 
-from .conftest import SLOWNESS, progress_lines, spark_submit
+from .conftest import progress_lines, spark_submit
 from .test_batches import STAGE_JOB, drawn_events, spec_of, table_of
 
 SPARK = os.environ.get("RTOLAP_TEST_ICEBERG_SPARK", "")
@@ -99,15 +99,7 @@ def submitted(lake: Lake, file: Path) -> tuple[int, dict[str, Any], str]:
     path = f"{SPARK}{os.pathsep}{environment['PYTHONPATH']}"
     # an archive of classes belongs to another Spark
     ours = {"PYTHONPATH": path, "SPARK_HOME": f"{SPARK}/pyspark", "SPARK_SUBMIT_OPTS": ""}
-    done = subprocess.run(
-        command,
-        env={**environment, **ours},
-        cwd=lake.folder,
-        capture_output=True,
-        text=True,
-        timeout=240 * SLOWNESS,
-        check=False,
-    )
+    done = spark_drivers.run(command, {**environment, **ours})
     lines = progress_lines(done.stdout)
     return done.returncode, lines[-1] if lines else {}, (done.stdout + done.stderr)[-5000:]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from rtolap.model.offsets import PartRange
 from tests.integration.spark.conftest import PROJECT, progress_lines, spark_submit
 from tests.support.cubes.built import assert_merged
 from tests.support.cubes.staging import CUBE, TABLE, Staging, raw_events
-from tests.support.waiting import SLOWNESS
+from tests.support.runs import spark_drivers
 
 SEED = 20130102
 DAYS = tuple(f"201301{day:02}000000_201301{day + 1:02}000000" for day in (3, 4, 9))
@@ -56,19 +55,14 @@ def merge_of(staging: Staging, built: list[tuple[BuildSpec, pa.Table]], merge: s
     )
 
 
-def submit_merges(folder: Path, *specs: MergeSpec, **options: Any) -> tuple[int, list[dict[str, Any]]]:
+def submit_merges(
+    folder: Path, *specs: MergeSpec, apart: bool = False, **options: Any
+) -> tuple[int, list[dict[str, Any]]]:
     file = folder / "merges.json"
     file.write_bytes(msgspec.json.encode(specs))
     command, environment = spark_submit(str(file), job=JOB, **options)
-    done = subprocess.run(
-        command,
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240 * SLOWNESS,
-        check=False,
-    )
+    run = spark_drivers.run_apart if apart else spark_drivers.run
+    done = run(command, environment)
     progress = progress_lines(done.stdout)
     assert progress, (done.stdout + done.stderr)[-4000:]
     return done.returncode, progress
@@ -99,7 +93,7 @@ def test_a_set_equals_a_recount_of_its_members_and_a_repetition_changes_nothing(
     manifest = staging.store.read(history.manifest_path(spec.location))
     files = [file.path for file in staging.store.list("merged")]
     if not options:
-        code, progress = submit_merges(tmp_path, spec)
+        code, progress = submit_merges(tmp_path, spec, apart=True)
         assert (code, progress[-1]["event"]) == (0, "merged")
         assert staging.store.read(history.manifest_path(spec.location)) == manifest
         assert [file.path for file in staging.store.list("merged")] == files

@@ -223,7 +223,7 @@ def test_a_segment_is_staged_built_after_a_kill_promoted_answered_and_cleaned_up
     with pytest.raises(NotFound):
         history.read_manifest(store, spec.location)
 
-    done = submit(spec, in_files=True)  # by tasks that open the store themselves
+    done = submit(spec, in_files=True, apart=True)  # by tasks that open the store themselves
     assert done.exit_code == 0, done.errors
     assert s3_keys.secret not in done.errors
     staging = Staging(store, uri, tmp_path)

@@ -22,7 +22,7 @@ from rtolap.stored.bodies.settings import BodySettings
 
 from tests.support.seeds import so_many
 
-SEEDS = so_many(10)
+SEEDS = so_many(6, 10)
 _KINDS = ("int", "bigint", "double", "decimal(12,3)", "date", "timestamp", "boolean", "string", "string")
 
 

@@ -296,6 +296,7 @@ class Run:
         if self.weights in (RESTORING, RESTORING_BATCHES) and self.counts["backups"]:
             self.lose_metadata()
             self.drain()
+        self.counts["asked_ahead"] = sum(asker.asked_ahead for asker in self.askers)
         return self.counts
 
     def _upgrade_history(self) -> None:

@@ -1,4 +1,4 @@
-"""An executor whose work is done when a test says so, or when somebody waits for it."""
+"""Executors whose work is done when a test says so or somebody waits for it, or at once."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ class LaterExecutor(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         if wait:
             self.run_all()
+
+
+class AtOnceExecutor(Executor):
+    """Does what it is given while it is given it, on the caller's thread."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        done = _Later(lambda: fn(*args, **kwargs))
+        done.run()
+        return done
 
 
 class _Later(Future[T]):

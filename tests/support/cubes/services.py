@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pymysql
-import pyspark
 from rtolap.base.errors import Refused, RtolapError
 from rtolap.base.users import password_hash
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -26,6 +26,7 @@ from rtolap.protocols.query.messages import ARROW_STREAM
 from rtolap.stack.ports import free_port
 
 from tests.support.paths import PLUGINS
+from tests.support.runs import spark_drivers
 from tests.support.waiting import patience_s, until
 
 log = logging.getLogger(__name__)
@@ -34,9 +35,9 @@ TOKEN = "a-token-for-this-run"
 USER, PASSWORD = "ann", "a password"  # who asks by the MySQL protocol
 _CONFIGURATION = (
     "spark.ui.enabled=false",
-    "spark.sql.shuffle.partitions=2",
     "spark.driver.bindAddress=127.0.0.1",
     "spark.driver.host=127.0.0.1",
+    "spark.sql.shuffle.partitions=2",
 )
 
 
@@ -252,32 +253,37 @@ class Services:
 
     # -- building ---------------------------------------------------------------------------------------
 
-    def submit(self, specs: Iterable[BuildSpecMessage], jobs: Path) -> subprocess.Popen[str]:
-        """Start spark-submit of `build_segment.py`, which prints its progress on stdout."""
+    def submit(
+        self, specs: Iterable[BuildSpecMessage], jobs: Path, *, waiting: bool
+    ) -> subprocess.Popen[str]:
+        """Start `build_segment.py`, which prints its progress on stdout."""
         text = json.dumps([spec.model_dump(mode="json") for spec in specs])
-        return self.submit_job(jobs / "build_segment.py", text)
+        return self.submit_job(jobs / "build_segment.py", text, waiting=waiting)
 
-    def submit_job(self, job: Path, specs: str) -> subprocess.Popen[str]:
-        """Start spark-submit of a job, with these specifications in a file."""
+    def submit_job(self, job: Path, specs: str, *, waiting: bool) -> subprocess.Popen[str]:
+        """Start a job, with these specifications in a file. `waiting`: by a driver that waits for jobs."""
         path = self.folder / f"specs-{time.monotonic_ns()}.json"
         path.write_text(specs)
-        home = Path(pyspark.__file__).parent
-        plugins = str(PLUGINS)
+        command = [
+            str(Path(sys.executable).parent / "spark-submit"),
+            *("--master", "local[2]", "--driver-memory", "700m"),
+            *(word for item in _CONFIGURATION for word in ("--conf", item)),
+            str(job),
+            str(path),
+        ]
+        environment = {
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(PLUGINS),
+        }
+        folder: Path | None = None
+        if waiting:
+            command, environment, folder = spark_drivers.handed_over(command, environment)
         with (self.folder / "spark.log").open("ab") as log:
             return subprocess.Popen(
-                [
-                    str(home / "bin" / "spark-submit"),
-                    *("--master", "local[2]", "--driver-memory", "700m"),
-                    *(word for item in _CONFIGURATION for word in ("--conf", item)),
-                    str(job),
-                    str(path),
-                ],
-                env={
-                    **os.environ,
-                    "PYSPARK_PYTHON": sys.executable,
-                    "PYTHONPATH": plugins,
-                    "SPARK_HOME": str(home),
-                },
+                command,
+                env=environment,
+                cwd=folder,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -298,9 +304,11 @@ class Services:
         if not specs:
             assert kill_at is None, "nothing could be built, so no driver was killed"
             return 0
-        process = self.submit(specs, jobs)
+        process = self.submit(specs, jobs, waiting=kill_at is None)
         assert process.stdout is not None
+        said = deque[str](maxlen=100)
         for line in process.stdout:
+            said.append(line)
             if kill_at is not None and f'"{kill_at}"' in line:
                 os.killpg(process.pid, signal.SIGKILL)
                 break
@@ -310,7 +318,7 @@ class Services:
             assert code == -signal.SIGKILL, f"the driver ended with {code} before {kill_at!r}"
             return 0
         if code:
-            raise AssertionError(f"spark-submit ended with {code}: see {self.folder / 'spark.log'}")
+            raise AssertionError(f"the job of Spark ended with {code}: {''.join(said)}")
         promoted = 0
         for spec in specs:
             try:

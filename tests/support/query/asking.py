@@ -60,6 +60,10 @@ class Asker:
     def look(self) -> None:
         self._query.look()
 
+    @property
+    def asked_ahead(self) -> int:
+        return self._query.asked_ahead
+
     def ask(
         self, choose: Callable[[str], Receiver], span: Span | None = None, client: Client | None = None
     ) -> Found | None:

@@ -117,6 +117,7 @@ class QueryWorld:
         self.stopped: set[str] = set()  # answer nothing until `resumed` is set
         self.resumed = threading.Event()
         self.asked: list[tuple[str, PartialQuery]] = []
+        self.asked_ahead: list[tuple[str, PartialQuery]] = []
         self.spread_groups = spread_groups  # a test may plant a fault
         self.refused: dict[int, dict[str, int]] = {}  # partition → reason → records; see `PartialAnswer`
         self.cuboids: dict[str, int] = {}  # which a receiver says it has read; see `PartialAnswer`
@@ -360,6 +361,12 @@ class QueryWorld:
         """Answer as RealtimeSource, unless the receiver is dead or stopped."""
         if receiver_id in self.dead | self.stopped:
             raise Unavailable(f"{receiver_id} does not answer")
+
+    def ask_ahead(self, receiver_id: str, address: str, query: PartialQuery) -> None:
+        """Note the query as RealtimeSource, unless the receiver is dead."""
+        self._check_alive(receiver_id)
+        with self._lock:
+            self.asked_ahead.append((receiver_id, query))
 
     def _check_alive(self, receiver_id: str) -> None:
         if receiver_id in self.dead:

@@ -35,6 +35,7 @@ from rtolap.query.plan import CubeRead, ReadStats
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.statement_service import QueryService
 
+from tests.support.cubes.later_executor import AtOnceExecutor
 from tests.support.cubes.stepped_receiver import Receiver
 from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
@@ -64,11 +65,17 @@ class SteppedQuery:
             clock,
             engine=EmbeddedEngine(memory_limit_bytes=1 << 30, threads=2),
             session_tokens=SessionTokens("of all query services of the run"),
+            ahead_on=AtOnceExecutor(),
         )
 
     @property
     def vectors(self) -> Mapping[int, Mapping[int, Vectors]]:
         return self._source.vectors
+
+    @property
+    def asked_ahead(self) -> int:
+        """The number of queries that receivers ahead of a move have answered for nobody."""
+        return self._source.asked_ahead
 
     @property
     def locations(self) -> Mapping[int, str]:
@@ -113,6 +120,7 @@ class _Receivers:
         self._receivers = {one.name: one for one in receivers}
         self.up: Collection[str] = frozenset()
         self.vectors: dict[int, Mapping[int, Vectors]] = {}
+        self.asked_ahead = 0
 
     def ask(
         self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
@@ -135,6 +143,24 @@ class _Receivers:
         said = msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
         vectors.update(dict.fromkeys(said.positions, receiver.vectors()))
         return table, said
+
+    def ask_ahead(self, receiver_id: str, address: str, query: PartialQuery) -> None:
+        """Answer for nobody, also where statements do not reach this receiver yet."""
+        one = self._receivers[receiver_id]
+        if not one.alive:
+            raise Unavailable(f"{receiver_id} does not answer")
+        receiver = one.for_epoch(query.snapshot.assignment_epoch)
+        core = receiver.core
+        answer(
+            receiver.cluster.schema,
+            core.state,
+            query,
+            owned=core.owned,
+            receiver_id=receiver_id,
+            progress=core.progress,
+            cache=receiver.results,
+        )
+        self.asked_ahead += 1
 
     def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats | None:
         """Return nothing: only EXPLAIN asks for it."""

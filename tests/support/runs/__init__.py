@@ -1,1 +1,1 @@
-"""The run of all tests: what is fetched beside it, how failures are told, when it ends."""
+"""The run of all tests: what it fetches ahead, how failures are told, when it ends; waiting drivers."""

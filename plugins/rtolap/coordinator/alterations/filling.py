@@ -16,7 +16,7 @@ A crash before the commit has changed nothing; after it, nothing is left to do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -34,7 +34,7 @@ from rtolap.model.cube import Cube, Revision
 from rtolap.model.evolution.revisions import common_window_ms
 from rtolap.model.instants import utc_text
 from rtolap.model.offsets import Offsets, larger
-from rtolap.model.segment import SegmentState
+from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 
 log = logging.getLogger(__name__)
 
@@ -72,10 +72,13 @@ class Filling:
         read = [self._read(paths.cube_control(each)) for each in names]
         read += [(paths.cube_changes(each), change_log(store, each, None)[1]) for each in names]
         controls, records = zip(*(self._views.fresh(each) for each in names), strict=True)
+        if controls[1].assignment and not self._heartbeats.partitions(older.name):
+            return revision.since_ms  # what its receivers hold is not known yet
         filled = filled_back_to(
             cube,
             older,
             *records,
+            held=[parse_segment_name(each) for each in self._heartbeats.active_segments(older.name)],
             horizons=(controls[0].horizon_ms, controls[1].horizon_ms),
             positions={p: each.position for p, each in self._heartbeats.partitions(name).items()},
             covered=lambda record: self._metadata.whole_segment(record).covered,
@@ -127,6 +130,7 @@ def filled_back_to(
     own_records: Mapping[str, SegmentRecord],
     older_records: Mapping[str, SegmentRecord],
     *,
+    held: Collection[SegmentRange],
     horizons: tuple[int | None, int | None],
     positions: Offsets,
     covered: Callable[[SegmentRecord], Offsets],
@@ -135,11 +139,14 @@ def filled_back_to(
 
     A range is filled once a version of each of the older one's segments of it is READY, this one has history
     of each of them, by a batch where batches fill it, and has read as far as the vectors of the older one's,
-    of late events that it is merging, too. A segment that a batch has replaced is not filled from the topic.
-    A range that the older one has purged, and this one has not, is never filled: its events would come back.
+    of late events that it is merging, too. A segment whose events the older one's receivers hold waits until
+    it is closed: no vector says before how far they must be read. A segment that a batch has replaced is not
+    filled from the topic. A range that the older one has purged, and this one has not, is never filled: its
+    events would come back.
 
     Args:
         own_records, older_records: by name.
+        held: the older one's segments of which its receivers hold events.
         horizons: purge horizons, the revision's own first.
         positions: how far the revision is read, by partition.
         covered: the vector of a READY version, which may have to be read.
@@ -150,11 +157,15 @@ def filled_back_to(
     assert revision.fills_from_ms is not None, "it fills"
     window_ms, step_ms = cube.segment.window_ms, common_window_ms(older, cube)
     own = {record.start_ms: record for record in own_records.values()}
+    have_history = {record.start_ms for record in older_records.values() if record.version}
+    not_closed = [each for each in held if each.start_ms not in have_history]
 
     def vector_of(start_ms: int, end_ms: int) -> Offsets | None:
         """Return the vector of a range that is filled; None where it is not."""
         own_ms, older_ms = horizons
         if older_ms is not None and start_ms < older_ms and (own_ms is None or own_ms < end_ms):
+            return None
+        if any(each.start_ms < end_ms and each.end_ms > start_ms for each in not_closed):
             return None
         vector: Offsets = {}
         for record in older_records.values():

@@ -103,6 +103,7 @@ class CubeRunner:
         self._clock = clock
         self._stopping = threading.Event()
         self._core_stopping = threading.Event()
+        self._writes_last = True
         self._requests = CoreRequests(schema.cube.name, receiver_id)
         self._results = ResultCache(schema, core.settings.result_bytes_max)
         self._commits = ClosingCommits(
@@ -178,9 +179,14 @@ class CubeRunner:
         if self._reports is not None:
             self._reports.start()
 
-    def stop(self) -> None:
-        """End the worker, which may still wait for the core, then the core, which writes a checkpoint."""
+    def stop(self, *, checkpoint: bool = True) -> None:
+        """End the worker, which may still wait for the core, then the core.
+
+        Args:
+            checkpoint: True if the core writes a last checkpoint; False where its folder goes anyway.
+        """
         core, worker = self._threads
+        self._writes_last = checkpoint
         self._stopping.set()
         worker.join(STOP_TIMEOUT_S)
         if self._reports is not None:
@@ -236,6 +242,8 @@ class CubeRunner:
             except Corrupted as error:  # another receiver may answer; the worker stops this one's consumer
                 raise Unavailable(f"receiver {self._receiver_id} has lost data: {error}") from error
             except NotReady as reason:
+                if query.ahead:
+                    raise
                 if self._core_stopping.is_set():  # this state grows no more
                     raise Unavailable(
                         f"receiver {self._receiver_id} begins again with cube {self.schema.cube.name}",
@@ -286,7 +294,8 @@ class CubeRunner:
                 self._core_stopping.wait(POLL_S)
         self._requests.end()
         try:
-            self.core.checkpoint()
+            if self._writes_last:
+                self.core.checkpoint()
         except (OSError, RtolapError) as error:
             log.error("cube %s: last checkpoint failed: %s", self.schema.cube.name, error)
         self._ends.join()  # it uses the consumer; a look-up is bounded

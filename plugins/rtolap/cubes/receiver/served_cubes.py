@@ -146,7 +146,7 @@ class ServedCubes:
             with self._lock:
                 runner = self._runners.pop(name)
             log.info("cube %s was dropped or restored", name)
-            runner.stop()
+            runner.stop(checkpoint=False)
             shutil.rmtree(self._cubes.slots(name, runner.cube_id).base, ignore_errors=True)
 
     def _leave_ended(self, name: str, cube_id: str, control: CubeControl) -> None:
@@ -163,7 +163,7 @@ class ServedCubes:
             with self._lock:
                 del self._runners[name]
             log.info("cube %s has ended", name)
-            runner.stop()
+            runner.stop(checkpoint=False)
         self._ended_since_s.pop(name, None)
         shutil.rmtree(self._cubes.slots(name, cube_id).base, ignore_errors=True)
 
@@ -223,14 +223,14 @@ class ServedCubes:
         one.runner.stand()
         slots.promote(one.runner.core.file.folder)  # 2. a start begins with what it has read
         if before is not None:
-            before.stop()  # 3.
+            before.stop(checkpoint=False)  # 3. at this moment statements want the disk and the processor
         slots.clean()  # 4.
         log.info("cube %s: serving by epoch %d", name, one.planned.epoch)
 
     def _discard_ahead(self, name: str) -> None:
         with self._lock:
             one = self._ahead.pop(name)
-        one.runner.stop()
+        one.runner.stop(checkpoint=False)
         shutil.rmtree(one.runner.core.file.folder, ignore_errors=True)
         log.info("cube %s: epoch %d is given up", name, one.planned.epoch)
 

@@ -74,6 +74,8 @@ class PartialQuery(msgspec.Struct, frozen=True):
         at_least: partition → offset that the receiver must have consumed up to before it answers.
         top: the groups that are enough, where nobody else holds events of them; None: all. A receiver may
             send more.
+        ahead: True if nobody waits for the answer: the receiver makes what it keeps for such a query,
+            sends no rows, and does not wait for another state.
     """
 
     cube: str
@@ -84,6 +86,7 @@ class PartialQuery(msgspec.Struct, frozen=True):
     at_least: dict[int, int] = {}
     timeout_ms: int = 30_000
     top: TopGroups | None = None
+    ahead: bool = False
 
 
 class PartialAnswer(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.merge import group_partials, merge
 from rtolap.query.cubes.planner import plan_history, plan_realtime
+from rtolap.query.cubes.queries_ahead import QueriesAhead
 from rtolap.query.cubes.realtime import CountedTwice, Realtime
 from rtolap.query.cubes.spread_groups import ROUNDS_MAX, SpreadGroups, is_spreadable
 from rtolap.query.memory_budget import Account
@@ -43,12 +44,12 @@ from rtolap.query.session_token import SessionPositions
 from rtolap.query.spills.tables import SpilledTable
 from rtolap.scan.first_groups import Chosen, Number, choose_groups
 
-SNAPSHOTS_MAX = 8  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
+SNAPSHOTS_MAX = 9  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
 PLANS_MAX = 64  # that are remembered: names and versions of segments, a few kilobytes each
 LOOKS_MAX = 16  # at ZooKeeper at the same time, as many as statements run by default; more wait
 SIZES_MAX = 1024  # reads whose number of rows is remembered
 SPREAD_ROWS_MIN = 10_000  # fewer groups are read as a whole, once for statements of any order
-RETRY_WAIT_S = 0.05  # before each further snapshot, times the attempt
+RETRY_WAIT_S = 0.05  # before each further snapshot but the first, times the attempt
 
 
 class Fetched(NamedTuple):
@@ -86,8 +87,11 @@ class _Planned(NamedTuple):
 
 
 class Fetcher:
-    def __init__(self, cluster: Cluster, history: HistoryEngine, realtime: Realtime) -> None:
+    def __init__(
+        self, cluster: Cluster, history: HistoryEngine, realtime: Realtime, ahead: QueriesAhead
+    ) -> None:
         self._cluster = cluster
+        self._ahead = ahead
         self._history = history
         self._realtime = realtime
         self.coalesced: Coalescing[tuple[pa.Table | SpilledTable, ReadStats]] = Coalescing()
@@ -143,7 +147,8 @@ class Fetcher:
         self._answered.keep(cubes)
 
     def close(self) -> None:
-        """End the looks, without waiting for one under way."""
+        """End looks and queries ahead, without waiting for one under way."""
+        self._ahead.close()
         self._looks.shutdown(wait=False, cancel_futures=True)
 
     def _refresh(self, cube: str, cancellation: Cancellation) -> None:
@@ -194,7 +199,7 @@ class Fetcher:
         cancellation.on_cancel(pause.set)
         for attempt in range(SNAPSHOTS_MAX):
             if attempt:
-                pause.wait(RETRY_WAIT_S * attempt)
+                pause.wait(RETRY_WAIT_S * (attempt - 1))  # a look is mostly enough, as when a move ends
                 cancellation.check()
                 self._refresh(read.cube, cancellation)
             taken = self._plan(read, cancellation, fresh=attempt > 0)
@@ -203,6 +208,7 @@ class Fetcher:
             try:
                 table = self._read(read, taken, beyond, stats, cancellation, account)
                 stats.warnings = self._warnings(read, stats)
+                self._ahead.offer(read, taken.history.snapshot, self._cluster.view(read.cube).control())
                 return table, stats
             except StaleSnapshot:
                 if attempt == SNAPSHOTS_MAX - 1:

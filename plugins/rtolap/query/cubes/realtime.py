@@ -56,6 +56,10 @@ class RealtimeSource(Protocol):
         """Raise Unavailable when the receiver does not answer even this in time."""
         ...
 
+    def ask_ahead(self, receiver_id: str, address: str, query: PartialQuery) -> None:
+        """Have the receiver make what it keeps for such a query: see `queries_ahead`."""
+        ...
+
 
 class FlightSource:
     def __init__(self, clients: ReceiverClients) -> None:
@@ -72,6 +76,9 @@ class FlightSource:
 
     def ping(self, receiver_id: str, address: str, within_s: float) -> None:
         self._clients.at(address).ping(within_s)
+
+    def ask_ahead(self, receiver_id: str, address: str, query: PartialQuery) -> None:
+        self._clients.at(address).query(query)
 
 
 class Realtime:

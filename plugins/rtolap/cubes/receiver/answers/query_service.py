@@ -65,7 +65,9 @@ def answer(
         tables += segment.tables
     found = cache.merged(query, tables) if cache is not None else merged_plainly(schema, query, tables)
     left = None if query.top is None or not query.top.spread else GroupsLeft(None)
-    if found.table.num_rows:
+    if query.ahead:  # what it left in the cache was wanted
+        table = physical_schema(schema, query.dimensions, query.partials, plain=True).empty_table()
+    elif found.table.num_rows:
         rows = found.table
         if query.top is not None and query.top.spread:
             rows, left = spread_groups(rows, query.dimensions, query.top)
