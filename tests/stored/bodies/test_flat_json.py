@@ -8,12 +8,14 @@ import string
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from rtolap.model.stored.schema import StoredSchema, initial_schema
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.bodies.json import reader
 from rtolap.stored.bodies.json.flat import flat_rows
+from rtolap.stored.bodies.json.members import Kind
 from rtolap.stored.bodies.json.quotes import lines_of
 from rtolap.stored.bodies.options import JsonOptions, LoadOptions
 from rtolap.stored.bodies.settings import BodySettings
@@ -188,14 +190,54 @@ def test_lines_of_usual_shape_are_flat() -> None:
     ]
     for separators in ((",", ":"), (", ", ": ")):
         body = "\n".join(json.dumps(row, separators=separators) for row in rows).encode()
-        found = flat_rows(body, lines_of(body), ["id", "note", "absent"], as_written=False)
+        found = flat_rows(
+            body, lines_of(body), dict.fromkeys(("id", "note", "absent"), "text"), as_written=False
+        )
         assert [len(each.rows) for each in found] == [100]
         assert found[0].columns["id"].to_pylist() == [str(at) for at in range(100)]
         assert found[0].columns["note"].to_pylist() == [None if at % 3 else "x" for at in range(100)]
 
 
+def test_whole_numbers_and_truth_values_come_without_text() -> None:
+    """Where a block has others too, the column is text."""
+    numbers = [0, -1, 7, 12345678, -123456789, 10**15, -(10**16) + 1]
+    rows = [{"n": numbers[at % 7], "b": at % 2 == 0, "m": at if at else None} for at in range(50)]
+    body = "\n".join(json.dumps(row, separators=(",", ":")) for row in rows).encode()
+    kinds: dict[str, Kind] = {"n": "integer", "b": "boolean", "m": "integer"}
+    (found,) = flat_rows(body, lines_of(body), kinds, as_written=False)
+    assert found.columns["n"].equals(pa.array([row["n"] for row in rows]))
+    assert found.columns["b"].equals(pa.array([row["b"] for row in rows]))
+    numbered = body.replace(b"null", b"0")
+    (typed,) = flat_rows(numbered, lines_of(numbered), kinds, as_written=False)
+    assert [str(values.type) for values in typed.columns.values()] == ["int64", "bool", "int64"]
+    assert found.columns["m"].to_pylist() == [str(at) if at else None for at in range(50)]
+
+
+def test_a_line_that_is_not_as_the_others_is_not_read_as_they_are() -> None:
+    """One line of a block at a time is changed in one byte: it is flat only if its JSON is still right."""
+    rng = random.Random(5)
+    rows = [{"id": 10**12 + at, "name": f"n,{at}", "ok": at % 3 == 0, "x": at / 8} for at in range(12)]
+    lines = [json.dumps(row, separators=(",", ":")).encode() for row in rows]
+    for _ in range(1500):
+        at, byte = rng.randrange(len(lines[7])), rng.choice(b'",:{}[]0129-.etn \\')
+        changed = lines[7][:at] + bytes([byte]) * rng.randrange(3) + lines[7][at + 1 :]
+        body = b"\n".join([*lines[:7], changed, *lines[8:]])
+        kinds: dict[str, Kind] = {"id": "integer", "name": "text", "ok": "boolean", "x": "text"}
+        for found in flat_rows(body, lines_of(body), kinds, as_written=True):
+            places = found.rows.tolist()
+            assert len(places) > 1, changed
+            if 7 in places:
+                read = {name: values[places.index(7)].as_py() for name, values in found.columns.items()}
+                written = json.loads(changed, parse_float=str, parse_int=str)
+                told = {"true": True, "false": False} if found.columns["ok"].type != pa.bool_() else {}
+                shown = {name: told.get(value, value) for name, value in read.items()}
+                assert {name: str(value) for name, value in shown.items()} == {
+                    name: str(value) for name, value in written.items() if name in kinds
+                }, changed
+
+
 def test_lines_of_several_shapes_are_flat() -> None:
     lines = [b'{"a":1}', b'{"b":"x"}', b'{"a":null,"b":"y"}'] * 20 + [b'{"a":[1]}']
     body = b"\n".join(lines)
-    found = flat_rows(body, lines_of(body), ["a", "b"], as_written=False)
+    found = flat_rows(body, lines_of(body), dict.fromkeys("ab", "text"), as_written=False)
     assert sorted(row for each in found for row in each.rows.tolist()) == list(range(60))

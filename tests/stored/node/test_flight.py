@@ -55,6 +55,24 @@ def test_rows_go_in_and_come_out(client: StorageClient) -> None:
     assert (report.tablet, report.version, report.rows) == (tablet(), 1, 3)
 
 
+def test_texts_in_dictionaries_arrive(client: StorageClient) -> None:
+    """Each batch of a stream may have another dictionary, for tablets in turns."""
+    client.create(wire.CreateTablets((tablet(1),), SCHEMA))
+    parts = [(tablet(at % 2), rows(*range(at * 10, at * 10 + 10), note=f"text {at // 3}")) for at in range(9)]
+    coded = [
+        (to, batch.set_column(1, "note", batch.column("note").dictionary_encode())) for to, batch in parts
+    ]
+    stream = client.put(wire.PutHead(7, SCHEMA), coded[0][1].schema)
+    for to, batch in coded:
+        stream.write(to, batch)
+    counts = {to: sum(batch.num_rows for each, batch in parts if each == to) for to, _ in parts}
+    stream.finish(wire.PutEnd(tuple(wire.TabletRows(to, count) for to, count in counts.items())))
+    client.publish(wire.Publish(7, tuple((to, 1) for to in counts)))
+    for to in counts:
+        sent = [tuple(row.values()) for each, batch in parts if each == to for row in batch.to_pylist()]
+        assert read(client, to, 1) == sorted(sent, key=repr)
+
+
 def test_a_stream_of_many_megabytes_arrives(client: StorageClient) -> None:
     stream = client.put(wire.PutHead(7, SCHEMA), rows().schema)
     for first in range(0, 10_000, 1000):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,18 +13,21 @@ import pyarrow as pa
 from rtolap.base.errors import DefinitionError
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.bodies.batches import DecodedBatch
+from rtolap.stored.bodies.clauses import Expression
 from rtolap.stored.bodies.compression import unpacked
 from rtolap.stored.bodies.csv.reader import CsvReader
 from rtolap.stored.bodies.expressions import Engine
 from rtolap.stored.bodies.files import FileBody, open_file
+from rtolap.stored.bodies.json.members import Kind
 from rtolap.stored.bodies.json.paths import Step, parse_path
 from rtolap.stored.bodies.json.reader import JsonReader
 from rtolap.stored.bodies.options import LoadOptions
-from rtolap.stored.bodies.plan import LoadPlan, load_plan
+from rtolap.stored.bodies.plan import Direct, LoadPlan, MissingColumn, load_plan
 from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.bodies.target import BodyTarget
 
 _DEFAULTS = BodySettings()
+_KINDS: dict[str, Kind] = {"int": "integer", "bigint": "integer", "boolean": "boolean"}
 
 
 def decode_body(
@@ -55,7 +59,7 @@ def decode_body(
             return
         target = BodyTarget(plan, options, engine, dict.fromkeys(plan.sources, pa.string()))
         if options.format == "json":
-            sources = JsonReader(_paths(plan, options), options, engine, settings).read(packed)
+            sources = JsonReader(_paths(plan, options), options, engine, settings, _kinds(plan)).read(packed)
         else:
             sources = CsvReader(plan.sources, options.format, options.csv, settings).read(packed)
         for source in sources:
@@ -80,6 +84,20 @@ def _types(plan: LoadPlan, schema: pa.Schema) -> dict[str, pa.DataType]:
             "the body lacks columns", expected=", ".join(absent), found=", ".join(schema.names) or "none"
         )
     return {name: own[name.lower()] for name in plan.sources if name.lower() in own}
+
+
+def _kinds(plan: LoadPlan) -> dict[str, Kind]:
+    """Return which columns of a body of JSON need no text: those that nothing but whole numbers or truth
+    values of a table is made of."""
+    targets = [target for target in plan.targets if isinstance(target, Direct)]
+    made = Counter(target.source for target in targets)
+    if len(targets) != len([each for each in plan.targets if not isinstance(each, MissingColumn)]):
+        return {}  # expressions take a body's columns as text
+    if isinstance(plan.where, Expression) or isinstance(plan.deletes, Expression):
+        return {}
+    kinds = {target.source: _KINDS.get(target.column.definition.load_type.kind) for target in targets}
+    others = (plan.deletes, plan.undeletable)
+    return {name: kind for name, kind in kinds.items() if kind and made[name] == 1 and name not in others}
 
 
 def _paths(plan: LoadPlan, options: LoadOptions) -> dict[str, tuple[Step, ...]]:

@@ -34,6 +34,7 @@ from rtolap.stored.bodies.options import Format
 from rtolap.stored.bodies.orc.stripes import OrcStripes
 from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.bodies.spool import held, write_spool
+from rtolap.stored.engine.rows.texts import plain_texts, saves_work
 
 _READ_BYTES = 1 << 20  # at once, of a file; memory is read where it lies
 Batches = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
@@ -87,7 +88,7 @@ class FileBody:
             return [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in values]
 
         names = batch.schema.names
-        columns = {name: _decoded(single_chunk(batch.column(name))) for name in names}
+        columns = {name: _useful(single_chunk(batch.column(name))) for name in names}
         numbers = np.arange(rows + 1, rows + batch.num_rows + 1)
         refused = Refusals(self._settings.rejected_rows_max)
         return SourceRows(columns, numbers, texts, refused, batch.num_rows)
@@ -97,8 +98,9 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _decoded(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+def _useful(column: pa.Array) -> pa.Array:
+    """Return the column, without a dictionary that saves nothing."""
+    return column if saves_work(column) else plain_texts(column)
 
 
 def _check_decimals(kind: pa.DataType, name: str) -> None:

@@ -6,6 +6,7 @@ disk. All bodies of a process share the memory; a body that finds none left goes
 
 from __future__ import annotations
 
+import mmap
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ import pyarrow as pa
 from rtolap.base.errors import TooLarge, Unavailable
 from rtolap.stored.bodies.settings import BodySettings
 
+_FIRST_BYTES = 1 << 20
+_HUGE_FROM_BYTES = 8 << 20  # pages of 2 MiB would be too large for small bodies
+_PIECE_BYTES = 1 << 20
 _SHARED_BYTES_MAX = 256 << 20  # of all bodies together that are in memory
 
 
@@ -52,24 +56,22 @@ def held(
 
     TooLarge: it is larger than a spool may be. Unavailable: the disk takes nothing.
     """
-    pieces: list[bytes] = []
-    size = taken = 0
+    body = _Mapped()
+    taken = 0
     try:
         for chunk in chunks:
-            pieces.append(chunk)
-            size += len(chunk)
-            # while its pieces are put together, a body is there twice
-            if size > settings.spool_memory_bytes_max or not memory.take(2 * len(chunk)):
+            # one chunk beyond the bounds is there for a moment
+            body.append(chunk)
+            if body.size > settings.spool_memory_bytes_max or not memory.take(len(chunk)):
                 break
-            taken += 2 * len(chunk)
+            taken += len(chunk)
         else:
-            whole = b"".join(pieces)
-            pieces.clear()
-            _check_size(size, settings.spool_bytes_max)
-            yield pa.BufferReader(whole), size
+            _check_size(body.size, settings.spool_bytes_max)
+            yield pa.BufferReader(body.buffer()), body.size
             return
         with tempfile.TemporaryFile(prefix="rtolap-load-") as spool:
-            size = write_spool(_drained(pieces), spool, settings.spool_bytes_max)
+            size = write_spool(body.pieces(), spool, settings.spool_bytes_max)
+            del body
             memory.give_back(taken)
             taken = 0
             spool.seek(size)
@@ -79,10 +81,36 @@ def held(
         memory.give_back(taken)
 
 
-def _drained(pieces: list[bytes]) -> Iterator[bytes]:
-    pieces.reverse()
-    while pieces:
-        yield pieces.pop()
+class _Mapped:
+    """Memory of the system that grows where it lies, page by page: nothing is put together in the end."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._map = mmap.mmap(-1, _FIRST_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def append(self, chunk: bytes) -> None:
+        end = self.size + len(chunk)
+        if end > len(self._map):
+            self._grow(max(end, 2 * len(self._map)))
+        self._map[self.size : end] = chunk
+        self.size = end
+
+    def _grow(self, size: int) -> None:
+        try:
+            self._map.resize(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+            if len(self._map) >= _HUGE_FROM_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+                self._map.madvise(mmap.MADV_HUGEPAGE)
+        except OSError as error:
+            raise Unavailable(
+                "a body cannot be held in memory", found=error.strerror, action="send it again later"
+            ) from error
+
+    def buffer(self) -> pa.Buffer:
+        return pa.py_buffer(self._map).slice(0, self.size)
+
+    def pieces(self) -> Iterator[bytes]:
+        for start in range(0, self.size, _PIECE_BYTES):
+            yield self._map[start : min(start + _PIECE_BYTES, self.size)]
 
 
 def write_spool(chunks: Iterator[bytes], spool: IO[bytes], bytes_max: int, size: int = 0) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from rtolap.stored.bodies.expressions import Computed, Engine
 from rtolap.stored.bodies.options import LoadOptions
 from rtolap.stored.bodies.plan import ComputedColumn, Direct, LoadPlan
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, constant, stored_type
+from rtolap.stored.engine.rows.texts import SENT_TEXTS, plain_texts
 
 _SHOWN_CHARS_MAX = 80
 _WHERE, _DELETE = "where", "delete"
@@ -70,6 +72,9 @@ class BodyTarget:
         self._conditions = Computed(engine(), conditions, known | self._types) if conditions else None
 
     def batch(self, source: SourceRows) -> DecodedBatch:
+        if self._made is not None or self._conditions is not None:
+            plain = {name: plain_texts(values) for name, values in source.columns.items()}
+            source = replace(source, columns=plain)
         rows = _Rows(source, self._options)
         targets = self._plan.targets
         columns: dict[str, pa.Array] = {}
@@ -112,6 +117,8 @@ class BodyTarget:
         return DecodedBatch(batch, source.refused.rejected(), unselected, source.total)
 
     def _loaded(self, values: pa.Array, name: str) -> pa.Array:
+        if values.type == SENT_TEXTS:
+            return values
         if values.type != self._types[name]:
             values = values.cast(self._types[name])
         column = next(target.column for target in self._plan.targets if target.column.name == name)
@@ -130,7 +137,11 @@ class _Rows:
     def direct(self, column: SchemaColumn, name: str) -> pa.Array:
         raw, strict = self._source.columns[name], self._options.strict_mode
         kind = column.definition.load_type
-        converted, lost = convert(raw, kind, zone=self._options.timezone, rounds=not strict)
+        lost: Mask | None = None
+        if kind.kind == "string" and raw.type == SENT_TEXTS:
+            converted = raw
+        else:
+            converted, lost = convert(raw, kind, zone=self._options.timezone, rounds=not strict)
         if lost is not None and (strict or not column.definition.nullable):
             self._refuse(
                 lost,

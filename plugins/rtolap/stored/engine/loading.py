@@ -8,12 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.base.errors import DefinitionError
+from rtolap.columnar.chunks import single_chunk
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine.disk import Disk
 from rtolap.stored.engine.files.writer import Compression, FileWriter
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, accept, file_column
 from rtolap.stored.engine.rows.partial_rows import merge_partial
 from rtolap.stored.engine.rows.reduce import Merged, merged
+from rtolap.stored.engine.rows.texts import one_type, plain_bytes, plain_schema
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.engine.state import FileMeta
 from rtolap.stored.engine.steps import file_name
@@ -40,7 +42,7 @@ class Memtable:
             self._check_columns(table)
         if table.num_rows:
             self._tables.append(table)
-            self._bytes += table.nbytes
+            self._bytes += plain_bytes(table)
 
     def is_full(self) -> bool:
         """Return whether the memtable is full. Rows of equal keys are merged first; a table that merges well
@@ -50,7 +52,7 @@ class Memtable:
         if self._schema.model == "duplicate" or self._partial:
             return True  # partial rows are merged once, from the order in which they came
         whole = self._merged().whole()
-        self._tables, self._bytes = [whole], whole.nbytes
+        self._tables, self._bytes = [whole], plain_bytes(whole)
         return self._bytes > self._bytes_max // 2
 
     def take_sorted(self) -> Merged | None:
@@ -120,7 +122,7 @@ class FileLoader:
         writer = open_writer(
             self._disk,
             path,
-            taken.table.schema,
+            plain_schema(taken.table.schema),
             self._schema,
             self._settings.load_compression,
             self._settings.block_rows,
@@ -163,7 +165,7 @@ def without_idle_signs(rows: Merged) -> Merged:
 
 
 def _together(tables: list[pa.Table]) -> pa.Table:
-    """Put batches with and without delete signs together."""
+    """Put batches together, with and without delete signs or dictionaries."""
     if any(DELETE_SIGN in table.column_names for table in tables):
         tables = [
             table
@@ -171,4 +173,11 @@ def _together(tables: list[pa.Table]) -> pa.Table:
             else table.append_column(DELETE_SIGN, pa.repeat(pa.scalar(False), table.num_rows))
             for table in tables
         ]
+    for place, name in enumerate(tables[0].column_names):
+        columns = [table.column(name) for table in tables]
+        if any(column.type != columns[0].type for column in columns):
+            alike = one_type([single_chunk(column) for column in columns])
+            tables = [
+                table.set_column(place, name, column) for table, column in zip(tables, alike, strict=True)
+            ]
     return pa.concat_tables(tables)

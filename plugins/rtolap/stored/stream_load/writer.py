@@ -23,6 +23,7 @@ from rtolap.base.errors import DefinitionError, Refused, Unavailable
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.protocols.flight.client import PING_AFTER_S
 from rtolap.protocols.storage.messages import PutEnd, PutHead, TabletId, TabletRows
+from rtolap.stored.engine.rows.texts import in_type, plain_texts, saves_work
 from rtolap.stored.metastore.records import Partition, Replica, Tablet
 from rtolap.stored.stream_load import messages
 from rtolap.stored.stream_load.node_sender import NodeSender, RowNodes
@@ -99,10 +100,10 @@ class LoadWriter:
         tablet = Tablet(self._names[partition], bucket)
         if tablet not in self._tablets:
             raise DefinitionError(f"the load knows no bucket {bucket} of partition {partition}")
-        plain = self._plain(batch)
-        self._waiting[tablet].append(plain)
-        self._waiting_bytes[tablet] += plain.nbytes
-        self._rows[tablet] += plain.num_rows
+        alike = self._alike(batch)
+        self._waiting[tablet].append(alike)
+        self._waiting_bytes[tablet] += alike.nbytes
+        self._rows[tablet] += alike.num_rows
         if self._waiting_bytes[tablet] >= self._settings.part_bytes:
             self._send(tablet)
         if sum(self._waiting_bytes.values()) >= self._settings.waiting_bytes_max:
@@ -149,24 +150,21 @@ class LoadWriter:
         for sender in self._senders.values():
             sender.cancel("the load was given up")
 
-    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the columns of the first batch, in its order, without dictionaries."""
-        arrays = [
-            column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-            for column in batch.columns
-        ]
-        plain = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+    def _alike(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns of the first batch, in its order and its types."""
         if self._columns is None:
-            self._columns = plain.schema
-        elif plain.schema != self._columns:
-            if set(plain.schema.names) != set(self._columns.names):
-                raise DefinitionError(
-                    "batches of a load have different columns",
-                    expected=self._columns.names,
-                    found=plain.schema.names,
-                )
-            plain = plain.select(self._columns.names).cast(self._columns)
-        return plain
+            arrays = [each if saves_work(each) else plain_texts(each) for each in batch.columns]
+            first = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+            self._columns = first.schema
+            return first
+        if set(batch.schema.names) != set(self._columns.names):
+            raise DefinitionError(
+                "batches of a load have different columns",
+                expected=self._columns.names,
+                found=batch.schema.names,
+            )
+        arrays = [in_type(batch.column(field.name), field.type) for field in self._columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._columns)
 
     def _send_all(self) -> None:
         for tablet in list(self._waiting):

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from rtolap.stored.bodies.batches import Longs, Mask, Refusals, SourceRows, toge
 from rtolap.stored.bodies.blocks import is_utf8
 from rtolap.stored.bodies.expressions import Engine
 from rtolap.stored.bodies.json.flat import FlatRows, flat_rows
+from rtolap.stored.bodies.json.members import Kind, Wanted
 from rtolap.stored.bodies.json.paths import pointer, value_at
 from rtolap.stored.bodies.json.quotes import lines_of
 from rtolap.stored.bodies.json.records import Records, is_by_line, line_blocks, records
@@ -41,7 +43,7 @@ _IN_NUMBER[list(b"0123456789.")] = True
 
 
 class JsonReader:
-    """Reader of one JSON body. `paths`: those of its columns, by name."""
+    """Reader of one JSON body. `paths`: those of its columns, by name. `kinds`: those that may come typed."""
 
     def __init__(
         self,
@@ -49,20 +51,23 @@ class JsonReader:
         options: LoadOptions,
         engine: Callable[[], Engine],
         settings: BodySettings,
+        kinds: Mapping[str, Kind] = {},
     ) -> None:
         self._paths, self._options, self._engine, self._settings = paths, options, engine, settings
         written = ", ".join(_literal(pointer(steps)) for steps in paths.values())
         self._values = f"SELECT TRY(json_extract_string(c0, [{written}])) FROM rows"
         self._exists = f"SELECT json_exists(c0, [{written}]) FROM rows"
-        names = [steps[0] for steps in paths.values() if len(steps) == 1]
-        #: what flat records are looked through for; None where columns are not just members of a record
-        self._names = None if [*paths] != names else [*paths]
+        names = [str(steps[0]) for steps in paths.values() if len(steps) == 1]
+        #: what is wanted of flat records; None where columns are not just members of a record
+        self._wanted: Wanted | None = None
+        if [*paths] == names:
+            self._wanted = {name: kinds.get(name, "text") for name in names}
         self._rows = 0
 
     def read(self, chunks: Iterator[bytes]) -> Iterator[SourceRows]:
-        if self._names is not None and is_by_line(self._options.json, self._options.csv):
+        if self._wanted is not None and is_by_line(self._options.json, self._options.csv):
             for block in line_blocks(chunks, self._settings):
-                source = self._lines(block, self._names)
+                source = self._lines(block, self._wanted)
                 if source.total:
                     yield source
             return
@@ -76,12 +81,12 @@ class JsonReader:
         self._rows += count
         return numbers
 
-    def _lines(self, block: bytes, names: Collection[str]) -> SourceRows:
+    def _lines(self, block: bytes, wanted: Wanted) -> SourceRows:
         """Return the rows of whole lines: flat ones all at once, others record by record."""
         lines = lines_of(block)
         numbers = self._numbers(len(lines.starts))
         as_written = self._options.json.num_as_string
-        found = flat_rows(block, lines, names, as_written=as_written) if is_utf8(block) else []
+        found = flat_rows(block, lines, wanted, as_written=as_written) if is_utf8(block) else []
 
         def texts(places: Longs) -> list[str]:
             spans = zip(lines.starts[places].tolist(), lines.ends[places].tolist(), strict=True)
@@ -95,7 +100,7 @@ class JsonReader:
             spans = zip(lines.starts[left].tolist(), lines.ends[left].tolist(), strict=True)
             singles = Records([block[start:end] for start, end in spans], {})
             parts.append(self._source(singles, numbers[left]))
-        return together(parts)
+        return parts[0] if len(parts) == 1 else together([_as_text(part) for part in parts])
 
     def _flat_source(self, flat: FlatRows, numbers: Longs, texts: Callable[[Longs], list[str]]) -> SourceRows:
         count = len(flat.rows)
@@ -187,6 +192,11 @@ class JsonReader:
             columns[name] = pc.replace_with_mask(
                 columns[name], pa.array(mask), pa.array(ordered, pa.string())
             )
+
+
+def _as_text(part: SourceRows) -> SourceRows:
+    """Return rows whose columns are all text, as those of other parts are."""
+    return replace(part, columns={name: values.cast(pa.string()) for name, values in part.columns.items()})
 
 
 class _Written(str):

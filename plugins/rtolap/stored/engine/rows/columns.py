@@ -18,6 +18,7 @@ from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.sketches import checked_bitmaps, checked_hlls
 from rtolap.model.stored.pushed import Partials
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
+from rtolap.stored.engine.rows.texts import SENT_TEXTS, has_short_texts, plain_texts
 
 DELETE_SIGN = "__delete_sign"  # boolean, in batches and files of unique tables: TRUE deletes the row's key
 _CHECKS = {"HLL_UNION": checked_hlls, "BITMAP_UNION": checked_bitmaps}
@@ -46,7 +47,7 @@ def answer_schema(
 
 def accept(batch: pa.RecordBatch | pa.Table, schema: StoredSchema, *, partial: bool = False) -> pa.Table:
     """Return a loaded batch as file columns. Missing columns have their default, or are left out of `partial`
-    rows.
+    rows. Texts that come in dictionaries and are nothing but put in order keep them.
 
     DefinitionError: a column that is not the table's or of another type, a null where none may be, bytes that
     are no sketch, deletes in a table without, a missing column that has to have a value.
@@ -60,10 +61,22 @@ def accept(batch: pa.RecordBatch | pa.Table, schema: StoredSchema, *, partial: b
     if partial:
         check_partial(schema, batch.schema.names, only_deletes=_only_deletes(batch))
         given = tuple(column for column in schema.columns if column.name in batch.schema.names)
-    columns = {file_column(column.id): _accept_column(batch, column, batch.num_rows) for column in given}
+    columns = {
+        file_column(column.id): _accept_column(
+            batch, column, batch.num_rows, coded=not partial and _is_only_moved(schema, column)
+        )
+        for column in given
+    }
     if DELETE_SIGN in batch.schema.names:
         columns[DELETE_SIGN] = _accept_deletes(batch, schema)
     return pa.table(columns)
+
+
+def _is_only_moved(schema: StoredSchema, column: SchemaColumn) -> bool:
+    """Return whether rows that become one take a value of the column as it is, and none compares them."""
+    if column.id in schema.keys or column.id == schema.sequence:
+        return False
+    return column.definition.aggregate in (None, "REPLACE", "REPLACE_IF_NOT_NULL")
 
 
 def check_partial(schema: StoredSchema, given: Iterable[str], *, only_deletes: bool) -> None:
@@ -101,7 +114,9 @@ def _only_deletes(batch: pa.RecordBatch | pa.Table) -> bool:
     return DELETE_SIGN in batch.schema.names and bool(pc.all(batch.column(DELETE_SIGN), min_count=0).as_py())
 
 
-def _accept_column(batch: pa.RecordBatch | pa.Table, column: SchemaColumn, rows: int) -> pa.Array:
+def _accept_column(
+    batch: pa.RecordBatch | pa.Table, column: SchemaColumn, rows: int, *, coded: bool
+) -> pa.Array:
     if column.name not in batch.schema.names:
         if column.default is None and not column.definition.nullable:
             raise DefinitionError(
@@ -109,10 +124,10 @@ def _accept_column(batch: pa.RecordBatch | pa.Table, column: SchemaColumn, rows:
             )
         return constant(column, rows)
     values = single_chunk(batch.column(column.name))
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+    if not (coded and has_short_texts(values)):
+        values = plain_texts(values)
     target, loaded = stored_type(column), arrow_type(column.definition.load_type)
-    if values.type not in (target, loaded):
+    if values.type not in (target, loaded) and not (values.type == SENT_TEXTS and pa.types.is_string(target)):
         raise DefinitionError(
             f"column {column.name} has another type in a batch", expected=str(loaded), found=str(values.type)
         )
@@ -123,7 +138,7 @@ def _accept_column(batch: pa.RecordBatch | pa.Table, column: SchemaColumn, rows:
     check = _CHECKS.get(column.definition.aggregate or "")
     if check is not None:
         return check(values)
-    return values if values.type == target else values.cast(target)
+    return values if values.type in (target, SENT_TEXTS) else values.cast(target)
 
 
 def _accept_deletes(batch: pa.RecordBatch | pa.Table, schema: StoredSchema) -> pa.Array:

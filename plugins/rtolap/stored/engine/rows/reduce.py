@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rtolap.base.errors import Refused, RowsRefused
 from rtolap.columnar.chunks import single_chunk
@@ -47,7 +48,8 @@ class Merged(NamedTuple):
             if self.rows is None:
                 yield table.slice(start, rows_max)
             else:
-                yield table.take(pa.array(self.rows[start : start + rows_max]))
+                rows = pa.array(self.rows[start : start + rows_max])
+                yield pc.take(table, rows, boundscheck=False)  # they are a permutation's
 
 
 def merge(table: pa.Table, schema: StoredSchema) -> pa.Table:
