@@ -90,7 +90,7 @@ CALLS: tuple[Callable[[Endpoints], str | tuple[str, ...]], ...] = (
 )
 
 
-@hypothesis_settings(max_examples=400, deadline=None)
+@hypothesis_settings(max_examples=400)
 @given(
     host=st.sampled_from([None, None, "x", OWN]),
     port=st.sampled_from([None, 1]),

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.notices import LetterTopic, overdue_notice, refused_notice
@@ -95,9 +95,6 @@ class Topics:
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_size=12))
-@settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)  # the first example is drawn beside other work
 def test_each_letter_is_told_once_over_looks_with_kafka_or_the_mail_server_away(steps: Any) -> None:
     topics, people, state = Topics(), People(), AssetState()
     with pytest.MonkeyPatch.context() as patch:
@@ -173,7 +170,6 @@ class Coordinator:
         max_size=8,
     )
 )
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_window_is_told_once_while_it_is_overdue_and_not_while_a_person_is_asked(looks: Any) -> None:
     people, state = People(), AssetState()
     expected: list[str] = []

@@ -14,7 +14,7 @@ from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import ErrorType
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import AssetEventResult, AssetEventsResult, ErrorResponse
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rtolap.airflow.outlets import recorded as recorded_module
 from rtolap.airflow.outlets.loads import LOADED_TABLES, announce_load, loaded_table
@@ -34,9 +34,6 @@ class LostWorker(BaseException):
     pass
 
 
-@settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)  # the first example is drawn beside other work
 @given(
     executions=st.lists(
         st.tuples(st.sampled_from(ENDS), st.lists(st.integers(0, 4), max_size=6), st.integers(0, 3)),

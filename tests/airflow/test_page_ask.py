@@ -16,7 +16,7 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import HTTPException
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rtolap.airflow.hooks.connection import Endpoints
 from rtolap.airflow.hooks.rtolap import RtolapHook
@@ -304,7 +304,6 @@ def test_a_user_of_the_service_may_not_ask_for_others_and_no_service_asks_as_a_u
         assert found.status_code == 422, named
 
 
-@settings(deadline=None)
 @given(
     st.one_of(
         st.none(), st.text(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans()

@@ -15,7 +15,7 @@ partitions = st.sets(st.integers(0, 200), min_size=1, max_size=60).map(sorted)
 
 
 @pytest.mark.parametrize("name", sorted(ASSIGNERS))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(partitions=partitions, tasks_max=st.integers(-1, 9), replica_sets=loads)
 def test_every_plan_gives_each_partition_to_exactly_one_replica_set(
     name: str, partitions: list[int], tasks_max: int, replica_sets: list[ReplicaSetLoad]

@@ -43,7 +43,7 @@ def replayed(before: Plan, balance: Balance) -> Plan:
     return assignment(owner)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400)
 @given(cubes())
 def test_a_plan_is_never_worse_and_each_step_pays(
     cube: tuple[Plan, dict[int, int], dict[str, int]],
@@ -64,7 +64,7 @@ def test_a_plan_is_never_worse_and_each_step_pays(
     assert loads == loads_of(balance.plan, points, base)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400)
 @given(cubes())
 def test_a_second_plan_after_the_first_is_empty_and_the_same_loads_have_the_same_plan(
     cube: tuple[Plan, dict[int, int], dict[str, int]],
@@ -80,7 +80,7 @@ def test_a_second_plan_after_the_first_is_empty_and_the_same_loads_have_the_same
     assert mirrored == first
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=250)
 @given(cubes(partitions_max=6))
 def test_the_largest_load_is_within_the_stated_factor_of_the_best(
     cube: tuple[Plan, dict[int, int], dict[str, int]],
@@ -96,7 +96,7 @@ def test_the_largest_load_is_within_the_stated_factor_of_the_best(
     assert found >= best
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(cubes(), st.sets(st.sampled_from(SETS), min_size=1))
 def test_replica_sets_that_are_left_out_keep_nothing(
     cube: tuple[Plan, dict[int, int], dict[str, int]], open_sets: set[str]

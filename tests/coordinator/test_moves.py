@@ -180,7 +180,7 @@ def test_the_commands_plan_cancel_and_undo(running: Cluster, monkeypatch: pytest
     assert "warms up for assignment 4" in run("undo-move", NAME)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(
     answered=st.dictionaries(st.integers(0, 3), st.integers(0, 5)),
     read=st.dictionaries(st.integers(0, 3), st.integers(0, 5)),

@@ -37,7 +37,7 @@ def fullest(racks: list[str | None]) -> int:
     return max(Counter(rack for rack in racks if rack is not None).values(), default=0)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400)
 @given(drawn=costs_and_racks, count=st.integers(0, 8), beside=st.lists(st.sampled_from("ab"), max_size=3))
 def test_no_choice_of_equal_cost_has_a_rack_that_holds_more(
     drawn: list[tuple[int, str | None]], count: int, beside: list[str]

@@ -40,7 +40,7 @@ def running(cluster: Cluster) -> Cluster:
 # -- the plan -------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(
     owners=st.lists(st.sampled_from(NAMES), min_size=1, max_size=40),
     open_sets=st.sets(st.sampled_from(NAMES), min_size=1),

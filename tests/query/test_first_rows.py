@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rtolap.base.errors import DefinitionError, Forbidden
 from rtolap.query.http.asking_user import asking_user
@@ -35,7 +35,6 @@ class Batches:
         self.open = False
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=6), st.integers(1, 20))
 def test_they_are_the_first_and_the_result_is_closed_with_them(sizes: list[int], rows_max: int) -> None:
     batches = Batches(sizes)
@@ -50,7 +49,6 @@ def test_a_reader_that_goes_away_closes_the_result() -> None:
     assert not batches.open
 
 
-@settings(deadline=None)
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_nobody_is_asked_for_under_a_name_of_the_users_file(service: str, name: str) -> None:
     try:

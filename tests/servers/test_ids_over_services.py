@@ -14,7 +14,7 @@ from typing import Any, Literal
 import httpx
 import pytest
 from fastapi import FastAPI
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -137,7 +137,7 @@ def exported() -> Iterator[InMemorySpanExporter]:
 CHAINS = st.lists(st.tuples(st.sampled_from(["http", "flight"]), st.booleans()), min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(chain=CHAINS)
 def test_every_service_of_a_chain_logs_the_ids_of_its_beginning_and_spans_nest_as_the_calls_do(
     services: Services, exported: InMemorySpanExporter, chain: list[tuple[Kind, bool]]

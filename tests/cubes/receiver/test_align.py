@@ -45,7 +45,7 @@ def vectors_strategy(draw: st.DrawFn) -> Vectors:
     st.dictionaries(st.integers(0, PARTITIONS - 1), st.tuples(OFFSETS, st.integers(1, 10))),
     st.sets(st.integers(0, PARTITIONS - 1)),
 )
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 def test_pieces_cut_ranges_exactly_where_single_events_change_version(
     vectors: Vectors, spans: dict[int, tuple[int, int]], owned: set[int]
 ) -> None:
@@ -73,7 +73,7 @@ def test_pieces_cut_ranges_exactly_where_single_events_change_version(
     ),
     st.sampled_from([None, 100, 200, 300]),
 )
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 def test_a_split_batch_ranks_every_row_as_the_rule_does(
     vectors: dict[int, Vectors], rows: list[tuple[int, int, int]], horizon_ms: int | None
 ) -> None:

@@ -61,7 +61,6 @@ def test_an_edit_that_stands_twice_in_a_batch_is_a_duplicate_the_second_time() -
     assert DeliveredEdits().split(batch).duplicate.tolist() == [False] * 4 + [True] * 4 + [False] * 2
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 6), max_size=12))
 def test_edits_in_any_order_are_duplicates_at_each_place_but_their_first(ids: list[int]) -> None:
     """Edits have one row, or two, each of them once."""
@@ -161,7 +160,7 @@ EDITS = {
 }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(
         st.tuples(st.lists(st.sampled_from(sorted(EDITS)), max_size=8), st.sets(st.integers(0, 20))),
