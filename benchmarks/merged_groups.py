@@ -1,4 +1,4 @@
-"""What merging groups costs the query service, with and without a Spark Connect service.
+"""The cost of merging groups for the query service, with and without a Spark Connect service.
 
     python -m benchmarks.merged_groups [--rows 250000] [--files 24] [--rounds 3] [--json]
 
@@ -53,7 +53,7 @@ MEMORY_MB = 1_200  # of the JVM
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What a reading process does. `service`: of Spark; empty for none. Its token comes by the environment.
+    """The work of a reading process. `service`: of Spark; empty for none. Its token comes by the environment.
     `rows`: of all files."""
 
     store: str
@@ -66,7 +66,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Figures(NamedTuple):
-    """Of one call, but for the peak, which is that of all."""
+    """The figures of one call, but for the peak, which is that of all."""
 
     wall_s: float
     own_cpu_s: float

@@ -103,7 +103,7 @@ def tell(spark: SparkSession) -> None:
 
 
 class _Named(NamedTuple):
-    """What lines name: those of the driver, and by name those of tasks."""
+    """The ids that lines name: those of the driver as one text, those of tasks by name."""
 
     of_driver: str | None
     of_tasks: dict[str, str | None]

@@ -84,7 +84,7 @@ def _served(spark: SparkSession, connection: socket.socket, job: Job) -> bool:
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """What a launcher asks for.
+    """A job that a launcher asks for.
 
     Attributes:
         ids: ids of the job, as `base.ids.sent` writes them.

@@ -1,4 +1,4 @@
-"""What wakes a process of a subscription, and what ends it: a stop, or that the subscription was dropped."""
+"""The wake-ups of a process of a subscription, and its end: a stop, or that the subscription was dropped."""
 
 from __future__ import annotations
 

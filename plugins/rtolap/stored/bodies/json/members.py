@@ -1,4 +1,4 @@
-"""What stands at many places of a block of JSON lines: keys that are compared, values as columns."""
+"""The members at many places of a block of JSON lines: keys that are compared, values as columns."""
 
 from __future__ import annotations
 
