@@ -9,7 +9,7 @@ import random
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -73,21 +73,44 @@ def read_of(measured: Measured, dimensions: tuple[str, ...]) -> CubeRead:
     return CubeRead(SCHEMA, "relation", dimensions, names_of(measured), None, TimeRange())
 
 
+class Drawn(NamedTuple):
+    """Events, and what is made of them once for the tests of all measures.
+
+    Attributes:
+        events: of all columns, drawn.
+        whole: local tables of partials of all events.
+        pieces: local tables of partials of pieces of the events.
+        plain: rows of all pieces, as staged files have them.
+    """
+
+    rng: random.Random
+    events: pa.Table
+    whole: list[pa.Table]
+    pieces: list[pa.Table]
+    plain: pa.Table
+
+
 @pytest.fixture(scope="module", params=range(so_many(1, 2)))
-def drawn(request: pytest.FixtureRequest) -> tuple[random.Random, pa.Table, list[pa.Table]]:
+def drawn(request: pytest.FixtureRequest) -> Drawn:
     rng = random.Random(SEED + request.param)
     events = measured_events(rng, 400, limits=True)
-    return rng, events, pieces_of(rng, events)
+    pieces = pieces_of(rng, events)
+    plain = pa.concat_tables([to_plain(SCHEMA, piece) for piece in pieces])
+    return Drawn(rng, events, list(aggregate_events(SCHEMA, events).values()), pieces, plain)
 
 
-Drawn = tuple[random.Random, pa.Table, list[pa.Table]]
+@pytest.fixture(scope="module")
+def few() -> tuple[pa.Table, list[pa.Table]]:
+    """A few events, and local tables of their partials."""
+    events = measured_events(random.Random(SEED), 30, limits=True)
+    return events, list(aggregate_events(SCHEMA, events).values())
 
 
 @every_measure
 def test_merging_does_not_depend_on_order_or_grouping(measured: Measured, drawn: Drawn) -> None:
-    rng, events, pieces = drawn
+    rng, pieces = drawn.rng, drawn.pieces
     names = names_of(measured)
-    whole = merge_tables(SCHEMA, list(aggregate_events(SCHEMA, events).values()), KEYS, names)
+    whole = merge_tables(SCHEMA, drawn.whole, KEYS, names)
     expected = rows_of(to_plain(SCHEMA, whole))
     left = [merge_tables(SCHEMA, [piece], DIMENSIONS, names) for piece in pieces]
     while len(left) > 1:  # any two at a time
@@ -99,10 +122,9 @@ def test_merging_does_not_depend_on_order_or_grouping(measured: Measured, drawn:
 
 @every_measure
 def test_plain_partials_merge_as_those_of_receivers_do(measured: Measured, drawn: Drawn) -> None:
-    _, _, pieces = drawn
     read = read_of(measured, KEYS)
-    expected = rows_of(to_plain(SCHEMA, merge_tables(SCHEMA, pieces, KEYS, read.partials)))
-    plain = pa.concat_tables([to_plain(SCHEMA, piece) for piece in pieces]).select(read.columns.names)
+    expected = rows_of(to_plain(SCHEMA, merge_tables(SCHEMA, drawn.pieces, KEYS, read.partials)))
+    plain = drawn.plain.select(read.columns.names)
     merged = group_partials(read, plain)
     if merged.num_rows == plain.num_rows:  # left apart, because sums might overflow in Arrow's kernels
         assert any(partial.accumulator.adds for partial in measured.partials)
@@ -118,25 +140,22 @@ def _merged(plain: pa.Table, partial: Partial, ids: Any, groups: int) -> pa.Arra
 
 
 def test_builds_in_pieces_merge_as_receivers_do(drawn: Drawn, tmp_path: Path) -> None:
-    _, _, pieces = drawn
     store = open_store((tmp_path / "store").as_uri())
-    staged = pa.concat_tables([to_plain(SCHEMA, piece) for piece in pieces])
     (tmp_path / "store").mkdir(exist_ok=True)
-    pq.write_table(staged, store.absolute("staged.parquet"), coerce_timestamps="us")
+    pq.write_table(drawn.plain, store.absolute("staged.parquet"), coerce_timestamps="us")
     block = blocks.in_one(SCHEMA, list(blocks.read_blocks(store, SCHEMA, "staged.parquet", [0])))
     place = SCHEMA.cube.all_dimensions.index(KEYS[0])
     blocks.write_block(store, "built.parquet", SCHEMA, KEYS, blocks.merged(SCHEMA, block, [place]))
     built = pq.read_table(store.absolute("built.parquet"))
-    expected = to_plain(SCHEMA, merge_tables(SCHEMA, pieces, KEYS))
+    expected = to_plain(SCHEMA, merge_tables(SCHEMA, drawn.pieces, KEYS))
     assert rows_of(built) == rows_of(expected.select(built.column_names))
 
 
 @every_measure
 def test_history_by_codes_merges_as_receivers_do(measured: Measured, drawn: Drawn) -> None:
-    _, _, pieces = drawn
+    plain = drawn.plain
     partials = [p for p in measured.partials if p.type.kind in p.accumulator.folded_kinds]
     for partial in partials:
-        plain = pa.concat_tables([to_plain(SCHEMA, piece) for piece in pieces])
         column = measure_column(plain.column(partial.name))
         groups = group([code(single_chunk(plain.column(name))) for name in KEYS], plain.num_rows)
         folded = CodedGroups([partial], groups.size)
@@ -155,15 +174,14 @@ def test_history_by_codes_merges_as_receivers_do(measured: Measured, drawn: Draw
 @every_measure
 def test_partials_equal_the_engines_function_over_raw_events(measured: Measured, drawn: Drawn) -> None:
     """Of one exact accumulator the partial is the result."""
-    _, events, pieces = drawn
     partials = measured.partials
     accumulator = partials[0].accumulator
     is_picked = measured.function.reads_source  # the partial has a key before the value
     if len(partials) > 1 or accumulator.sketch_bytes or is_picked:
         return  # what is read back is held against the engine in `test_sql`
-    merged = to_plain(SCHEMA, merge_tables(SCHEMA, pieces, KEYS, names_of(measured)))
+    merged = to_plain(SCHEMA, merge_tables(SCHEMA, drawn.pieces, KEYS, names_of(measured)))
     with oracle_cursor() as engine:
-        engine.register("events", events)
+        engine.register("events", drawn.events)
         # As wide as the partial: a sum of 128-bit decimals would leave the engine's own type.
         call = measured.function.call(measured.column)
         raw = f"SELECT shop, {call} FROM events GROUP BY shop"
@@ -172,8 +190,8 @@ def test_partials_equal_the_engines_function_over_raw_events(measured: Measured,
 
 
 @every_measure
-def test_nothing_and_nulls_alone(measured: Measured) -> None:
-    events = measured_events(random.Random(SEED), 30, limits=True)
+def test_nothing_and_nulls_alone(measured: Measured, few: tuple[pa.Table, list[pa.Table]]) -> None:
+    events, with_values = few
     assert aggregate_events(SCHEMA, events.slice(0, 0)) == {}
     place = events.column_names.index(measured.column)
     field = events.schema.field(place)
@@ -186,7 +204,6 @@ def test_nothing_and_nulls_alone(measured: Measured) -> None:
             assert value == 0
         elif partial.accumulator.relative_error == 0:
             assert value is None
-    with_values = list(aggregate_events(SCHEMA, events).values())
     both = merge_tables(SCHEMA, [*local, *with_values], (), names_of(measured))
     alone = merge_tables(SCHEMA, with_values, (), names_of(measured))
     assert rows_of(to_plain(SCHEMA, both)) == rows_of(to_plain(SCHEMA, alone))
