@@ -16,7 +16,7 @@ from rtolap.metadata.records import CubeControl
 from rtolap.metadata.store import Operation
 from rtolap.model.cube import AggregationGroup, Measure
 from rtolap.model.evolution.revision_life import RevisionState
-from rtolap.model.segment import SegmentState
+from rtolap.model.segment import SegmentState, parse_segment_name
 from rtolap.protocols.coordinator.messages import (
     AlterRequest,
     BatchRequest,
@@ -55,6 +55,9 @@ class Actions:
         self.specs: list[BuildSpecMessage] = []
         self.cut_partitions: set[int] = set()
         self.batches: list[str] = []
+        self.batches_tried = 0
+        self.beside = random.Random("who has reported")
+        self.reported: dict[str, set[int]] = {}  # by receiver: see `_held`, at its last report
         self.merges: list[tuple[str, str]] = []
         self.held_before: dict[str, set[int]] = {}
         self.drained_before: frozenset[str] = frozenset()
@@ -223,23 +226,49 @@ class Actions:
             self.command(lambda leader: leader.builds.requeue(self.cluster.cube, name))
 
     def plan_batch(self) -> None:
-        """Plan a batch of some windows and stage it, or be killed before that is done."""
-        first = self.cluster.clock.now_ms() // WINDOW_MS - self.random.randrange(1, 8)
+        """Plan a batch of some windows and stage it, or be killed before that is done. Mostly the receivers
+        have reported since the leader began to lead.
+
+        Raises AssertionError where a segment is planned whose events a receiver holds that nothing covers.
+        """
+        first = self.cluster.clock.now_ms() // WINDOW_MS - self.random.randrange(1, 30)
         built = [record.start_ms for record in self.cluster.records().values() if record.version]
         if built and self.random.random() < 0.7:
             first = self.random.choice(built) // WINDOW_MS
         request = BatchRequest(
-            batch=f"b{len(self.batches)}",
+            batch=f"b{self.batches_tried}",
             start_ms=first * WINDOW_MS,
             end_ms=(first + self.random.choice((1, 1, 2, 3))) * WINDOW_MS,
             source={"format": "parquet", "path": "drawn"},
         )
-        self.batches.append(request.batch)
+        self.batches_tried += 1
+        if self.beside.random() < 0.8:
+            self.report(self.cluster.alive())
         plan = self.command(lambda leader: leader.batches.plan(self.cluster.cube, request))
+        self.batches.append(request.batch)
+        if plan is not None:
+            self._check_planned(request)
         if plan is not None and self.random.random() >= self.kill_rate / 2:
             staged = stage(self.cluster.store, self.cluster.schema, spec_of(plan.spec), self.random)
             self.cluster.staged_batches.update(staged)
             self.counts["batches staged"] += 1
+
+    def _check_planned(self, request: BatchRequest) -> None:
+        """What receivers have read since they reported, to this leader or another, comes after the plan."""
+        known = {record.start_ms for record in self.cluster.records().values()}
+        planned = set(range(request.start_ms, request.end_ms, WINDOW_MS)) - known
+        assigned = self._control().assignment
+        for receiver in self.cluster.alive():
+            if assigned.get(receiver.replica_set):
+                held = self.reported.get(receiver.name, set()) & self._held(receiver) & planned
+                assert not held, (
+                    f"a batch is planned of {sorted(held)}, which {receiver.name} holds events of"
+                )
+
+    def _held(self, receiver: Receiver) -> set[int]:
+        """Return starts of the segments whose events it holds, and that have no record as far as it knows."""
+        active = cube_report(receiver.core, self.cluster.clock).active
+        return {parse_segment_name(name).start_ms for name in active}
 
     def apply_batch(self) -> None:
         """Apply a batch, mostly one of the newest."""
@@ -500,6 +529,7 @@ class Actions:
         cube, clock = self.cluster.cube, self.cluster.clock
         for receiver in receivers:
             ahead = receiver.ahead
+            self.reported[receiver.name] = self._held(receiver)
             self.cluster.coordinator.heartbeats.record(
                 HeartbeatRequest(
                     receiver_id=receiver.name,
