@@ -132,7 +132,9 @@ def test_the_runs_notice_a_batch_that_is_planned_before_the_receivers_were_heard
 ) -> None:
     """A leader that has just begun takes it for granted that receivers hold nothing."""
     monkeypatch.setattr(Heartbeats, "unknown", lambda *known: [])
-    assert notices(functools.partial(run_seed, batches=True), UNHEARD_SEED, "holds events of")
+    assert notices(
+        functools.partial(run_seed, batches=True), UNHEARD_SEED, "of which a receiver has reported"
+    )
 
 
 def test_the_runs_notice_a_first_closing_that_a_batch_has_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:

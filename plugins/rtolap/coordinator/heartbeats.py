@@ -242,19 +242,25 @@ class Heartbeats:
         `active_segments` is all.
 
         Each assigned partition needs a receiver of its owner that follows this assignment and has read it to
-        the log's end: what others read before it, it holds. One that reads its share again does not yet.
+        the log's end: what others read before it, it holds. One that reads its share again may have answered
+        more before than its peers have read, and is waited for.
 
         Args:
             members: the living receivers of each replica set.
         """
         now_ms = self._clock.now_ms()
+        reasons: list[str] = []
         read: set[tuple[str, int]] = set()
         for name, heartbeat, report in self._reports(cube):
             replica_set = heartbeat.request.replica_set
+            if report.more_active:
+                reasons.append(f"receiver {name} holds events of more open segments than its report can name")
             is_fresh = now_ms - heartbeat.at_ms <= SILENT_AFTER_MS and name in members.get(replica_set, ())
+            if is_fresh and control.assignment.get(replica_set) and report.state == "REPLAYING":
+                reasons.append(f"receiver {name} of {replica_set} reads its partitions again")
             if is_fresh and report.assignment_epoch == control.assignment_epoch:
                 read |= {(replica_set, p) for p, each in report.partitions.items() if _is_read(report, each)}
-        reasons = [
+        reasons += [
             f"receiver {receiver} of {owner} has not reported the cube"
             for owner, receivers in self.unheard(cube, control, members).items()
             for receiver in receivers

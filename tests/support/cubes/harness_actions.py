@@ -57,7 +57,7 @@ class Actions:
         self.batches: list[str] = []
         self.batches_tried = 0
         self.beside = random.Random("who has reported")
-        self.reported: dict[str, set[int]] = {}  # by receiver: see `_held`, at its last report
+        self.reported: set[int] = set()  # starts of segments without history whose events a receiver held
         self.merges: list[tuple[str, str]] = []
         self.held_before: dict[str, set[int]] = {}
         self.drained_before: frozenset[str] = frozenset()
@@ -226,8 +226,8 @@ class Actions:
             self.command(lambda leader: leader.builds.requeue(self.cluster.cube, name))
 
     def plan_batch(self) -> None:
-        """Plan a batch of some windows and stage it, or be killed before that is done. Mostly the receivers
-        have reported since the leader began to lead.
+        """Plan a batch of some windows and stage it, or be killed before that is done. The leader may have
+        just begun to lead, and mostly the receivers have reported to it.
 
         Raises AssertionError where a segment is planned whose events a receiver holds that nothing covers.
         """
@@ -235,6 +235,8 @@ class Actions:
         built = [record.start_ms for record in self.cluster.records().values() if record.version]
         if built and self.random.random() < 0.7:
             first = self.random.choice(built) // WINDOW_MS
+        if self.reported and self.beside.random() < 0.2:
+            first = self.beside.choice(sorted(self.reported)) // WINDOW_MS
         request = BatchRequest(
             batch=f"b{self.batches_tried}",
             start_ms=first * WINDOW_MS,
@@ -242,6 +244,8 @@ class Actions:
             source={"format": "parquet", "path": "drawn"},
         )
         self.batches_tried += 1
+        if self.beside.random() < 0.2:
+            self.cluster.fail_over()
         if self.beside.random() < 0.8:
             self.report(self.cluster.alive())
         plan = self.command(lambda leader: leader.batches.plan(self.cluster.cube, request))
@@ -254,21 +258,11 @@ class Actions:
             self.counts["batches staged"] += 1
 
     def _check_planned(self, request: BatchRequest) -> None:
-        """What receivers have read since they reported, to this leader or another, comes after the plan."""
+        """Whatever was held of a segment is held until the segment has a record. What receivers have read
+        since they reported, to this leader or another, comes after the plan."""
         known = {record.start_ms for record in self.cluster.records().values()}
-        planned = set(range(request.start_ms, request.end_ms, WINDOW_MS)) - known
-        assigned = self._control().assignment
-        for receiver in self.cluster.alive():
-            if assigned.get(receiver.replica_set):
-                held = self.reported.get(receiver.name, set()) & self._held(receiver) & planned
-                assert not held, (
-                    f"a batch is planned of {sorted(held)}, which {receiver.name} holds events of"
-                )
-
-    def _held(self, receiver: Receiver) -> set[int]:
-        """Return starts of the segments whose events it holds, and that have no record as far as it knows."""
-        active = cube_report(receiver.core, self.cluster.clock).active
-        return {parse_segment_name(name).start_ms for name in active}
+        held = self.reported & set(range(request.start_ms, request.end_ms, WINDOW_MS)) - known
+        assert not held, f"a batch of {sorted(held)}, of which a receiver has reported that it holds events"
 
     def apply_batch(self) -> None:
         """Apply a batch, mostly one of the newest."""
@@ -529,12 +523,13 @@ class Actions:
         cube, clock = self.cluster.cube, self.cluster.clock
         for receiver in receivers:
             ahead = receiver.ahead
-            self.reported[receiver.name] = self._held(receiver)
+            report = cube_report(receiver.core, clock)
+            self.reported |= {parse_segment_name(name).start_ms for name in report.active}
             self.cluster.coordinator.heartbeats.record(
                 HeartbeatRequest(
                     receiver_id=receiver.name,
                     replica_set=receiver.replica_set,
-                    cubes={cube: cube_report(receiver.core, clock)},
+                    cubes={cube: report},
                     warming={cube: cube_report(ahead.core, clock)} if ahead is not None else {},
                 )
             )
