@@ -227,16 +227,19 @@ class Actions:
 
     def plan_batch(self) -> None:
         """Plan a batch of some windows and stage it, or be killed before that is done. The leader may have
-        just begun to lead, and mostly the receivers have reported to it.
+        just begun to lead; else the receivers have reported to it.
 
         Raises AssertionError where a segment is planned whose events a receiver holds that nothing covers.
         """
         first = self.cluster.clock.now_ms() // WINDOW_MS - self.random.randrange(1, 30)
-        built = [record.start_ms for record in self.cluster.records().values() if record.version]
+        ready = SegmentState.READY
+        built = [each.start_ms for each in self.cluster.records().values() if each.state is ready]
         if built and self.random.random() < 0.7:
             first = self.random.choice(built) // WINDOW_MS
-        if self.reported and self.beside.random() < 0.2:
-            first = self.beside.choice(sorted(self.reported)) // WINDOW_MS
+        is_fresh = self.beside.random() < 0.25
+        held = sorted(self.reported - {record.start_ms for record in self.cluster.records().values()})
+        if is_fresh and held:
+            first = self.beside.choice(held) // WINDOW_MS
         request = BatchRequest(
             batch=f"b{self.batches_tried}",
             start_ms=first * WINDOW_MS,
@@ -244,9 +247,9 @@ class Actions:
             source={"format": "parquet", "path": "drawn"},
         )
         self.batches_tried += 1
-        if self.beside.random() < 0.2:
+        if is_fresh:
             self.cluster.fail_over()
-        if self.beside.random() < 0.8:
+        else:
             self.report(self.cluster.alive())
         plan = self.command(lambda leader: leader.batches.plan(self.cluster.cube, request))
         self.batches.append(request.batch)
