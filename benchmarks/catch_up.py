@@ -40,7 +40,7 @@ from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.stack.artifacts import java_artifacts
 
 from benchmarks import far_behind
-from benchmarks.freshness import PRELOAD_PAGES
+from benchmarks.freshness.stream import PAGES
 from benchmarks.servers import kafka
 from tests.support.fleet.brokers import Brokers
 
@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--behind", type=int, default=0, help="events that a whole receiver is behind")
-    parser.add_argument("--pages", type=int, default=PRELOAD_PAGES, help="values of one dimension of these")
+    parser.add_argument("--pages", type=int, default=PAGES, help="values of one dimension of these")
     parser.add_argument("--settle-s", type=float, default=5.0, help="its memory is watched after reading")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

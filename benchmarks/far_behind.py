@@ -8,8 +8,6 @@ because merges follow the reading. `peak_mb` is the kernel's own high-water mark
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,13 +16,9 @@ from pathlib import Path
 import msgspec
 
 from benchmarks import events
-from benchmarks.freshness import (
-    CATCH_UP_S,
-    PARTITIONS,
-    TOPIC,
-    Asker,
-    answering,
-)
+from benchmarks.freshness.asking import Asker, answering
+from benchmarks.freshness.run import CATCH_UP_S
+from benchmarks.freshness.stream import PARTITIONS, TOPIC, send_held
 from benchmarks.process_figures import cpu_s, memory_mb, service_process
 from benchmarks.servers import create_topic, kafka, zookeeper
 from tests.support.cubes.services import Services, wait_for
@@ -64,8 +58,7 @@ def run(count: int, pages: int, settle_s: float) -> dict[str, float]:
         tempfile.TemporaryDirectory(prefix="rtolap-bench-") as folder,
     ):
         create_topic(bootstrap, TOPIC, PARTITIONS)
-        command = [sys.executable, "-m", "benchmarks.freshness", "--worker", bootstrap, "-"]
-        subprocess.run([*command, "--preload", str(count), "--pages", str(pages)], check=True)
+        send_held(bootstrap, count, pages)
         services = Services(Path(folder), zookeeper=ensemble, root="/bench", kafka=bootstrap, coordinators=1)
         try:
             return _caught_up(services, count, settle_s)

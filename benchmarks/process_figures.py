@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,12 @@ CPU_NOTED_S = 0.25
 
 def service_process(word: str) -> psutil.Process:
     """Return the process whose command line contains `word serve`."""
-    return next(
-        child for child in psutil.Process().children() if f"{word} serve" in " ".join(child.cmdline())
-    )
+    return child_process(f"{word} serve")
+
+
+def child_process(words: str) -> psutil.Process:
+    """Return the child whose command line contains these words."""
+    return next(child for child in psutil.Process().children() if words in " ".join(child.cmdline()))
 
 
 def cpu_s(process: psutil.Process) -> float:
@@ -28,12 +31,12 @@ def cpu_s(process: psutil.Process) -> float:
 
 
 class CpuWatch:
-    """Records the processor time that services have used, until `stop`."""
+    """Records the processor time that processes have used, until `stop`. One that has ended uses no more."""
 
-    def __init__(self, words: tuple[str, ...]) -> None:
-        self._processes = {word: service_process(word) for word in words}
+    def __init__(self, processes: Mapping[str, psutil.Process]) -> None:
+        self._processes = dict(processes)
         self._at_ns: list[int] = []
-        self._used_s: dict[str, list[float]] = {word: [] for word in words}
+        self._used_s: dict[str, list[float]] = {word: [] for word in processes}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -55,7 +58,11 @@ class CpuWatch:
     def _note(self) -> None:
         self._at_ns.append(time.monotonic_ns())
         for word, process in self._processes.items():
-            self._used_s[word].append(cpu_s(process))
+            used_s = self._used_s[word]
+            try:
+                used_s.append(cpu_s(process))
+            except psutil.NoSuchProcess:
+                used_s.append(used_s[-1] if used_s else 0.0)
 
 
 def memory_mb(word: str) -> dict[str, float]:

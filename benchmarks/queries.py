@@ -46,17 +46,9 @@ from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 from benchmarks import events
 from benchmarks.command_line import new_parser
 from benchmarks.first_answers import declared
-from benchmarks.freshness import (
-    CATCH_UP_S,
-    PARTITIONS,
-    PRELOAD_PAGES,
-    SETTLE_S,
-    TOPIC,
-    Asker,
-    answering,
-    declare,
-    preloaded,
-)
+from benchmarks.freshness.asking import Asker, answering
+from benchmarks.freshness.run import CATCH_UP_S, SETTLE_S, declare
+from benchmarks.freshness.stream import PAGES, PARTITIONS, TOPIC, held_values
 from benchmarks.process_figures import cpu_s, service_process
 from benchmarks.servers import create_topic, fill, kafka, zookeeper
 from tests.support.cubes.services import TOKEN, Services, wait_for
@@ -118,7 +110,7 @@ def preload(bootstrap: str, count: int, database: Path) -> None:
             "CREATE TABLE events (country VARCHAR, device VARCHAR, page VARCHAR, campaign VARCHAR, "
             "duration_ms INTEGER, bytes_sent BIGINT, price DECIMAL(10, 2))"
         )
-        for values in preloaded(count):
+        for values in held_values(count):
             fill(bootstrap, TOPIC, values, partitions=PARTITIONS, create=False)
             block = database.with_suffix(".ndjson")
             block.write_bytes(b"\n".join(values))
@@ -287,7 +279,7 @@ class Bench:
 
 def condition_of(number: int) -> str:
     """Return the condition that belongs to the number: on each dimension in turn. Nearly all rows pass."""
-    some = f"'/section-{number % PRELOAD_PAGES:04d}/i.html', " if number % len(DIMENSIONS) == 0 else ""
+    some = f"'/section-{number % PAGES:04d}/i.html', " if number % len(DIMENSIONS) == 0 else ""
     return f"{DIMENSIONS[number % len(DIMENSIONS)]} NOT IN ({some}'statement {number}')"
 
 

@@ -1,4 +1,4 @@
-"""Samples of where a process spends its processor time: `sitecustomize` takes them, this reads them."""
+"""Samples of where a process spends its processor time: `sampling` takes them, this reads them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.sampled.sitecustomize import FILE_VARIABLE
+from benchmarks.hooks import Hook
 
 # The first row of which a word is found in "thread | function of the product > innermost function" counts.
 ROWS = (
@@ -32,9 +32,9 @@ ROWS = (
 )
 
 
-def environment(file: Path) -> dict[str, str]:
-    """Return the environment that a process is started with."""
-    return {FILE_VARIABLE: str(file), "PYTHONPATH": str(Path(__file__).parent)}
+def hook(file: Path) -> Hook:
+    """Return the hook that has the receiver sampled into this file."""
+    return Hook("benchmarks.sampled.sampling", str(file), ("receiver",))
 
 
 def taken_ns(file: Path) -> Counter[str]:

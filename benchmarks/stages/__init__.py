@@ -8,14 +8,14 @@ to the latency. A statement may be asked before the swap and see it all the same
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.stages.noted import CALL, FILE_VARIABLE, STEP
+from benchmarks.hooks import Hook
+from benchmarks.stages.noted import CALL, STEP
 
 NAMES = (
     "made, until the step that reads it begins",
@@ -31,11 +31,9 @@ Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def environment(file: Path) -> dict[str, str]:
-    """Return the environment that a process is started with."""
-    folder = Path(__file__).parent
-    found = [str(folder), str(folder.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {FILE_VARIABLE: str(file), "PYTHONPATH": os.pathsep.join(found)}
+def hook(file: Path) -> Hook:
+    """Return the hook that has the receiver note its steps and calls in this file."""
+    return Hook("benchmarks.stages.noted", str(file), ("receiver",))
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from rtolap.kafka.consumer import KafkaConsumer
 
 WRITE_S = 0.5
 STEP, CALL = "step", "call"
-FILE_VARIABLE = "RTOLAP_STAGES"
 
 
-def note(path: Path) -> None:
-    """Have this process note its steps and calls from now on."""
+def begin(name: str) -> None:
+    """Have this process note its steps and calls from now on. `name`: of the file."""
+    path = Path(name)
     lines: list[tuple[Any, ...]] = []
     now = threading.local()  # the step of this thread: its poll, and its swap behind that
     poll, step, swap, answer = (

@@ -9,7 +9,7 @@ import pytest
 from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
 from rtolap.coordinator.builds.batches import PLANS_APPLIED_MS, PLANS_KEPT_MS
 from rtolap.model.segment import segment_of
-from rtolap.protocols.coordinator.messages import BatchPlanMessage, CubeReport, HeartbeatRequest
+from rtolap.protocols.coordinator.messages import BatchPlanMessage
 
 from tests.support.batches.by_hand import stage_empty
 from tests.support.batches.drawn import spec_of
@@ -19,7 +19,8 @@ SOURCE: dict[str, Any] = {"format": "parquet", "path": "file:///exports/"}
 
 
 def plan(cluster: Cluster, batch: str, first: int, last: int, **source: Any) -> BatchPlanMessage:
-    """Plan hours, the last one included."""
+    """Plan hours, the last one included, once all receivers were heard."""
+    cluster.report()
     return cluster.client.plan_batch(NAME, batch, first * HOUR_MS, (last + 1) * HOUR_MS, {**SOURCE, **source})
 
 
@@ -106,10 +107,9 @@ def test_segments_that_the_stream_has_not_finished_are_named_and_nothing_is_plan
     closed = cluster.closed(2, events=1)
     now_hour = cluster.clock.now_ms() // HOUR_MS
     held = segment_of(HOUR_MS, HOUR_MS).name
-    report = CubeReport(state="CONSUMING", partitions={}, active=(held,))
-    cluster.client.heartbeat(HeartbeatRequest(receiver_id="r1", replica_set="rs1", cubes={NAME: report}))
+    cluster.report(held=[held])
     with pytest.raises(Refused, match=f"{held}: receivers hold events of it"):
-        plan(cluster, "b1", 0, 1)
+        cluster.client.plan_batch(NAME, "b1", 0, 2 * HOUR_MS, SOURCE)
     with pytest.raises(Refused, match=f"{closed.name}: REMOTE_PERSISTED, without history"):
         plan(cluster, "b1", 1, 3)
     with pytest.raises(Refused, match="the stream has not passed it"):

@@ -25,9 +25,6 @@ from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator.messages import (
     AlterRequest,
-    CubeReport,
-    HeartbeatRequest,
-    PartitionReport,
     PlannedMerge,
 )
 
@@ -218,6 +215,7 @@ class DrawnMerges:
             return
         self.batches += 1
         batch = f"b{self.batches}"
+        self.cluster.report()
         planned = self.cluster.client.plan_batch(
             cube, batch, first * HOUR_MS, (last + 1) * HOUR_MS, {"format": "parquet", "path": "file:///x/"}
         )
@@ -251,11 +249,7 @@ class DrawnMerges:
                 known = records(self.cluster, second).get(record.name)
                 if known is None or not known.version:
                     ready(self.cluster, record.start_ms // HOUR_MS, second)
-        ends = {p: PartitionReport(watermark_ms=0, idle=False, position=10**9) for p in range(4)}
-        report = CubeReport(state="CONSUMING", assignment_epoch=1, partitions=ends)
-        self.cluster.client.heartbeat(
-            HeartbeatRequest(receiver_id="r1", replica_set="rs1", cubes={second: report})
-        )
+        self.cluster.report()
         self.cluster.coordinator._filling.run(second)
 
     def recreate(self) -> None:

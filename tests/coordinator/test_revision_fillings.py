@@ -315,6 +315,7 @@ def test_a_batch_is_of_the_revisions_own_time(cluster: Cluster) -> None:
     cluster.enabled()
     built(cluster, 3)
     filled(cluster)
+    cluster.report()
     cluster.metadata.publish_watermark(SECOND, WatermarkRecord(10 * HOUR_MS))
     with pytest.raises(Refused, match="are not of clicks_by_page_r2, but of another revision"):
         planned(cluster, "b", 2, 4)

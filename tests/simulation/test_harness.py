@@ -12,6 +12,7 @@ from rtolap.coordinator import moves
 from rtolap.coordinator.alterations import endings
 from rtolap.coordinator.alterations import settings as altered_settings
 from rtolap.coordinator.alterations.revisions import FollowingRevisions
+from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.metadata import segment_batches, segments
 from rtolap.metadata.merging import units
 from rtolap.metadata.records import CubeControl, SegmentRecord
@@ -35,6 +36,7 @@ ALTERED_SEED = 0
 LOSING_SEEDS = (10,)
 ENDING_SEEDS = (3, 4)
 COLD_SEED = 2
+UNHEARD_SEED = 0
 
 
 @pytest.mark.seeded
@@ -123,6 +125,16 @@ def test_the_runs_notice_a_batch_that_takes_the_vector_that_it_finds(monkeypatch
 
     monkeypatch.setattr(segment_batches, "replace_by_batch", careless)
     assert notices(functools.partial(run_seed, batches=True), CARELESS_SEED, "differs from the recount")
+
+
+def test_the_runs_notice_a_batch_that_is_planned_before_the_receivers_were_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A leader that has just begun takes it for granted that receivers hold nothing."""
+    monkeypatch.setattr(Heartbeats, "unknown", lambda *known: [])
+    assert notices(
+        functools.partial(run_seed, batches=True), UNHEARD_SEED, "of which a receiver has reported"
+    )
 
 
 def test_the_runs_notice_a_first_closing_that_a_batch_has_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:

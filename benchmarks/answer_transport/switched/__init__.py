@@ -1,17 +1,14 @@
-"""The receivers' answers over HTTP in services that run: see `sitecustomize`."""
+"""The receivers' answers over HTTP in services that run: see `switching`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.answer_transport.switched.sitecustomize import FOLDER_VARIABLE
-
-ROOT = Path(__file__).resolve().parents[3]
+from benchmarks.hooks import Hook
 
 
-def environment(way: str, folder: Path) -> dict[str, str]:
-    """Return what the services have to be started with. `way`: httpx or http.client."""
+def hook(way: str, folder: Path) -> Hook:
+    """Return the hook that services have to be started with. `way`: httpx or http.client."""
     folder.mkdir()
     (folder / "way").write_text(way)
-    path = f"{Path(__file__).parent}:{ROOT}"
-    return {FOLDER_VARIABLE: str(folder), "PYTHONPATH": path}
+    return Hook("benchmarks.answer_transport.switched.switching", str(folder), ("receiver", "query"))

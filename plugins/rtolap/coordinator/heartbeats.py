@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -206,7 +206,70 @@ class Heartbeats:
         return tuple(sorted(assigned - served)) if control.enabled and not control.paused else ()
 
     def active_segments(self, cube: str) -> set[str]:
+        """Return the segments without history whose events receivers hold, as far as they were heard: see
+        `unknown`."""
         return {name for _, _, report in self._reports(cube) for name in report.active}
+
+    def unheard(
+        self,
+        cube: str,
+        control: CubeControl,
+        members: Mapping[str, Collection[str]],
+        *,
+        within_ms: int | None = SILENT_AFTER_MS,
+    ) -> dict[str, list[str]]:
+        """Return, by replica set, the living receivers of the cube's owners that have not reported it.
+
+        A fresh leader has heard nobody: that nothing was reported says nothing then. One whose session has
+        expired is not waited for.
+
+        Args:
+            members: the living receivers of each replica set.
+            within_ms: how old a report may be; None: as old as this leader.
+        """
+        now_ms = self._clock.now_ms()
+        heard = {
+            name
+            for name, heartbeat, _ in self._reports(cube)
+            if within_ms is None or now_ms - heartbeat.at_ms <= within_ms
+        }
+        owners = sorted(replica_set for replica_set, owned in control.assignment.items() if owned)
+        unheard = {owner: sorted(set(members.get(owner, ())) - heard) for owner in owners}
+        return {owner: receivers for owner, receivers in unheard.items() if receivers}
+
+    def unknown(self, cube: str, control: CubeControl, members: Mapping[str, Collection[str]]) -> list[str]:
+        """Return why it is not known of which segments receivers hold events, a line for each reason; empty:
+        `active_segments` is all.
+
+        Each assigned partition needs a receiver of its owner that follows this assignment and has read it to
+        the log's end: what others read before it, it holds. One that reads its share again may have answered
+        more before than its peers have read, and is waited for.
+
+        Args:
+            members: the living receivers of each replica set.
+        """
+        now_ms = self._clock.now_ms()
+        reasons: list[str] = []
+        read: set[tuple[str, int]] = set()
+        for name, heartbeat, report in self._reports(cube):
+            replica_set = heartbeat.request.replica_set
+            if report.more_active:
+                reasons.append(f"receiver {name} holds events of more open segments than its report can name")
+            is_fresh = now_ms - heartbeat.at_ms <= SILENT_AFTER_MS and name in members.get(replica_set, ())
+            if is_fresh and control.assignment.get(replica_set) and report.state == "REPLAYING":
+                reasons.append(f"receiver {name} of {replica_set} reads its partitions again")
+            if is_fresh and report.assignment_epoch == control.assignment_epoch:
+                read |= {(replica_set, p) for p, each in report.partitions.items() if _is_read(report, each)}
+        reasons += [
+            f"receiver {receiver} of {owner} has not reported the cube"
+            for owner, receivers in self.unheard(cube, control, members).items()
+            for receiver in receivers
+        ]
+        for owner, owned in sorted(control.assignment.items()):
+            unread = sorted(p for p in owned if (owner, p) not in read)
+            if unread:
+                reasons.append(f"no living receiver of {owner} has read partitions {unread} to their ends")
+        return reasons
 
     def healths(
         self, records: Mapping[str, ReceiverRecord], live: Container[str], controls: Mapping[str, CubeControl]
@@ -246,6 +309,11 @@ class Heartbeats:
         reasons = [] if is_live else ["its ZooKeeper session is lost"]
         reasons += reasons_of(heartbeat.request)
         return ("WARN", "; ".join(reasons)) if reasons else ("HEALTHY", "")
+
+
+def _is_read(report: CubeReport, part: PartitionReport) -> bool:
+    """Return True if the receiver has been at the partition's end under the assignment that it follows."""
+    return report.state == "CONSUMING" or (part.log_end is not None and part.position >= part.log_end)
 
 
 def _furthest(heard: Mapping[str, ReceivedHeartbeat]) -> dict[str, dict[int, PartitionReport]]:

@@ -7,7 +7,7 @@ so each leader goes on with it; what receivers report is in memory, and a fresh 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -22,6 +22,7 @@ from rtolap.protocols.coordinator.messages import CubeReport
 log = logging.getLogger(__name__)
 
 CONSUMING = "CONSUMING"
+_NOBODY: Mapping[str, Sequence[str]] = {}
 
 
 class Moves:
@@ -101,11 +102,7 @@ class Moves:
         _say_ended(cube, epoch)
 
     def _waits(self, cube: str, control: CubeControl, answered: Offsets) -> list[str]:
-        live = set(self._metadata.live_receivers())
-        members = {
-            name: tuple(r for r in record.receivers if r in live)
-            for name, record in self._metadata.replica_sets().items()
-        }
+        members = self._metadata.living_members()
         now_ms = self._metadata.clock.now_ms()
         heard = {
             name: heartbeat
@@ -117,7 +114,8 @@ class Moves:
             for name, heartbeat in heard.items()
             if cube in heartbeat.request.warming
         }
-        return not_warm(control, members, reports, answered)
+        unheard = self._heartbeats.unheard(cube, control, members, within_ms=None)
+        return not_warm(control, members, reports, answered, unheard)
 
     def _stand(self, cube: str, planned: NextAssignment) -> None:
         def change(control: CubeControl) -> CubeControl:
@@ -156,13 +154,15 @@ def not_warm(
     members: Mapping[str, Collection[str]],
     reports: Mapping[str, CubeReport],
     answered: Offsets,
+    unheard: Mapping[str, Sequence[str]] = _NOBODY,
 ) -> list[str]:
     """Return why the next assignment may not stand yet, a line for each receiver; empty: it may. Pure.
 
     `members`: the living receivers of each replica set; `reports`: what they report of warming up;
-    `answered`: positions that the present owners had read before these reports.
+    `answered`: positions that the present owners had read before these reports; `unheard`: living receivers
+    of theirs that this leader has never heard, by replica set.
     """
-    waits = _unheard(control, members, answered)
+    waits = _unheard(control, members, answered, unheard)
     for name in sorted(control.next.assignment if control.next is not None else ()):
         planned = control.warms(name)
         if planned is None:
@@ -176,13 +176,26 @@ def not_warm(
     return waits
 
 
-def _unheard(control: CubeControl, members: Mapping[str, Collection[str]], answered: Offsets) -> list[str]:
-    """Return living owners of which it is not known how far they have answered: a fresh leader waits."""
+def _unheard(
+    control: CubeControl,
+    members: Mapping[str, Collection[str]],
+    answered: Offsets,
+    unheard: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Return living owners of which it is not known how far they have answered: a fresh leader waits.
+
+    Of two receivers of a replica set, the one that was not heard may have answered further.
+    """
     waits: list[str] = []
     for name, partitions in sorted(control.assignment.items() if control.next is not None else ()):
         unknown = sorted(set(partitions) - answered.keys())
         if unknown and members.get(name):
             waits.append(f"replica set {name} has not reported how far partitions {unknown} were answered")
+        elif partitions:
+            waits += [
+                f"receiver {receiver} of {name} has not reported how far it has answered"
+                for receiver in unheard.get(name, ())
+            ]
     return waits
 
 

@@ -84,7 +84,7 @@ class Reassignments:
         by_load = self._by_load(cube, control, request)
         after = by_load.plan if by_load else self._plan(cube, control, partitions, request)
         gain = gaining(before, after)
-        live = self._live()
+        live = self._metadata.living_members()
         if cause is not None:  # others may be without a living receiver, too: they keep what they have
             live |= {name: ("its own",) for name, owned in before.items() if owned and name not in gain}
         validate_plan(after, partitions, live)
@@ -137,7 +137,7 @@ class Reassignments:
         """Return whether new owners warm up first: as requested, else where somebody answers meanwhile."""
         if request.warm_up is not None:
             return request.warm_up
-        live = self._live()
+        live = self._metadata.living_members()
         return control.enabled and any(live.get(move.source) for move in moves)
 
     def _plan(
@@ -160,12 +160,12 @@ class Reassignments:
             return None
         open_sets = self._open_sets(cube, request)
         return self._recommendations.recommend(
-            cube, control, self._live(), open_sets, whole=request.replica_sets is not None
+            cube, control, self._metadata.living_members(), open_sets, whole=request.replica_sets is not None
         )
 
     def _open_sets(self, cube: str, request: wire.ReassignRequest) -> list[str]:
         """Return the replica sets that a level plan may use. Raises Refused where there is none."""
-        live, drained = self._live(), self._metadata.drained()
+        live, drained = self._metadata.living_members(), self._metadata.drained()
         unknown = sorted(set(request.replica_sets or ()) - set(live))
         if unknown:
             raise Refused("no such replica set", expected=sorted(live), found=unknown)
@@ -181,14 +181,6 @@ class Reassignments:
                 action="start a receiver first",
             )
         return names
-
-    def _live(self) -> dict[str, tuple[str, ...]]:
-        """Return the living receivers of each replica set."""
-        live = set(self._metadata.live_receivers())
-        return {
-            name: tuple(receiver for receiver in record.receivers if receiver in live)
-            for name, record in self._metadata.replica_sets().items()
-        }
 
     def _loads(self, cube: str, names: Sequence[str]) -> list[ReplicaSetLoad]:
         others = [self._metadata.control(name).assignment for name in self._metadata.cubes() if name != cube]

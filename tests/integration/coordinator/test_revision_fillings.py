@@ -18,6 +18,7 @@ import pytest
 from rtolap.base.errors import QueryTimeout, Unavailable
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.kafka.producer import KafkaProducer
+from rtolap.protocols.coordinator.operations import planned_batch
 from rtolap.protocols.query.client import QueryClient
 
 from tests.integration.coordinator.test_alter import JOBS, both_live
@@ -157,9 +158,7 @@ def test_a_revision_is_filled_by_a_batch(
 
             wait_for("history of both", are_built, 300)
             source = written(warehouse, tmp_path / "warehouse")
-            batch = client.plan_batch(
-                second, "b1", start_ms=START_MS, end_ms=START_MS + 4 * HOUR_MS, source=source
-            )
+            batch = planned_batch(client, second, "b1", START_MS, START_MS + 4 * HOUR_MS, source)
             staged(batch.spec, tmp_path)
             assert client.apply_batch(second, "b1").left == 0
             assert says(asking, sql) == [len(sent), of_newer], "what is not built is nothing yet"

@@ -20,9 +20,11 @@ import httpx
 import msgspec
 import pyarrow as pa
 import pytest
+import rtolap
 from rtolap.base.errors import Impostor, NotFound, RtolapError, Unauthorized
 from rtolap.protocols.receiver.messages import ANSWER_KEY
 
+from benchmarks import hooks, sampled, stages
 from benchmarks.answer_transport import switched
 from benchmarks.answer_transport.clients import Answers, FlightAnswers, HttpxAnswers, PlainHttpAnswers
 from benchmarks.answer_transport.endpoint import PARTIALS_PATH, pieces_of
@@ -167,7 +169,7 @@ def test_a_client_with_another_token_is_refused_by_every_way(ports: dict[str, in
 
 SWITCHED = """
 import sys
-import sitecustomize
+from benchmarks.answer_transport.switched.switching import clients
 from benchmarks.answer_transport.servers import HELD, HOST, TOKEN, Desk, answer_rows, query_of
 from rtolap.base.metrics import Metrics
 from rtolap.cubes.receiver.flight import ReceiverFlightServer
@@ -180,7 +182,7 @@ with ReceiverFlightServer(desk, host=HOST, port=0, token=TOKEN, metrics=Metrics(
     given, held = client.query(query_of("cube"))
     assert held == HELD
     assert given.equals(table.replace_schema_metadata(None))
-    print([type(each).__name__ for each in sitecustomize._clients.values()])
+    print([type(each).__name__ for each in clients.values()])
     client.close()
 """
 
@@ -189,13 +191,51 @@ with ReceiverFlightServer(desk, host=HOST, port=0, token=TOKEN, metrics=Metrics(
 def test_a_receiver_and_its_client_are_switched_to_http(way: str, client: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", SWITCHED, "receiver"],
-        env={**os.environ, **switched.environment(way, tmp_path / "answers")},
+        env={**os.environ, **hooks.environment([switched.hook(way, tmp_path / "answers")])},
         capture_output=True,
         text=True,
         check=False,
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() == f"['{client}']"
+
+
+HOOKED = """
+import sys, threading
+import rtolap
+from rtolap.cubes.receiver.process import ReceiverService
+from rtolap.protocols.receiver.client import ReceiverClient
+
+held = {
+    "noted": ReceiverService.query.__module__.startswith("benchmarks.stages"),
+    "switching": ReceiverClient.query.__module__.startswith("benchmarks.answer_transport"),
+    "sampling": any(each._target.__module__.startswith("benchmarks.sampled")
+                    for each in threading.enumerate() if getattr(each, "_target", None)),
+}
+print(sorted(name for name, is_held in held.items() if is_held), rtolap.__file__)
+"""
+
+
+@pytest.mark.parametrize("seed", range(so_many(3)))
+def test_hooks_of_several_benchmarks_hold_together_in_any_order(seed: int, tmp_path: Path) -> None:
+    dice = random.Random(seed)
+    hooked = [
+        sampled.hook(tmp_path / "samples"),
+        stages.hook(tmp_path / "stages"),
+        switched.hook("http.client", tmp_path / "answers"),
+    ]
+    chosen = dice.sample(hooked, dice.randint(2, len(hooked)))
+    service = dice.choice(["receiver", "coordinator"])
+    run = subprocess.run(
+        [sys.executable, "-c", HOOKED, service],
+        env={**os.environ, **hooks.environment(chosen)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    expected = sorted(hook.module.rpartition(".")[2] for hook in chosen) if service == "receiver" else []
+    assert run.stdout.strip() == f"{expected} {rtolap.__file__}"
 
 
 def test_the_benchmark_runs_small_and_says_what_it_found() -> None:

@@ -275,6 +275,32 @@ def test_a_body_in_memory_is_the_same_however_it_comes(size: int) -> None:
     assert memory.used_bytes == 0
 
 
+def test_memory_of_bodies_is_used_again_once_nothing_refers_to_it() -> None:
+    rng = random.Random(5)
+    memory = SpoolMemory(64 << 20, idle_bytes_max=8 << 20)
+    parts: list[tuple[pa.Buffer, bytes]] = []  # of bodies that are read no more
+    for _ in range(200):
+        body = rng.randbytes(rng.choice((0, 10, 5000, (1 << 20) + 3, 5 << 20)))
+        with held(iter([body]), BodySettings(), memory) as (source, _):
+            assert memory.used_bytes == len(body)
+            start = rng.randrange(len(body) + 1)
+            part = body[start : start + 4096]
+            parts.append((source.read_buffer().slice(start, len(part)), part))
+        del source
+        while len(parts) > rng.randrange(1, 5):
+            parts.pop(rng.randrange(len(parts)))
+        assert all(part.to_pybytes() == expected for part, expected in parts)
+        assert memory.idle_bytes <= 8 << 20
+    parts.clear()
+    assert memory.idle_bytes
+    before = memory.idle_bytes
+    map_ = memory.take_map()
+    assert memory.idle_bytes == before - len(map_)
+    with memoryview(map_):
+        memory.return_map(map_)
+        assert memory.take_map() is not map_  # somebody still reads it
+
+
 def test_a_batch_that_is_too_long_fails() -> None:
     body = arrow(pa.table({"k": pa.array(range(10_000), pa.int32())}))
     with pytest.raises(Refused, match="record batch is too long"):

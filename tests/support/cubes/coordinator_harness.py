@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange, StagedPart
 from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
 from rtolap.servers.limits import HttpLimits
 
 from tests.support.cubes.builders import spec_losses
@@ -52,6 +54,7 @@ CUBE: dict[str, Any] = {
     "retention": {"after_ms": 10 * HOUR_MS},
 }
 NAME = "clicks_by_page"
+READ_ALL = 10**9  # an offset beyond all logs of the tests
 
 
 class MemoryTopics:
@@ -147,6 +150,28 @@ class Cluster:
     def define(self, **cube: Any) -> None:
         self.client.create_table(TABLE)
         self.client.create_cube({**CUBE, **cube})
+
+    def report(self, *cubes: str, held: Sequence[str] = ()) -> None:
+        """Have each living receiver report the cubes that its replica set owns, read to the ends, and that it
+        holds events of these segments. Without cubes: all that there are."""
+        controls = {cube: self.metadata.control(cube) for cube in cubes or self.metadata.cubes()}
+        for replica_set, receivers in self.metadata.living_members().items():
+            reports = {
+                cube: CubeReport(
+                    state="CONSUMING",
+                    assignment_epoch=control.assignment_epoch,
+                    partitions={
+                        p: PartitionReport(position=READ_ALL) for p in control.assignment.get(replica_set, ())
+                    },
+                    active=tuple(held),
+                )
+                for cube, control in controls.items()
+                if control.assignment.get(replica_set)
+            }
+            for name in receivers:
+                self.coordinator.heartbeat(
+                    HeartbeatRequest(receiver_id=name, replica_set=replica_set, cubes=reports)
+                )
 
     def enabled(self) -> None:
         self.receiver("r1", "rs1")

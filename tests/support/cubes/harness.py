@@ -64,6 +64,7 @@ ACTIONS: tuple[tuple[Callable[[Actions], object], float], ...] = (
 ASK_WEIGHT = 20.0
 CLIENTS = 3  # that ask now one, now the other of SERVICES
 SERVICES = 2
+BATCH_ROUNDS = 12
 MERGE_ROUNDS, MERGE_STEPS = 3, 40  # of a run that merges, behind its other steps
 SPANS = 6  # of event time, about which a run asks again and again, as people do
 LOOK_SHARE = 0.8  # of questions for which the query service has seen all changes
@@ -287,6 +288,8 @@ class Run:
         if self.weights is RETIRING:
             self._seeded(self._settle_sets)
         self.drain()
+        if self.weights is BATCHES:
+            self._replace_history()
         if self.weights is LOSING_FILES:
             self._lose_history()
         if self.weights is MERGING:
@@ -325,6 +328,13 @@ class Run:
                     self._passing(self.ask)
             self.drain()
         self._merge_rest()
+
+    def _replace_history(self) -> None:
+        """All is history; batches replace some of it, and begin windows without an event."""
+        for _ in range(BATCH_ROUNDS):
+            self._passing(self.actions.plan_batch)
+            self._passing(self.actions.apply_batch)
+        self.drain()
 
     def _lose_history(self) -> None:
         """Lose much of what builds start from, once everything is history, and produce late events."""

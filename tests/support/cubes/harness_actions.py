@@ -16,7 +16,7 @@ from rtolap.metadata.records import CubeControl
 from rtolap.metadata.store import Operation
 from rtolap.model.cube import AggregationGroup, Measure
 from rtolap.model.evolution.revision_life import RevisionState
-from rtolap.model.segment import SegmentState
+from rtolap.model.segment import SegmentState, parse_segment_name
 from rtolap.protocols.coordinator.messages import (
     AlterRequest,
     BatchRequest,
@@ -55,6 +55,9 @@ class Actions:
         self.specs: list[BuildSpecMessage] = []
         self.cut_partitions: set[int] = set()
         self.batches: list[str] = []
+        self.batches_tried = 0
+        self.beside = random.Random("who has reported")
+        self.reported: set[int] = set()  # starts of segments without history whose events a receiver held
         self.merges: list[tuple[str, str]] = []
         self.held_before: dict[str, set[int]] = {}
         self.drained_before: frozenset[str] = frozenset()
@@ -223,23 +226,46 @@ class Actions:
             self.command(lambda leader: leader.builds.requeue(self.cluster.cube, name))
 
     def plan_batch(self) -> None:
-        """Plan a batch of some windows and stage it, or be killed before that is done."""
-        first = self.cluster.clock.now_ms() // WINDOW_MS - self.random.randrange(1, 8)
-        built = [record.start_ms for record in self.cluster.records().values() if record.version]
+        """Plan a batch of some windows and stage it, or be killed before that is done. The leader may have
+        just begun to lead; else the receivers have reported to it.
+
+        Raises AssertionError where a segment is planned whose events a receiver holds that nothing covers.
+        """
+        first = self.cluster.clock.now_ms() // WINDOW_MS - self.random.randrange(1, 30)
+        ready = SegmentState.READY
+        built = [each.start_ms for each in self.cluster.records().values() if each.state is ready]
         if built and self.random.random() < 0.7:
             first = self.random.choice(built) // WINDOW_MS
+        is_fresh = self.beside.random() < 0.25
+        held = sorted(self.reported - {record.start_ms for record in self.cluster.records().values()})
+        if is_fresh and held:
+            first = self.beside.choice(held) // WINDOW_MS
         request = BatchRequest(
-            batch=f"b{len(self.batches)}",
+            batch=f"b{self.batches_tried}",
             start_ms=first * WINDOW_MS,
             end_ms=(first + self.random.choice((1, 1, 2, 3))) * WINDOW_MS,
             source={"format": "parquet", "path": "drawn"},
         )
-        self.batches.append(request.batch)
+        self.batches_tried += 1
+        if is_fresh:
+            self.cluster.fail_over()
+        else:
+            self.report(self.cluster.alive())
         plan = self.command(lambda leader: leader.batches.plan(self.cluster.cube, request))
+        self.batches.append(request.batch)
+        if plan is not None:
+            self._check_planned(request)
         if plan is not None and self.random.random() >= self.kill_rate / 2:
             staged = stage(self.cluster.store, self.cluster.schema, spec_of(plan.spec), self.random)
             self.cluster.staged_batches.update(staged)
             self.counts["batches staged"] += 1
+
+    def _check_planned(self, request: BatchRequest) -> None:
+        """Whatever was held of a segment is held until the segment has a record. What receivers have read
+        since they reported, to this leader or another, comes after the plan."""
+        known = {record.start_ms for record in self.cluster.records().values()}
+        held = self.reported & set(range(request.start_ms, request.end_ms, WINDOW_MS)) - known
+        assert not held, f"a batch of {sorted(held)}, of which a receiver has reported that it holds events"
 
     def apply_batch(self) -> None:
         """Apply a batch, mostly one of the newest."""
@@ -500,11 +526,13 @@ class Actions:
         cube, clock = self.cluster.cube, self.cluster.clock
         for receiver in receivers:
             ahead = receiver.ahead
+            report = cube_report(receiver.core, clock)
+            self.reported |= {parse_segment_name(name).start_ms for name in report.active}
             self.cluster.coordinator.heartbeats.record(
                 HeartbeatRequest(
                     receiver_id=receiver.name,
                     replica_set=receiver.replica_set,
-                    cubes={cube: cube_report(receiver.core, clock)},
+                    cubes={cube: report},
                     warming={cube: cube_report(ahead.core, clock)} if ahead is not None else {},
                 )
             )

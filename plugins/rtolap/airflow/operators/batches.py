@@ -23,7 +23,7 @@ from rtolap.airflow.links import PageLink, ProcessLogLink, SegmentsLink
 from rtolap.airflow.operators.process import ManagedProcessOperator, failure, find
 from rtolap.model.instants import instant_ms
 from rtolap.protocols.agent.client import AgentClient
-from rtolap.protocols.coordinator.operations import applied_batch
+from rtolap.protocols.coordinator.operations import HEARD_WITHIN_S, applied_batch, planned_batch
 
 SPEC_FILE = "batch.json"
 EXIT_REFUSED = 3  # of stage_batch.py: a retry cannot help
@@ -36,7 +36,8 @@ class BatchOperator(ManagedProcessOperator):
     with the same one. `source`: `rtolap.model.batch.BatchSource` as a mapping or its JSON; the host's
     operator has to allow it (RTOLAP_SPARK_ALLOWED). Spark is submitted as the Airflow connection
     `spark_conn_id` says. Rows that no event of the cube could be, and rows outside the range, fail the task
-    without a retry; nothing is changed then.
+    without a retry; nothing is changed then. Right after a change of the leading coordinator, it waits up to
+    `plan_wait_s` until that one has heard the cube's receivers; a task that has waited in vain is retried.
 
     Result: {"cube", "batch"}, the arguments of a `BatchReadySensor`: the segments are built by
     `rtolap_segment_build`.
@@ -58,6 +59,7 @@ class BatchOperator(ManagedProcessOperator):
         spark_master: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
         job: str = "stage_batch.py",
+        plan_wait_s: float = HEARD_WITHIN_S,
         **kwargs: Any,
     ) -> None:
         super().__init__(argv=(), process_key=f"batch.{cube}.{batch}", one_shot=True, **kwargs)
@@ -70,6 +72,7 @@ class BatchOperator(ManagedProcessOperator):
         self.spark_master = spark_master
         self.spark_conf = dict(spark_conf or {})
         self.job = job
+        self.plan_wait_s = plan_wait_s
 
     def execute(self, context: Context) -> Any:
         self._named()
@@ -80,8 +83,9 @@ class BatchOperator(ManagedProcessOperator):
                 self.log.info("%s generation %d goes on", running.key, running.generation)
                 return self.wait(context, running.generation)
             source = json.loads(self.source) if isinstance(self.source, str) else dict(self.source)
-            planned = coordinator.plan_batch(
-                self.cube, self.batch, instant_ms(self.range_start), instant_ms(self.range_end), source
+            start_ms, end_ms = instant_ms(self.range_start), instant_ms(self.range_end)
+            planned = planned_batch(
+                coordinator, self.cube, self.batch, start_ms, end_ms, source, wait_s=self.plan_wait_s
             )
             self.log.info(
                 "batch %s of %s replaces %d segments, and may begin %d others",

@@ -15,7 +15,7 @@ from rtolap.cli.output import JsonOption, report
 from rtolap.cli.watching import repeatable
 from rtolap.model.instants import instant_ms
 from rtolap.protocols.coordinator.messages import BatchProgress
-from rtolap.protocols.coordinator.operations import applied_batch
+from rtolap.protocols.coordinator.operations import HEARD_WITHIN_S, applied_batch, planned_batch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,11 +36,15 @@ def plan(
     out: Annotated[
         Path | None, typer.Option(help="File to write the plan to, which stage_batch.py reads.")
     ] = None,
+    wait_s: Annotated[
+        float, typer.Option(help="Seconds to wait until the receivers of the cube were heard.")
+    ] = HEARD_WITHIN_S,
     as_json: JsonOption = False,
 ) -> None:
     """Plan a batch. Nothing is read or changed yet."""
     with coordinator_client() as client:
-        planned = client.plan_batch(cube, batch, instant_ms(start), instant_ms(end), _source(source))
+        start_ms, end_ms = instant_ms(start), instant_ms(end)
+        planned = planned_batch(client, cube, batch, start_ms, end_ms, _source(source), wait_s=wait_s)
     if out is not None:
         out.write_text(json.dumps(planned.spec))
     staging = f"spark-submit stage_batch.py {out or 'PLAN'}{'' if out else ' with --out PLAN'}"

@@ -72,7 +72,7 @@ class Filling:
         read = [self._read(paths.cube_control(each)) for each in names]
         read += [(paths.cube_changes(each), change_log(store, each, None)[1]) for each in names]
         controls, records = zip(*(self._views.fresh(each) for each in names), strict=True)
-        if controls[1].assignment and not self._heartbeats.partitions(older.name):
+        if self._heartbeats.unknown(older.name, controls[1], self._metadata.living_members()):
             return revision.since_ms  # what its receivers hold is not known yet
         filled = filled_back_to(
             cube,

@@ -70,7 +70,11 @@ class Batches:
         self._uri = object_store_uri
 
     def plan(self, cube: str, request: wire.BatchRequest) -> wire.BatchPlanMessage:
-        """Return what is to be staged. Raises Refused where a segment of the range cannot be replaced now."""
+        """Return what is to be staged.
+
+        Raises Refused where a segment of the range cannot be replaced now; NotYet while it is not known of
+        which segments receivers hold events, as after a change of leader: the request is repeated then.
+        """
         batch = check_batch_id(request.batch)
         cube_id, control, records = self._views.fresh_creation(cube)
         schema = self._metadata.schema(cube)
@@ -93,6 +97,7 @@ class Batches:
             records,
             control,
             held=self._heartbeats.active_segments(cube),
+            unknown=self._heartbeats.unknown(cube, control, self._metadata.living_members()),
             until_ms=self._passed_ms(cube),
         )
         check_own_time(schema.cube, windows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from rtolap.base.errors import Refused
+from rtolap.base.errors import NotYet, Refused
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import Cube
 from rtolap.model.instants import utc_text
@@ -21,14 +21,18 @@ def check_replaceable(
     control: CubeControl,
     *,
     held: Collection[str],
+    unknown: Sequence[str],
     until_ms: int,
 ) -> None:
     """Raise Refused, naming segments that the stream has not finished or that are purged.
+
+    Raises NotYet where a segment has no history, and it is not known of which segments receivers hold events.
 
     Args:
         records: by the segment's name.
         held: names of the segments without history whose events receivers hold. They would be counted beside
             those of the batch, if it came before they are closed, and be replaced by it otherwise.
+        unknown: why `held` may lack some, a line for each reason.
         until_ms: the event time that the stream has passed.
     """
     if not control.assignment and not control.ended:
@@ -50,6 +54,19 @@ def check_replaceable(
             found="; ".join(refused[:_REFUSED_SHOWN]) + more,
             action="choose a range without them, or wait; nothing was changed",
         )
+    if unknown and any(_is_open(records.get(window.name)) for window in windows):
+        more = f" and {len(unknown) - _REFUSED_SHOWN} more" if len(unknown) > _REFUSED_SHOWN else ""
+        raise NotYet(
+            f"it is not known yet of which segments of {cube} receivers hold events",
+            expected="reports of the receivers that own the cube, with all partitions read to their ends",
+            found="; ".join(unknown[:_REFUSED_SHOWN]) + more,
+            action="ask again in some seconds; if it stays so, `rtolap receivers list` and "
+            f"`rtolap describe {cube}` say why",
+        )
+
+
+def _is_open(record: SegmentRecord | None) -> bool:
+    return record is None or record.state is SegmentState.ACTIVE
 
 
 def _refusal(

@@ -200,16 +200,10 @@ class Drains:
         controls = {cube: self._metadata.control(cube) for cube in self._metadata.cubes()}
         return {cube: control for cube, control in controls.items() if control.has_partitions_in(name)}
 
-    def _living(self) -> dict[str, tuple[str, ...]]:
-        live = set(self._metadata.live_receivers())
-        return {
-            name: tuple(receiver for receiver in record.receivers if receiver in live)
-            for name, record in self._metadata.replica_sets().items()
-        }
-
     def _others(self, name: str) -> list[str]:
-        drained = self._metadata.drained()
-        others = [other for other, its in self._living().items() if its and other not in {name, *drained}]
+        left_out = {name, *self._metadata.drained()}
+        living = self._metadata.living_members()
+        others = [other for other, its in living.items() if its and other not in left_out]
         refused = self._placement.refused(others)
         return [other for other in others if other not in refused]
 
@@ -257,7 +251,7 @@ class Drains:
         as_planned = cause or drain_cause(name)
         leaving = {name} if as_planned.at_once else {name, *self._metadata.drained()}
         plan = self._recommendations.relieve(
-            cube, control, self._living(), others, leaving, measured=not as_planned.at_once
+            cube, control, self._metadata.living_members(), others, leaving, measured=not as_planned.at_once
         ).plan
         wanted = wire.ReassignRequest(
             assignment=plan,

@@ -104,7 +104,7 @@ def _segment_stats(core: CubeReceiver, segment: LocalSegment) -> list[LocalSegme
 def cube_report(core: CubeReceiver, clock: Clock, loads: PartitionLoads | None = None) -> CubeReport:
     """Return the cube's part of a heartbeat. Without `loads`, it says nothing of them."""
     now_s = clock.monotonic_s()
-    state, progress = core.state, core.progress
+    state, progress, active = core.state, core.progress, _active(core)
     return CubeReport(
         state=core.consumer_state.value,
         reason=core.reason,
@@ -124,7 +124,8 @@ def cube_report(core: CubeReceiver, clock: Clock, loads: PartitionLoads | None =
             for part, position in state.positions.items()
             for counters in (progress.counters.get(part, _NONE),)
         },
-        active=_active(core),
+        active=active[:ACTIVE_MAX],
+        more_active=len(active) > ACTIVE_MAX,
         refused_example=progress.example(),
         lost=tuple(
             PartitionRange(partition=piece.partition, start=piece.start, end=piece.end) for piece in core.lost
@@ -140,12 +141,12 @@ def cube_report(core: CubeReceiver, clock: Clock, loads: PartitionLoads | None =
 
 
 def _active(core: CubeReceiver) -> tuple[str, ...]:
-    """Return names of the oldest segments that have local events and no vector yet."""
+    """Return names of the segments that have local events and no vector yet, the oldest first."""
     window_ms, state = core.schema.cube.segment.window_ms, core.state
     starts = sorted(
         start for start, segment in state.segments.items() if segment.tables and start not in state.vectors
     )
-    return tuple(SegmentRange(start, start + window_ms).name for start in starts[:ACTIVE_MAX])
+    return tuple(SegmentRange(start, start + window_ms).name for start in starts)
 
 
 class Heartbeats:

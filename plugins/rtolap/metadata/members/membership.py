@@ -79,6 +79,14 @@ class Members:
     def live_receivers(self) -> tuple[str, ...]:
         return self.store.children(paths.RECEIVERS_LIVE)
 
+    def living_members(self) -> dict[str, tuple[str, ...]]:
+        """Return the living receivers of each replica set: those whose sessions have not expired."""
+        live = set(self.live_receivers())
+        return {
+            name: tuple(receiver for receiver in record.receivers if receiver in live)
+            for name, record in self.replica_sets().items()
+        }
+
     def announce_live(self, receiver_id: str, instance: str) -> None:
         """Announce the receiver while this session lives. Call again after a lost session.
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import (
+    BatchPlanMessage,
     BatchProgress,
+    Definition,
     Drain,
     DrainedCube,
     DrainRequest,
@@ -20,6 +22,7 @@ from rtolap.protocols.coordinator.messages import (
 
 READY = "READY"
 REMOTE_PERSISTED = "REMOTE_PERSISTED"
+HEARD_WITHIN_S = 20.0  # receivers report each second, and find a new leader within a few
 _LOOK_S = 0.2
 
 
@@ -193,6 +196,30 @@ def requeue_window(client: CoordinatorClient, cube: str, start_ms: int, end_ms: 
         else:
             queued.append(name)
     return Requeued(tuple(queued), waiting, left)
+
+
+def planned_batch(
+    client: CoordinatorClient,
+    cube: str,
+    batch: str,
+    start_ms: int,
+    end_ms: int,
+    source: Definition,
+    *,
+    wait_s: float = HEARD_WITHIN_S,
+) -> BatchPlanMessage:
+    """Plan a batch, and wait until the leader knows of which segments receivers hold events.
+
+    Raises NotYet, which names who was not heard, after `wait_s`; at once what else the coordinator refuses.
+    """
+    deadline_s = time.monotonic() + wait_s
+    while True:
+        try:
+            return client.plan_batch(cube, batch, start_ms, end_ms, source)
+        except NotYet:
+            if time.monotonic() >= deadline_s:
+                raise
+        time.sleep(_LOOK_S)
 
 
 def applied_batch(client: CoordinatorClient, cube: str, batch: str) -> BatchProgress:

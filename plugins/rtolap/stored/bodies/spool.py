@@ -2,17 +2,23 @@
 
 A file costs a copy into the system's memory and one out of it again, also where no byte of it ever reaches a
 disk. All bodies of a process share the memory; a body that finds none left goes into a file.
+
+The memory of a body is used again for the next one: a page from the system has to be cleared, which takes
+longer than the copy into it. Meanwhile the system may take the pages back whenever it needs them.
 """
 
 from __future__ import annotations
 
 import mmap
 import tempfile
+import weakref
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import IO
 
+import numpy as np
 import pyarrow as pa
 
 from rtolap.base.errors import TooLarge, Unavailable
@@ -22,14 +28,16 @@ _FIRST_BYTES = 1 << 20
 _HUGE_FROM_BYTES = 8 << 20  # pages of 2 MiB would be too large for small bodies
 _PIECE_BYTES = 1 << 20
 _SHARED_BYTES_MAX = 256 << 20  # of all bodies together that are in memory
+_IDLE_BYTES_MAX = 64 << 20  # that wait for the next body
 
 
 class SpoolMemory:
     """The memory that bodies of a process share. Thread-safe."""
 
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, bytes_max: int, idle_bytes_max: int = _IDLE_BYTES_MAX) -> None:
+        self._bytes_max, self._idle_bytes_max = bytes_max, idle_bytes_max
         self._lock = Lock()
+        self._idle: deque[mmap.mmap] = deque()  # no lock: a map may return while the lock is held
         self.used_bytes = 0
 
     def take(self, size_bytes: int) -> bool:
@@ -44,6 +52,31 @@ class SpoolMemory:
         with self._lock:
             self.used_bytes -= size_bytes
 
+    @property
+    def idle_bytes(self) -> int:
+        """Return the size of the maps that wait for the next body."""
+        return sum(len(each) for each in tuple(self._idle))
+
+    def take_map(self) -> mmap.mmap:
+        """Return memory that nobody reads. What former bodies wrote there may be in it."""
+        while True:
+            try:
+                map_ = self._idle.pop()
+                map_.resize(len(map_))
+            except BufferError:  # a reader is about to go, but has not gone yet
+                continue
+            except IndexError:
+                return mmap.mmap(-1, _FIRST_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            return map_
+
+    def return_map(self, map_: mmap.mmap) -> None:
+        """Keep memory that nobody reads any more for the next body, unless enough waits already."""
+        if self.idle_bytes + len(map_) > self._idle_bytes_max:
+            return
+        if hasattr(mmap, "MADV_FREE"):
+            map_.madvise(mmap.MADV_FREE)
+        self._idle.append(map_)
+
 
 _MEMORY = SpoolMemory(_SHARED_BYTES_MAX)
 
@@ -56,7 +89,7 @@ def held(
 
     TooLarge: it is larger than a spool may be. Unavailable: the disk takes nothing.
     """
-    body = _Mapped()
+    body = _Mapped(memory)
     taken = 0
     try:
         for chunk in chunks:
@@ -67,11 +100,11 @@ def held(
             taken += len(chunk)
         else:
             _check_size(body.size, settings.spool_bytes_max)
-            yield pa.BufferReader(body.buffer()), body.size
+            yield pa.BufferReader(body.read()), body.size
             return
         with tempfile.TemporaryFile(prefix="rtolap-load-") as spool:
             size = write_spool(body.pieces(), spool, settings.spool_bytes_max)
-            del body
+            body.give_up()
             memory.give_back(taken)
             taken = 0
             spool.seek(size)
@@ -82,11 +115,15 @@ def held(
 
 
 class _Mapped:
-    """Memory of the system that grows where it lies, page by page: nothing is put together in the end."""
+    """Memory of the system that grows where it lies, page by page: nothing is put together in the end.
 
-    def __init__(self) -> None:
+    It returns to `memory` with `give_up`, or when nothing refers to what `read` has returned.
+    """
+
+    def __init__(self, memory: SpoolMemory) -> None:
         self.size = 0
-        self._map = mmap.mmap(-1, _FIRST_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._memory = memory
+        self._map = memory.take_map()
 
     def append(self, chunk: bytes) -> None:
         end = self.size + len(chunk)
@@ -105,8 +142,16 @@ class _Mapped:
                 "a body cannot be held in memory", found=error.strerror, action="send it again later"
             ) from error
 
-    def buffer(self) -> pa.Buffer:
-        return pa.py_buffer(self._map).slice(0, self.size)
+    def read(self) -> pa.Buffer:
+        """Return the body, to which nothing can be appended any more."""
+        # Arrow's buffers refer to the array, also parts of them: it goes with the last of them.
+        whole = np.frombuffer(self._map, np.uint8, self.size)
+        weakref.finalize(whole, self._memory.return_map, self._map).atexit = False
+        return pa.py_buffer(whole)
+
+    def give_up(self) -> None:
+        """Return the memory of a body that has not been read. No other method may be called afterwards."""
+        self._memory.return_map(self._map)
 
     def pieces(self) -> Iterator[bytes]:
         for start in range(0, self.size, _PIECE_BYTES):

@@ -59,10 +59,11 @@ class LateEventInfo(Message):
 
 class CubeReport(Message):
     """`assignment_epoch` is the epoch of the assignment that the receiver follows. `active` names the
-    segments that have local events and no record yet, so that people see them.
+    segments that have local events and no record yet: people see them, and no batch replaces them.
 
     Attributes:
         state: CONSUMING | PAUSED | REPLAYING | STOPPED | FAILED, as the receiver's own stats say.
+        more_active: it has local events of later segments, too, which `active` does not name.
         refused_example: reason → what was wrong with the newest record that was refused for it.
         lost: offsets that it has to read and Kafka no longer holds; it is FAILED until they are accepted as
             lost.
@@ -79,6 +80,7 @@ class CubeReport(Message):
     assignment_epoch: int = 0
     partitions: dict[int, PartitionReport] = Field(default_factory=dict)
     active: tuple[str, ...] = ()
+    more_active: bool = False
     refused_example: dict[str, str] = Field(default_factory=dict)
     lost: tuple[PartitionRange, ...] = ()
     held_since_ms: int | None = None

@@ -1,15 +1,13 @@
-"""Samples the process that imports it, where RTOLAP_SAMPLES names a file: its processor time by function.
+"""Samples the process in which `begin` is called: its processor time by function, written into a file.
 
-Python imports a module of this name at start; `benchmarks.freshness --profile` puts this folder on the
-path of the receiver. A thread's processor time since the last sample counts for the function in which it is
-found: the innermost of the product, and the innermost of all. Threads that Python did not start (those of the
-Flight server that run Python now, those of librdkafka) are told by their names to the kernel.
+A thread's processor time since the last sample counts for the function in which it is found: the innermost of
+the product, and the innermost of all. Threads that Python did not start (those of the Flight server that run
+Python now, those of librdkafka) are told by their names to the kernel.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 import threading
@@ -20,7 +18,6 @@ from types import FrameType
 
 SAMPLE_S, WRITE_S, SWITCH_S = 0.003, 0.5, 0.0002
 TASKS = Path("/proc/self/task")
-FILE_VARIABLE = "RTOLAP_SAMPLES"
 
 
 def _place(frame: FrameType) -> str:
@@ -87,5 +84,5 @@ def _comm(task: int) -> str:
         return "gone"
 
 
-if FILE_VARIABLE in os.environ and "receiver" in sys.orig_argv:
-    threading.Thread(target=sample, args=(Path(os.environ[FILE_VARIABLE]),), daemon=True).start()
+def begin(path: str) -> None:
+    threading.Thread(target=sample, args=(Path(path),), daemon=True).start()
