@@ -85,4 +85,4 @@ def _comm(task: int) -> str:
 
 
 def begin(path: str) -> None:
-    threading.Thread(target=sample, args=(Path(path),), daemon=True).start()
+    threading.Thread(target=sample, args=(Path(path),), name="sampler", daemon=True).start()

@@ -201,24 +201,33 @@ def test_a_receiver_and_its_client_are_switched_to_http(way: str, client: str, t
 
 
 HOOKED = """
-import sys, threading
+import threading
 import rtolap
 from rtolap.cubes.receiver.process import ReceiverService
 from rtolap.protocols.receiver.client import ReceiverClient
 
+sampled = [each.name for each in threading.enumerate()].count("sampler")
 held = {
     "noted": ReceiverService.query.__module__.startswith("benchmarks.stages"),
+    "sampling": sampled == 1,
     "switching": ReceiverClient.query.__module__.startswith("benchmarks.answer_transport"),
-    "sampling": any(each._target.__module__.startswith("benchmarks.sampled")
-                    for each in threading.enumerate() if getattr(each, "_target", None)),
 }
-print(sorted(name for name, is_held in held.items() if is_held), rtolap.__file__)
+print([name for name, is_held in held.items() if is_held], rtolap.__file__)
+"""
+COUNTED = """
+import benchmarks.hooks  # as the hooks of benchmarks do: that begins nothing a second time
+
+def begin(name):
+    with open(name, "a") as file:
+        file.write("begun ")
 """
 
 
 @pytest.mark.parametrize("seed", range(so_many(3)))
-def test_hooks_of_several_benchmarks_hold_together_in_any_order(seed: int, tmp_path: Path) -> None:
+def test_hooks_of_several_benchmarks_begin_once_each_in_any_order(seed: int, tmp_path: Path) -> None:
     dice = random.Random(seed)
+    (tmp_path / "counted.py").write_text(COUNTED)
+    counted = hooks.Hook("counted", str(tmp_path / "begun"), ("receiver",))
     hooked = [
         sampled.hook(tmp_path / "samples"),
         stages.hook(tmp_path / "stages"),
@@ -226,9 +235,11 @@ def test_hooks_of_several_benchmarks_hold_together_in_any_order(seed: int, tmp_p
     ]
     chosen = dice.sample(hooked, dice.randint(2, len(hooked)))
     service = dice.choice(["receiver", "coordinator"])
+    environment = hooks.environment(dice.sample([*chosen, counted], len(chosen) + 1))
+    environment["PYTHONPATH"] += os.pathsep + str(tmp_path)
     run = subprocess.run(
         [sys.executable, "-c", HOOKED, service],
-        env={**os.environ, **hooks.environment(chosen)},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -236,6 +247,8 @@ def test_hooks_of_several_benchmarks_hold_together_in_any_order(seed: int, tmp_p
     assert run.returncode == 0, run.stderr
     expected = sorted(hook.module.rpartition(".")[2] for hook in chosen) if service == "receiver" else []
     assert run.stdout.strip() == f"{expected} {rtolap.__file__}"
+    begun = (tmp_path / "begun").read_text() if service == "receiver" else ""
+    assert begun == ("begun " if service == "receiver" else "")
 
 
 def test_the_benchmark_runs_small_and_says_what_it_found() -> None:
