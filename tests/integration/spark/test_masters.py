@@ -76,9 +76,13 @@ class Standalone:
         return None if found == expected else f"workers alive: {found}"
 
     def executor_lines(self) -> list[dict[str, Any]]:
-        """Return the lines of the logs of all executors so far that are JSON."""
+        """Return the lines of the logs of all executors so far that are JSON.
+
+        An executor that its worker ends while it writes leaves half a line at the end of its log.
+        """
         texts = [path.read_text() for path in sorted(self._work.glob("app-*/*/stderr"))]
-        return [json.loads(line) for text in texts for line in text.splitlines() if line.startswith("{")]
+        whole = [line for text in texts for line in text.split("\n")[:-1]]
+        return [json.loads(line) for line in whole if line.startswith("{")]
 
     def _part(self, folder: Path, name: str, arguments: tuple[str, ...], *, workers: int) -> PartSpec:
         home = Path(_find_spark_home())

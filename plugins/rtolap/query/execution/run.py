@@ -62,11 +62,14 @@ class Run:
         fetched: list[Fetched] = []
         for read in self.rewritten.reads:
             narrower = sets.narrowed(read)
-            if self.rewritten.merge is not None:
-                narrower = replace(narrower, top=top_groups(read, self.rewritten.merge, self.values))
+            top = self.rewritten.merge and top_groups(read, self.rewritten.merge, self.values)
+            if top is not None:  # the read of a statement that comes again knows its columns already
+                narrower = replace(narrower, top=top)
             fetched.append(self.reads.cube(narrower))
             sets.have(read, fetched[-1].table)
-        stats = [replace(each.stats, value_sets=sets.of(each.stats.cube)) for each in fetched]
+        stats = [each.stats for each in fetched]
+        if self.rewritten.sets:
+            stats = [replace(each, value_sets=sets.of(each.cube)) for each in stats]
         left = [
             (read.relation, each)
             for read, each in zip(self.rewritten.reads, fetched, strict=True)

@@ -141,6 +141,8 @@ class QueryLog:
 
 
 def _with_text(entry: Entry) -> Entry:
+    if len(entry.error) <= _ERROR_CHARACTERS_MAX:
+        return entry
     return replace(entry, error=entry.error[:_ERROR_CHARACTERS_MAX])
 
 

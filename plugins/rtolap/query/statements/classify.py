@@ -29,6 +29,7 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 KINDS_CACHED_MAX = 256  # clients send the same texts again and again
+PLAIN_CACHED_MAX, PLAIN_CHARACTERS_MAX = 1_024, 1_024  # of longer texts the work is done again
 TEXT_CHARACTERS_MAX = 8_192  # characters
 
 _TRANSACTION = re.compile(
@@ -49,9 +50,17 @@ def plain(sql: str, *, ansi_quotes: bool = False) -> str:
     With `ansi_quotes` names in double quotes are in backticks afterwards. Raises QueryError for quotes that
     are not closed, and for a statement beyond `approval.bounds`.
     """
+    make = _known_plain if len(sql) <= PLAIN_CHARACTERS_MAX else _plain
+    return make(sql, ansi_quotes=ansi_quotes)
+
+
+def _plain(sql: str, *, ansi_quotes: bool) -> str:
     bounds.check_text(sql)
     text = _without_leading_comments(_with_conditionals(sql) if "/*!" in sql else sql)
     return quoted_with_backticks(text) if ansi_quotes else text
+
+
+_known_plain = lru_cache(PLAIN_CACHED_MAX)(_plain)
 
 
 def _without_leading_comments(sql: str) -> str:

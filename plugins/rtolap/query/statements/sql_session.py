@@ -29,6 +29,7 @@ from rtolap.query.statements.assignments import (
     users_bytes,
 )
 
+UTC = "+00:00"  # the time zone of a session that has set none
 SERVER_VERSION = "8.0.33-rtolap"  # clients decide by it which grammar and catalogue they use
 
 VARIABLES: dict[str, VariableValue] = {
@@ -62,7 +63,7 @@ VARIABLES: dict[str, VariableValue] = {
     "sql_mode": "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,PIPES_AS_CONCAT",
     "sql_select_limit": 2**64 - 1,
     "system_time_zone": "UTC",
-    "time_zone": "+00:00",
+    "time_zone": UTC,
     "transaction_isolation": "REPEATABLE-READ",
     "transaction_read_only": 0,
     "tx_isolation": "REPEATABLE-READ",
@@ -171,7 +172,7 @@ class SqlSession:
     def zone(self) -> str | None:
         """The time zone of the session; None for UTC."""
         zone = str(self.variables["time_zone"])
-        return None if offset_minutes(zone) == 0 else zone
+        return None if zone == UTC or offset_minutes(zone) == 0 else zone
 
     def set(self, assignments: str, evaluate: Evaluate = refuse) -> None:
         """Apply SET completely. Raises QueryError for an unsupported value, and then nothing has changed."""
