@@ -46,6 +46,7 @@ class KnownSegments:
         frontier: HistoryFrontier,
     ) -> None:
         self.open, self.loaded, self.pages, self.frontier = open, loaded, pages, frontier
+        self._missing = pages - loaded.keys()
         self._within: dict[tuple[SegmentRange, ...], Records] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -58,7 +59,7 @@ class KnownSegments:
 
     def missing(self, start_ms: int | None, end_ms: int | None) -> tuple[SegmentRange, ...]:
         """Return the pages of that time that were not read yet."""
-        return overlapping(self.pages - self.loaded.keys(), start_ms, end_ms)
+        return overlapping(self._missing, start_ms, end_ms) if self._missing else ()
 
     def within(self, start_ms: int | None, end_ms: int | None) -> Records:
         """Return the open records, and those of the pages of that time, by name and ordered by start.
