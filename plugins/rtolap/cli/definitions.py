@@ -13,7 +13,7 @@ from rtolap.base.decoding import convert
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, console, print_json, print_table, report, success, warn
 from rtolap.cli.tables import drop as drop_table
 from rtolap.cli.tables import show as show_table
 from rtolap.cli.tables import tables_client
@@ -175,10 +175,7 @@ def drop(
             "cube": client.drop_cube,
             "application": client.drop_application,
         }[kind](name)
-    if as_json:
-        print_json({"dropped": name, "kind": kind})
-    else:
-        success(f"{kind} {name} dropped")
+    report({"dropped": name, "kind": kind}, f"{kind} {name} dropped", as_json=as_json)
 
 
 def _find(client: CoordinatorClient, name: str) -> tuple[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Protocol
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 import typer
@@ -29,12 +29,6 @@ EXIT_INTERRUPTED = 130
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 
-class Message(Protocol):
-    """A response of one of the protocols' clients."""
-
-    def model_dump(self, *, mode: str) -> dict[str, Any]: ...
-
-
 console = Console()
 error_console = Console(stderr=True)
 
@@ -51,14 +45,20 @@ def _encodable(value: object) -> object:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None, as_json: bool = False
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    title: str | None = None,
+    as_json: bool = False,
+    document: Any = None,
 ) -> None:
     """Print a table. On a terminal, quantities are written as people read them. Into a pipe, each row is a
-    line with tabs between its values, after a line of names. With `as_json`, it is a list of objects with
-    the columns' names as keys."""
+    line with tabs between its values, after a line of names. With `as_json`, it is the `document`; without
+    one, a list of objects with the columns' names as keys."""
     materialized = [tuple(row) for row in rows]
     if as_json:
-        print_json([dict(zip(columns, row, strict=True)) for row in materialized])
+        objects = [dict(zip(columns, row, strict=True)) for row in materialized]
+        print_json(objects if document is None else document)
         return
     if not sys.stdout.isatty():
         for row in (columns, *materialized):
@@ -197,8 +197,8 @@ def success(message: str) -> None:
     console.print(f"[green]✓[/green] {escape(message)}", highlight=False, soft_wrap=True)
 
 
-def report(result: Message, message: str, *, as_json: bool) -> None:
-    """Print what was done: the service's response as JSON, or one line."""
+def report(result: Any, message: str, *, as_json: bool) -> None:
+    """Print what was done: the result as JSON, or one line."""
     if as_json:
         print_json(result)
     else:

@@ -10,7 +10,7 @@ import typer
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_cluster
-from rtolap.cli.output import JsonOption, print_json, success
+from rtolap.cli.output import JsonOption, report
 from rtolap.cli.progress import progress_of
 from rtolap.demo.flights import DAYS_MAX, Replay, ReplayPlan
 from rtolap.demo.produce import Sender, file_batches
@@ -64,10 +64,8 @@ def produce(
         ends = sender.finish()
     producer.close()
     admin.close()
-    if as_json:
-        print_json({"topic": sender.topic, "records": sent, "end_offsets": ends})
-    else:
-        success(f"{sent} records stored in {sender.topic}")
+    sent_to = {"topic": sender.topic, "records": sent, "end_offsets": ends}
+    report(sent_to, f"{sent} records stored in {sender.topic}", as_json=as_json)
 
 
 def find_topic(admin: TopicAdmin, topic: str) -> None:

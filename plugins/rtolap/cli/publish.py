@@ -22,7 +22,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.base.optional import import_optional
 from rtolap.base.settings import Settings
 from rtolap.base.stopping import stop_event
-from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
 from rtolap.cli.progress import progress_of
 from rtolap.cli.serving import service_settings
 from rtolap.cli.watching import repeatable
@@ -169,7 +169,8 @@ def release(
         typer.confirm(f"Readers of the table of {name} may find files missing. Go on?", abort=True)
     with _metadata() as metadata:
         release_holds(metadata, name)
-    _said("released", name, f"the snapshots of publication {name} hold nothing any more", as_json=as_json)
+    message = f"the snapshots of publication {name} hold nothing any more"
+    report({"released": name}, message, as_json=as_json)
 
 
 @app.command()
@@ -184,7 +185,7 @@ def reset(
     with _metadata() as metadata:
         publication = Publications(metadata.store).declaration(name).publication
         _library("removal").drop_table(publication)
-    _said("reset", name, f"table {publication.table} is dropped", as_json=as_json)
+    report({"reset": name}, f"table {publication.table} is dropped", as_json=as_json)
 
 
 @app.command()
@@ -202,7 +203,7 @@ def drop(
         typer.confirm(f"Drop publication {name}{'' if keep_table else ' and its table'}?", abort=True)
     with _metadata() as metadata:
         _library("removal").drop_publication(Publications(metadata.store), name, keep_table=keep_table)
-    _said("dropped", name, f"publication {name} dropped", as_json=as_json)
+    report({"dropped": name}, f"publication {name} dropped", as_json=as_json)
 
 
 @contextmanager
@@ -265,10 +266,3 @@ def _document(state: PublicationState) -> dict[str, object]:
         "status": msgspec.to_builtins(state.status),
         "released": state.holds.released,
     }
-
-
-def _said(what: str, name: str, text: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({what: name})
-    else:
-        success(text)

@@ -76,7 +76,8 @@ def remove_set(replica_set: ReplicaSet, as_json: JsonOption = False) -> None:
     """
     with coordinator_client() as client:
         client.remove_replica_set(replica_set)
-    _removed("replica set", replica_set, as_json=as_json)
+    removed = {"removed": replica_set, "kind": "replica set"}
+    report(removed, f"replica set {replica_set} is removed", as_json=as_json)
 
 
 def remove(
@@ -88,14 +89,8 @@ def remove(
     """
     with coordinator_client() as client:
         client.remove_receiver(receiver)
-    _removed("receiver", receiver, as_json=as_json)
-
-
-def _removed(kind: str, name: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"removed": name, "kind": kind})
-    else:
-        success(f"{kind} {name} is removed")
+    removed = {"removed": receiver, "kind": "receiver"}
+    report(removed, f"receiver {receiver} is removed", as_json=as_json)
 
 
 def _show(drained: Drain) -> None:

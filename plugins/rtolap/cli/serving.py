@@ -1,15 +1,22 @@
-"""Common parts of the commands that run a service: settings, logging, the end."""
+"""Common parts of the commands that run a service or watch one: settings, logging, metrics."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TypeVar
 
 from rtolap.base.files import PRIVATE
 from rtolap.base.logs import write_logs
+from rtolap.base.metrics import Metrics
 from rtolap.base.settings import Settings
 from rtolap.base.spans import start_spans
+from rtolap.cli.output import success
+from rtolap.servers.metrics_server import MetricsServer
 
+T = TypeVar("T")
 SWITCH_S = 0.0005
 
 
@@ -23,6 +30,16 @@ def service_settings() -> Settings:
     write_logs(settings.log_level, settings.log_format)
     start_spans("-".join(("rtolap", *sys.argv[1:2])))
     return settings
+
+
+def serve_gauges(opened: ExitStack, port: int, service: str, gauges_of: Callable[[Metrics], T]) -> T:
+    """Return the gauges of a command that watches, and serve them at a port until `opened` is closed."""
+    metrics = Metrics(service)
+    gauges = gauges_of(metrics)
+    server = MetricsServer.of_settings(metrics, Settings(), port)
+    opened.callback(server.close)
+    success(f"metrics at {server.url}")
+    return gauges
 
 
 def switch_often() -> None:

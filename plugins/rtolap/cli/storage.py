@@ -6,14 +6,13 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.settings import Settings
 from rtolap.base.stopping import stop_event, wait_awake
 from rtolap.base.users import Users
-from rtolap.cli.output import JsonOption, console, end_now, print_json, print_table, success
+from rtolap.cli.output import JsonOption, console, end_now, print_json, print_table, report, success
 from rtolap.cli.serving import service_settings, switch_often
 from rtolap.cli.tables import tables_client
 from rtolap.cli.watching import repeatable
@@ -132,10 +131,7 @@ def drain(
             if now_left != left and not as_json:
                 console.print(f"{now_left} replicas are left on {node}")
             left = now_left
-        if as_json:
-            print_json(msgspec.to_builtins(found))
-        else:
-            success(f"no replica is left on {node}: it may be stopped")
+        report(found, f"no replica is left on {node}: it may be stopped", as_json=as_json)
 
 
 @app.command()
@@ -156,7 +152,7 @@ def rebalance(
                 break
             _wait_for_moves(client)
     if as_json:
-        print_json(msgspec.to_builtins(done))
+        print_json(done)
     elif not done:
         success("the bytes of storage nodes are even")
 
@@ -171,7 +167,7 @@ def _row(move: MoveInfo) -> tuple[str, str, str, str, str, int]:
 
 def _show(found: MovesInfo, *, as_json: bool) -> None:
     if as_json:
-        print_json(msgspec.to_builtins(found))
+        print_json(found)
         return
     nodes = [(each.name, each.state, each.replicas, each.bytes) for each in found.nodes]
     print_table(("node", "state", "replicas", "bytes"), nodes, as_json=False)

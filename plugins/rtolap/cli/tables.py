@@ -9,7 +9,7 @@ import typer
 from rtolap.base.complete import complete
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, console, print_json, print_table, report, warn
 from rtolap.cli.watching import repeatable
 from rtolap.model.quantities import instant_text
 from rtolap.model.stored.create_table_text import create_table_text
@@ -124,7 +124,7 @@ def drop(name: NameArgument, yes: YesOption = False, as_json: JsonOption = False
     _confirm(f"Drop table {name} and all of its rows?", yes)
     with tables_client() as client:
         client.drop(_name(name))
-    _report({"dropped": name}, f"table {name} dropped", as_json)
+    report({"dropped": name}, f"table {name} dropped", as_json=as_json)
 
 
 @app.command()
@@ -133,7 +133,7 @@ def truncate(name: NameArgument, yes: YesOption = False, as_json: JsonOption = F
     _confirm(f"Drop all rows of table {name}?", yes)
     with tables_client() as client:
         client.truncate(_name(name))
-    _report({"truncated": name}, f"table {name} is empty", as_json)
+    report({"truncated": name}, f"table {name} is empty", as_json=as_json)
 
 
 def _name(text: str) -> TableName:
@@ -141,13 +141,6 @@ def _name(text: str) -> TableName:
     if not db or not dot or not table or "." in table:
         raise DefinitionError("not the name of a stored table", expected="DATABASE.TABLE", found=repr(text))
     return TableName(db, table)
-
-
-def _report(done: dict[str, str], words: str, as_json: bool) -> None:
-    if as_json:
-        print_json(done)
-    else:
-        success(words)
 
 
 def _confirm(question: str, yes: bool) -> None:

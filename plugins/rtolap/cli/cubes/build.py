@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, print_json, print_table
+from rtolap.cli.output import JsonOption, print_table
 from rtolap.cli.watching import repeatable
 from rtolap.model.quantities import instant_text
 
@@ -19,15 +19,14 @@ def queue(as_json: JsonOption = False) -> None:
     """List the segments that wait for a build, in order."""
     with coordinator_client() as client:
         entries = client.queue().entries
-    if as_json:
-        print_json(entries)
-        return
     print_table(
         ("cube", "segment", "version", "parts", "events", "building", "waits for"),
         [
             (e.cube, e.segment, e.version, e.parts, e.events, "yes" if e.building else "", e.waits_for)
             for e in entries
         ],
+        as_json=as_json,
+        document=entries,
     )
 
 
@@ -39,9 +38,6 @@ def status(
     """Show the newest build of each segment of a cube."""
     with coordinator_client() as client:
         built = [segment for segment in client.segments(cube) if segment.build is not None]
-    if as_json:
-        print_json(built)
-        return
     rows = []
     for segment in built:
         build = segment.build
@@ -52,4 +48,5 @@ def status(
         else:
             outcome = f"failed: {build.error}" if build.error else "running"
         rows.append((segment.segment, segment.state, build.build_id, build.version, started, outcome))
-    print_table(("segment", "state", "build", "version", "started", "outcome"), rows)
+    columns = ("segment", "state", "build", "version", "started", "outcome")
+    print_table(columns, rows, as_json=as_json, document=built)

@@ -50,9 +50,6 @@ def list_segments(
             start_ms=instant_ms(start) if start else None,
             end_ms=instant_ms(end) if end else None,
         )
-    if as_json:
-        print_json(segments)
-        return
     print_table(
         (
             *("segment", "state", "version", "events", "staged events", "staged rows"),
@@ -62,6 +59,8 @@ def list_segments(
             (s.segment, _state(s), s.version, *_counts(s), _missing(s), _late(s), len(s.parts), _build(s))
             for s in segments
         ],
+        as_json=as_json,
+        document=segments,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import typer
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_cluster
+from rtolap.cli.output import JsonOption
 from rtolap.fleet.isolation.clients import DeclaredClient, declared_clients
 from rtolap.fleet.isolation.registry import (
     RegisteredCluster,
@@ -45,6 +47,15 @@ ClusterNameOption = Annotated[
 ByOption = Annotated[
     str | None, typer.Option("--by", help="Name of the person. Default: the user of this shell.")
 ]
+
+
+@dataclass(frozen=True)
+class OperatorOptions:
+    """Options of commands by which a person changes something of a Kafka cluster."""
+
+    by: ByOption = None
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER
+    as_json: JsonOption = False
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from rtolap.base.clock import SystemClock
@@ -124,7 +123,7 @@ def _collected(
 
 def _show(result: Audit, as_json: bool) -> None:
     if as_json:
-        print_json(msgspec.to_builtins(result))
+        print_json(result)
         return
     if result.findings:
         rows = [

@@ -9,23 +9,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import (
-    ByOption,
     ClusterNameOption,
     ClusterOption,
+    OperatorOptions,
     RegistryOption,
     find_cluster,
     open_administration,
     open_metadata,
     operator,
 )
+from rtolap.cli.fleet.plan_request import with_option_groups
 from rtolap.cli.fleet.plan_text import print_plan
-from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, print_json, print_table, report, warn
 from rtolap.cli.watching import repeatable
 from rtolap.fleet.isolation.registry import HostRegistry, RegisteredOf
 from rtolap.fleet.lifecycle.observations import adopted_state, host_of, observed, replicas_of
@@ -93,14 +93,11 @@ def brokers(
                 warn(f"broker {failed}: {error}")
         if broker is not None:
             entries = opened.operations.entries(broker)
-            if as_json:
-                print_json(msgspec.to_builtins(entries))
-                return
             rows = [
                 (each.number, each.at_ms, each.by, each.event, each.before, each.after, each.reason)
                 for each in entries
             ]
-            print_table(AUDIT_COLUMNS, rows)
+            print_table(AUDIT_COLUMNS, rows, as_json=as_json, document=entries)
             return
         documents = [
             broker_document(number, record, opened.snapshot) for number, record in opened.known().items()
@@ -137,6 +134,7 @@ def broker_document(broker: int, record: BrokerRecord | None, snapshot: FleetSna
     }
 
 
+@with_option_groups
 def join(
     broker: BrokerArgument,
     reason: ReasonOption,
@@ -146,41 +144,31 @@ def join(
             "--host", help="Name of the machine. Default: the one from which the broker has registered."
         ),
     ] = None,
-    by: ByOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    as_json: JsonOption = False,
+    *,
+    options: OperatorOptions,
 ) -> None:
     """Record a new machine whose broker is about to join. It serves once it is seen."""
-    who = operator(Settings(), by)
-    with open_brokers(cluster) as opened:
+    who = operator(Settings(), options.by)
+    with open_brokers(options.cluster) as opened:
         record = opened.known().get(broker)
         if record is None or record.state is BrokerLife.RETIRED:
             opened.operations.register_broker(broker, host or opened.host_of(broker), who, reason)
-        _report(_operate(opened, broker, BrokerEvent.JOIN, who, reason), as_json)
+        _operate(opened, broker, BrokerEvent.JOIN, who, reason, as_json=options.as_json)
 
 
-def cordon(
-    broker: BrokerArgument,
-    reason: ReasonOption,
-    by: ByOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    as_json: JsonOption = False,
-) -> None:
+@with_option_groups
+def cordon(broker: BrokerArgument, reason: ReasonOption, options: OperatorOptions) -> None:
     """Stop the placement of new replicas on a broker. Its replicas stay."""
-    _one(broker, BrokerEvent.CORDON, by, reason, cluster, as_json)
+    _one(broker, BrokerEvent.CORDON, reason, options)
 
 
-def uncordon(
-    broker: BrokerArgument,
-    reason: ReasonOption,
-    by: ByOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    as_json: JsonOption = False,
-) -> None:
+@with_option_groups
+def uncordon(broker: BrokerArgument, reason: ReasonOption, options: OperatorOptions) -> None:
     """Allow the placement of new replicas on a broker again."""
-    _one(broker, BrokerEvent.UNCORDON, by, reason, cluster, as_json)
+    _one(broker, BrokerEvent.UNCORDON, reason, options)
 
 
+@with_option_groups
 def drain(
     broker: BrokerArgument,
     reason: ReasonOption,
@@ -191,73 +179,62 @@ def drain(
     throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
     registry: RegistryOption = None,
     cluster_name: ClusterNameOption = None,
-    by: ByOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    as_json: JsonOption = False,
+    *,
+    options: OperatorOptions,
 ) -> None:
     """Show what a drain would move, and with your consent cordon the broker and have all of it moved."""
     if cancel:
-        _one(broker, BrokerEvent.CANCEL_DRAIN, by, reason, cluster, as_json)
+        _one(broker, BrokerEvent.CANCEL_DRAIN, reason, options)
         return
-    who = operator(Settings(), by)
+    who, cluster = operator(Settings(), options.by), options.cluster
     with open_administration(cluster) as administration:
         snapshot = collect_snapshot(administration, SystemClock(), rate_reader(Settings().fleet_sources))
     registered = find_cluster(snapshot, cluster, cluster_name, registry, Settings())
     plan = make_plan(DrainPlanner((broker,)), snapshot, registered, throttle_bytes_per_s=throttle)
-    if not as_json:
+    if not options.as_json:
         print_plan(plan, moves=_MOVES_SHOWN)
     if not yes and not typer.confirm(f"Drain broker {broker}?"):
         raise typer.Exit(1)
     with open_brokers(
         cluster, approved=plan, registered_of=lambda _: registered, throttle_bytes_per_s=throttle
     ) as opened:
-        _report(_operate(opened, broker, BrokerEvent.DRAIN, who, reason), as_json)
+        _operate(opened, broker, BrokerEvent.DRAIN, who, reason, as_json=options.as_json)
 
 
+@with_option_groups
 def repair(
     broker: BrokerArgument,
     reason: ReasonOption,
     done: Annotated[
         bool, typer.Option("--done", help="The machine is repaired. Its broker may be started.")
     ] = False,
-    by: ByOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    as_json: JsonOption = False,
+    *,
+    options: OperatorOptions,
 ) -> None:
     """Begin the repair of a broker, after which it may be stopped.
 
     Refused while partitions could not be written without it.
     """
-    event = BrokerEvent.REPAIRED if done else BrokerEvent.REPAIR
-    _one(broker, event, by, reason, cluster, as_json)
+    _one(broker, BrokerEvent.REPAIRED if done else BrokerEvent.REPAIR, reason, options)
 
 
-def retire(
-    broker: BrokerArgument,
-    reason: ReasonOption,
-    by: ByOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    as_json: JsonOption = False,
-) -> None:
+@with_option_groups
+def retire(broker: BrokerArgument, reason: ReasonOption, options: OperatorOptions) -> None:
     """Retire an empty broker. Refused while it has a replica."""
-    _one(broker, BrokerEvent.RETIRE, by, reason, cluster, as_json)
+    _one(broker, BrokerEvent.RETIRE, reason, options)
 
 
-def _one(broker: int, event: BrokerEvent, by: str | None, reason: str, cluster: str, as_json: bool) -> None:
-    who = operator(Settings(), by)
-    with open_brokers(cluster) as opened:
-        _report(_operate(opened, broker, event, who, reason), as_json)
+def _one(broker: int, event: BrokerEvent, reason: str, options: OperatorOptions) -> None:
+    who = operator(Settings(), options.by)
+    with open_brokers(options.cluster) as opened:
+        _operate(opened, broker, event, who, reason, as_json=options.as_json)
 
 
-def _operate(opened: OpenedBrokers, broker: int, event: BrokerEvent, by: str, reason: str) -> BrokerRecord:
+def _operate(
+    opened: OpenedBrokers, broker: int, event: BrokerEvent, by: str, reason: str, *, as_json: bool
+) -> None:
     """Operate on the broker's present state, after changes that happened by themselves are noted."""
     for failed, error in opened.note().items():
         warn(f"broker {failed}: {error}")
-    return opened.operate(broker, event, by, reason)
-
-
-def _report(record: BrokerRecord, as_json: bool) -> None:
-    if as_json:
-        print_json(msgspec.to_builtins(record))
-    else:
-        success(f"broker {record.broker}: {record.state}")
+    record = opened.operate(broker, event, by, reason)
+    report(record, f"broker {record.broker}: {record.state}", as_json=as_json)

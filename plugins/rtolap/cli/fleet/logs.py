@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from rtolap.base.errors import DefinitionError
-from rtolap.base.metrics import Metrics
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.looking import (
     EveryOption,
@@ -23,7 +22,8 @@ from rtolap.cli.fleet.looking import (
     interrupted,
 )
 from rtolap.cli.fleet.slow import EXIT_SLOW
-from rtolap.cli.output import JsonOption, print_table, success
+from rtolap.cli.output import JsonOption, print_table
+from rtolap.cli.serving import serve_gauges
 from rtolap.fleet.monitoring.log_findings import LogCounts, RuleCount
 from rtolap.fleet.monitoring.log_rules import BY_NAME, RULES
 from rtolap.fleet.monitoring.log_watch import LogWatch
@@ -31,7 +31,6 @@ from rtolap.fleet.monitoring.metrics import SERVICE, LogMetrics
 from rtolap.fleet.monitoring.sources import read_sources
 from rtolap.model.durations import parse_duration_ms
 from rtolap.model.quantities import instant_text
-from rtolap.servers.metrics_server import MetricsServer
 
 COLUMNS = ("broker", "rule", "lines", "first", "last", "storm", "log directories", "means", "last line")
 
@@ -68,7 +67,7 @@ def logs(
     with ExitStack() as opened:
         opened.enter_context(interrupted(watch))
         if metrics_port is not None:
-            _serve(opened, metrics_port, counts)
+            serve_gauges(opened, metrics_port, SERVICE, lambda metrics: LogMetrics(metrics, counts.rows))
         screen = Screen(opened, watch=watch, as_json=as_json)
         while True:
             counts.add_hits(hit for hit in watched.hits() if not rule or hit.rule in rule)
@@ -100,14 +99,6 @@ def _declared(sources: Path | None, named: list[str]) -> dict[int, list[Path]]:
             "no log of a broker is known", action="name one by --log, or `logs` in the file of --sources"
         )
     return logs
-
-
-def _serve(opened: ExitStack, port: int, counts: LogCounts) -> None:
-    settings, metrics = Settings(), Metrics(SERVICE)
-    LogMetrics(metrics, counts.rows)
-    server = MetricsServer.of_settings(metrics, settings, port)
-    opened.callback(server.close)
-    success(f"metrics at {server.url}")
 
 
 def _print_rules(as_json: bool) -> None:

@@ -15,10 +15,10 @@ from rich.text import Text
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError
-from rtolap.base.metrics import Metrics
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import open_administration
-from rtolap.cli.output import console, print_json, print_table, success, text_table, warn
+from rtolap.cli.output import console, print_json, print_table, text_table, warn
+from rtolap.cli.serving import serve_gauges
 from rtolap.fleet.monitoring.causes import LogDirShare, log_dir_shares
 from rtolap.fleet.monitoring.collect import TIMEOUT_S, StageLook, StageReader
 from rtolap.fleet.monitoring.history import append_look, read_looks
@@ -29,7 +29,6 @@ from rtolap.fleet.operations.rates import rate_reader
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
 from rtolap.model.durations import parse_duration_ms
-from rtolap.servers.metrics_server import MetricsServer
 
 _LEAST_EVERY_MS = 200
 
@@ -122,14 +121,7 @@ def _taken(sources: FleetSources, every: str, count: int | None) -> Iterator[Sta
 
 
 def serve_metrics(opened: ExitStack, port: int | None) -> StageMetrics | None:
-    if port is None:
-        return None
-    settings, metrics = Settings(), Metrics(SERVICE)
-    gauges = StageMetrics(metrics)
-    server = MetricsServer.of_settings(metrics, settings, port)
-    opened.callback(server.close)
-    success(f"metrics at {server.url}")
-    return gauges
+    return None if port is None else serve_gauges(opened, port, SERVICE, StageMetrics)
 
 
 class Screen:

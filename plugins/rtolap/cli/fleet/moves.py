@@ -18,6 +18,7 @@ from rtolap.cli.fleet.access import (
     ByOption,
     ClusterNameOption,
     ClusterOption,
+    OperatorOptions,
     RegistryOption,
     find_cluster,
     open_administration,
@@ -25,7 +26,8 @@ from rtolap.cli.fleet.access import (
     operator,
 )
 from rtolap.cli.fleet.moves_text import print_audit, print_status, status_document
-from rtolap.cli.output import JsonOption, print_json, success
+from rtolap.cli.fleet.plan_request import with_option_groups
+from rtolap.cli.output import JsonOption, print_json, report, success
 from rtolap.cli.watching import repeatable
 from rtolap.fleet.moves.records import Hours
 from rtolap.fleet.moves.requests import RequestKind
@@ -96,10 +98,9 @@ def submit(
             hours=parse_hours(hours, undo),
             reason=reason,
         )
-    if as_json:
-        print_json({"plan": plan_id, "digest": plan_digest(loaded), "partitions": len(loaded)})
-    else:
-        success(f"plan {plan_id}: {len(loaded)} partitions; `rtolap fleet moves` shows how far it is")
+    submitted = {"plan": plan_id, "digest": plan_digest(loaded), "partitions": len(loaded)}
+    message = f"plan {plan_id}: {len(loaded)} partitions; `rtolap fleet moves` shows how far it is"
+    report(submitted, message, as_json=as_json)
 
 
 @repeatable
@@ -136,6 +137,7 @@ def moves(
     print_status(status, stands)
 
 
+@with_option_groups
 def throttle(
     rate: Annotated[
         int,
@@ -146,49 +148,40 @@ def throttle(
         ),
     ],
     reason: ReasonOption = "",
-    by: ByOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    as_json: JsonOption = False,
+    *,
+    options: OperatorOptions,
 ) -> None:
     """Change the throttle of the plan while its moves run. It is removed at the end of the plan."""
-    _ask(RequestKind.THROTTLE, cluster, by, reason, as_json=as_json, rate_bytes_per_s=rate or None)
+    _ask(RequestKind.THROTTLE, reason, options, rate_bytes_per_s=rate or None)
 
 
-def pause(
-    reason: ReasonOption = "",
-    by: ByOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    as_json: JsonOption = False,
-) -> None:
+@with_option_groups
+def pause(reason: ReasonOption = "", *, options: OperatorOptions) -> None:
     """Pause the plan: no further move begins. Active moves go on."""
-    _ask(RequestKind.PAUSE, cluster, by, reason, as_json=as_json)
+    _ask(RequestKind.PAUSE, reason, options)
 
 
-def resume(
-    reason: ReasonOption = "",
-    by: ByOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    as_json: JsonOption = False,
-) -> None:
+@with_option_groups
+def resume(reason: ReasonOption = "", *, options: OperatorOptions) -> None:
     """Resume the plan: moves begin again."""
-    _ask(RequestKind.RESUME, cluster, by, reason, as_json=as_json)
+    _ask(RequestKind.RESUME, reason, options)
 
 
+@with_option_groups
 def cancel(
     partitions: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC:P]...", help="Partitions of the plan.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Cancel the whole plan.")] = False,
     reason: ReasonOption = "",
-    by: ByOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    as_json: JsonOption = False,
+    *,
+    options: OperatorOptions,
 ) -> None:
     """Cancel moves. Incomplete ones are undone, also between disks of one broker."""
     if bool(partitions) == everything:
         raise DefinitionError("name partitions, or say --all", expected="TOPIC:P …, or --all")
     named = tuple(parse_partition(text) for text in partitions or ())
-    _ask(RequestKind.CANCEL, cluster, by, reason, as_json=as_json, partitions=named)
+    _ask(RequestKind.CANCEL, reason, options, partitions=named)
 
 
 def parse_hours(text: str, undo: bool) -> Hours | None:
@@ -223,20 +216,16 @@ def _opened(cluster: str) -> Iterator[tuple[FleetStore, FleetAdministration]]:
 
 def _ask(
     kind: RequestKind,
-    cluster: str,
-    by: str | None,
     reason: str,
+    options: OperatorOptions,
     *,
-    as_json: bool,
     partitions: tuple[tuple[str, int], ...] = (),
     rate_bytes_per_s: int | None = None,
 ) -> None:
     settings = Settings()
-    who = operator(settings, by)
-    with _opened(cluster) as (fleet_store, _):
+    who = operator(settings, options.by)
+    with _opened(options.cluster) as (fleet_store, _):
         requests = MoverRequests(fleet_store, SystemClock(), settings.token(), who)
         answer = requests.ask(kind, reason=reason, partitions=partitions, rate_bytes_per_s=rate_bytes_per_s)
-    if as_json:
-        print_json({"asked": kind, "answer": answer.message, "at_ms": answer.at_ms})
-    else:
-        success(answer.message)
+    answered = {"asked": kind, "answer": answer.message, "at_ms": answer.at_ms}
+    report(answered, answer.message, as_json=options.as_json)

@@ -16,7 +16,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import ByOption, RegistryOption, operator, read_registry
 from rtolap.cli.fleet.audit import EXIT_FOUND
 from rtolap.cli.fleet.brokers import open_brokers
-from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, print_table, success, warn
 from rtolap.fleet.isolation.registry import registered_cluster
 from rtolap.fleet.lifecycle.policies import Proposal, SlowVerdict, proposals
 from rtolap.fleet.operations.brokers import OpenedBrokers
@@ -52,10 +52,7 @@ def policies(
                     failed = True
                 elif proposal.applies and not as_json:
                     success(f"broker {proposal.broker}: {', '.join(proposal.operations)}")
-    if as_json:
-        print_json(msgspec.to_builtins(found))
-    else:
-        print_table(COLUMNS, [_row(each) for each in found])
+    print_table(COLUMNS, [_row(each) for each in found], as_json=as_json, document=found)
     if failed:
         raise typer.Exit(1)
     if any(each.operations and not (apply and each.applies) for each in found):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import uuid
 from typing import Annotated
 
-import msgspec
 import typer
 
 from rtolap.base.clock import SystemClock
@@ -65,7 +64,7 @@ def quotas(
                     reason=reason,
                 )
     if as_json:
-        print_json(msgspec.to_builtins(differences))
+        print_json(differences)
     elif differences:
         print_table(COLUMNS, [_row(each) for each in differences])
     else:
@@ -80,15 +79,12 @@ def _print_audit(kafka_cluster: str, settings: Settings, as_json: bool) -> None:
         cluster_id = administration.describe_cluster().cluster_id
     with open_metadata(settings) as store:
         changes = quota_changes(store, cluster_id)
-    if as_json:
-        print_json(msgspec.to_builtins(changes))
-        return
     rows = [
         (change.at_ms, change.by, each.named, each.key, each.declared, each.live, change.taken, change.reason)
         for change in changes
         for each in change.differences
     ]
-    print_table(AUDIT_COLUMNS, rows)
+    print_table(AUDIT_COLUMNS, rows, as_json=as_json, document=changes)
 
 
 def _row(each: QuotaDifference) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from rtolap.base.settings import Settings
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, console, print_json, print_table, report, success, warn
 from rtolap.cli.watching import repeatable
 from rtolap.kafka.schema_registry import SchemaRegistries
 from rtolap.model.loader import Loader
@@ -123,10 +123,7 @@ def drop(
         typer.confirm(f"Give the open dead letters of {job} up for ever?", abort=True)
     with _letters(job) as letters:
         done = letters.drop(DropRequest(who=by or getuser(), why=why, selection=_selection(reason, at)))
-    if as_json:
-        print_json(done)
-    else:
-        success(f"loader {job}: {done.dropped} dropped")
+    report(done, f"loader {job}: {done.dropped} dropped", as_json=as_json)
 
 
 @contextmanager

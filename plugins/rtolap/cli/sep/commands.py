@@ -18,7 +18,7 @@ from rtolap.base.complete import complete
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_cluster
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, console, print_json, print_table, report, success, warn
 from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.cli.sep.serve import serve
 from rtolap.cli.sep.status import plot, status, wait
@@ -121,16 +121,12 @@ def list_(cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
     """List the subscriptions of a cluster."""
     with open_source(source_of(cluster)) as source:
         found = states.all_states(source)
-    if as_json:
-        print_json([_document(state) for state in found])
-    else:
-        print_table(
-            ("subscription", "state", "follows", "listener", "ports", "consumers"),
-            [
-                (state.name, state.state, *_summary(state), len(state.ports), _active(state))
-                for state in found
-            ],
-        )
+    print_table(
+        ("subscription", "state", "follows", "listener", "ports", "consumers"),
+        [(state.name, state.state, *_summary(state), len(state.ports), _active(state)) for state in found],
+        as_json=as_json,
+        document=[_document(state) for state in found],
+    )
     _end(found, quiet=as_json)
 
 
@@ -194,17 +190,11 @@ def drop(
     if not yes and not typer.confirm(f"Drop subscription {name}? What is not delivered yet is lost to it"):
         raise typer.Exit(1)
     drop_subscription(name, source_of(cluster), Settings(), warn)
-    if as_json:
-        print_json({"dropped": name})
-    else:
-        success(f"subscription {name} dropped")
+    report({"dropped": name}, f"subscription {name} dropped", as_json=as_json)
 
 
 def _report(state: SubscriptionState, as_json: bool) -> None:
-    if as_json:
-        print_json(_document(state))
-    else:
-        success(f"subscription {state.name}, {state.state}")
+    report(_document(state), f"subscription {state.name}, {state.state}", as_json=as_json)
 
 
 def _document(state: SubscriptionState) -> dict[str, object]:

@@ -20,19 +20,18 @@ from rich.text import Text
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError
-from rtolap.base.metrics import Metrics
-from rtolap.base.settings import Settings
 from rtolap.cli.output import (
     JsonOption,
     console,
     print_json,
     print_table,
-    success,
+    report,
     text_table,
     warn,
     write_file,
 )
 from rtolap.cli.sep.cluster import ClusterOption, key_of
+from rtolap.cli.serving import serve_gauges
 from rtolap.draw.figure import picture_format
 from rtolap.draw.replication_lag import LagLine, draw_replication_lag
 from rtolap.model.durations import parse_duration_ms
@@ -45,7 +44,6 @@ from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.summary import PeerSummary, summarize
 from rtolap.sep.status.tables import ORDERS, QUEUE_COLUMNS, SUMMARY_COLUMNS, choose, queue_row, summary_row
 from rtolap.sep.status.wait import DueLogs, check_peer, due_logs, wait_delivered
-from rtolap.servers.metrics_server import MetricsServer
 
 # A trend over fewer looks jumps, over more it hides that a listener has just stopped.
 _LOOKS_KEPT = 15
@@ -103,7 +101,9 @@ def status(
         sources = opened.enter_context(
             ReplicationSources.open(key, root_dir=root_dir, with_jmx=jmx, jmx_urls=jmx_url or ())
         )
-        gauges = None if metrics_port is None else _serve(opened, metrics_port)
+        gauges = None
+        if metrics_port is not None:
+            gauges = serve_gauges(opened, metrics_port, SERVICE, ReplicationMetrics)
         live = (
             opened.enter_context(Live(console=console, auto_refresh=False)) if watch and not as_json else None
         )
@@ -140,15 +140,6 @@ def _looks(
         now = collect(sources, clock.now_ms(), only=only, before=recent[-1] if recent else None)
         yield now, recent[0] if recent else None
         recent.append(now)
-
-
-def _serve(opened: ExitStack, port: int) -> ReplicationMetrics:
-    settings, metrics = Settings(), Metrics(SERVICE)
-    gauges = ReplicationMetrics(metrics)
-    server = MetricsServer.of_settings(metrics, settings, port)
-    opened.callback(server.close)
-    success(f"metrics at {server.url}")
-    return gauges
 
 
 def _print(shown: _Shown) -> None:
@@ -201,10 +192,8 @@ def wait(
         wait_delivered(
             sources.znodes, due, timeout_s=timeout_ms / 1000, on_look=lambda left: _tell(due, left, as_json)
         )
-    if as_json:
-        print_json({"peer": name, "delivered": True, "logs": due.logs})
-    else:
-        success(f"all that was written is delivered to {name}")
+    delivered = {"peer": name, "delivered": True, "logs": due.logs}
+    report(delivered, f"all that was written is delivered to {name}", as_json=as_json)
 
 
 def _tell(due: DueLogs, left: DueLogs, as_json: bool) -> None:
@@ -230,7 +219,5 @@ def plot(
         for lag in lag_by_peer(read_looks(looks), peer or ())
     ]
     write_file(picture, draw_replication_lag(lines, form))
-    if as_json:
-        print_json({"picture": picture, "peers": [line.peer for line in lines]})
-    else:
-        success(f"{picture}: {len(lines)} peers")
+    drawn = {"picture": picture, "peers": [line.peer for line in lines]}
+    report(drawn, f"{picture}: {len(lines)} peers", as_json=as_json)

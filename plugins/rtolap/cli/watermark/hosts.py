@@ -9,7 +9,7 @@ import typer
 from rtolap.base.decoding import convert
 from rtolap.base.errors import DefinitionError
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, console, print_json, print_table, report, success, warn
 from rtolap.cli.watermark.show import UNITS_MAX, unit_state
 from rtolap.cli.watermark.words import Name, at, complete_level, span
 from rtolap.model.application import Application
@@ -139,10 +139,7 @@ def _only_source(client: CoordinatorClient, application: str) -> str:
 
 
 def _report(changed: HostsChanged, done: str, as_json: bool) -> None:
-    if as_json:
-        print_json(changed)
-    else:
-        success(f"{done}; {changed.counting} count")
+    report(changed, f"{done}; {changed.counting} count", as_json=as_json)
 
 
 def _yes(true: bool) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, console, error_console, print_json, success, warn
+from rtolap.cli.output import JsonOption, console, error_console, print_json, report, success, warn
 from rtolap.cli.watermark.words import Name, at
 from rtolap.model.instants import instant_ms
 from rtolap.protocols.watermark.messages import Explanation
@@ -67,10 +67,9 @@ def approve(
                 error_console.print(f"  {line}", highlight=False, markup=False)
             typer.confirm(f"Approve windows of {application} up to {at(until_ms)}?", abort=True, err=True)
         info = client.approve_windows(application, until_ms, by or getpass.getuser(), reason)
-    if as_json:
-        print_json(info.approvals)
-    else:
-        success(f"windows of {application} up to {at(until_ms)} may close; recorded")
+    report(
+        info.approvals, f"windows of {application} up to {at(until_ms)} may close; recorded", as_json=as_json
+    )
 
 
 def _reasons(explanation: Explanation) -> list[str]:
