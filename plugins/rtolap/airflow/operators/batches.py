@@ -13,14 +13,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow.sdk import BaseOperatorLink, Context
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.hooks.spark import SPARK_DEFAULT, spark_options
-from rtolap.airflow.links import PageLink, ProcessLogLink, SegmentsLink
-from rtolap.airflow.operators.process import ManagedProcessOperator, failure, find
+from rtolap.airflow.operators.process import failure, find
+from rtolap.airflow.operators.spark_rounds import SparkOperator
 from rtolap.model.instants import instant_ms
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.coordinator.operations import HEARD_WITHIN_S, applied_batch, planned_batch
@@ -29,7 +28,7 @@ SPEC_FILE = "batch.json"
 EXIT_REFUSED = 3  # of stage_batch.py: a retry cannot help
 
 
-class BatchOperator(ManagedProcessOperator):
+class BatchOperator(SparkOperator):
     """Has `cube`'s segments in `[range_start, range_end)` replaced by what `source` says.
 
     Instants are ISO 8601 or milliseconds. `batch` is the id, new for each batch: a clear or a retry goes on
@@ -44,8 +43,6 @@ class BatchOperator(ManagedProcessOperator):
     """
 
     template_fields: Sequence[str] = ("cube", "batch", "range_start", "range_end", "source", "env")
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink(), PageLink())
-    ui_color = "#f4e3d7"
 
     def __init__(
         self,
@@ -55,23 +52,15 @@ class BatchOperator(ManagedProcessOperator):
         range_start: str | int,
         range_end: str | int,
         source: Mapping[str, Any] | str,
-        spark_conn_id: str = SPARK_DEFAULT,
-        spark_master: str | None = None,
-        spark_conf: Mapping[str, str] | None = None,
         job: str = "stage_batch.py",
         plan_wait_s: float = HEARD_WITHIN_S,
         **kwargs: Any,
     ) -> None:
-        super().__init__(argv=(), process_key=f"batch.{cube}.{batch}", one_shot=True, **kwargs)
-        self.cube = cube
+        super().__init__(cube=cube, job=job, process_key=f"batch.{cube}.{batch}", **kwargs)
         self.batch = batch
         self.range_start = range_start
         self.range_end = range_end
         self.source = source
-        self.spark_conn_id = spark_conn_id
-        self.spark_master = spark_master
-        self.spark_conf = dict(spark_conf or {})
-        self.job = job
         self.plan_wait_s = plan_wait_s
 
     def execute(self, context: Context) -> Any:
@@ -112,10 +101,7 @@ class BatchOperator(ManagedProcessOperator):
         return {"cube": self.cube, "batch": self.batch}
 
     def _stage(self, context: Context, agent: AgentClient, spec: str) -> int:
-        options = spark_options(
-            self.process_key, self.spark_conf, conn_id=self.spark_conn_id, master=self.spark_master
-        )
-        argv = ["spark-submit", *options, self.job, "{files}/" + SPEC_FILE]
+        argv = ["spark-submit", *self.options(), self.job, "{files}/" + SPEC_FILE]
         return self.start(context, agent, argv, labels={"kind": "batch"}, files={SPEC_FILE: spec})
 
     def _named(self) -> None:

@@ -25,20 +25,12 @@ from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.client import CoordinatorClient
 
 
-class SparkRoundsOperator(ManagedProcessOperator):
-    """Base of operators that do Spark work of `cube` until none is left, and return what was made.
-
-    At most one process of a kind and cube runs at any time. A second run, a retry or a cleared task waits
-    for the one that is there. Spark is submitted as the Airflow connection `spark_conn_id` says, read again
-    for each round; `spark_master` and `spark_conf` go before it.
-
-    Attributes:
-        work: what a failure is said of, in the plural.
-    """
+class SparkOperator(ManagedProcessOperator):
+    """Base of operators that do Spark work of `cube`. Spark is submitted as the Airflow connection
+    `spark_conn_id` says, read again for each process; `spark_master` and `spark_conf` go before it."""
 
     operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink(), PageLink())
     ui_color = "#f4e3d7"
-    work = ""
 
     def __init__(
         self,
@@ -50,12 +42,34 @@ class SparkRoundsOperator(ManagedProcessOperator):
         spark_conf: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(argv=(), process_key=self.key_of(cube), one_shot=True, **kwargs)
+        super().__init__(argv=(), one_shot=True, **kwargs)
         self.cube = cube
         self.spark_conn_id = spark_conn_id
         self.spark_master = spark_master
         self.spark_conf = dict(spark_conf or {})
         self.job = job
+
+    def options(self) -> list[str]:
+        """Return the options of spark-submit for the next process."""
+        return spark_options(
+            self.process_key, self.spark_conf, conn_id=self.spark_conn_id, master=self.spark_master
+        )
+
+
+class SparkRoundsOperator(SparkOperator):
+    """Base of operators that do Spark work of `cube` until none is left, and return what was made.
+
+    At most one process of a kind and cube runs at any time. A second run, a retry or a cleared task waits
+    for the one that is there.
+
+    Attributes:
+        work: what a failure is said of, in the plural.
+    """
+
+    work = ""
+
+    def __init__(self, *, cube: str, **kwargs: Any) -> None:
+        super().__init__(cube=cube, process_key=self.key_of(cube), **kwargs)
 
     @staticmethod
     @abstractmethod
@@ -106,9 +120,3 @@ class SparkRoundsOperator(ManagedProcessOperator):
                 lines = "\n".join((*errors, *status.log_tail))
                 raise AirflowException(f"{len(errors)} {self.work} of {self.cube} failed:\n{lines}")
             return self.next_round(context, agent, coordinator, made) if self.goes_on(made) else made
-
-    def options(self) -> list[str]:
-        """Return the options of spark-submit for the next process."""
-        return spark_options(
-            self.process_key, self.spark_conf, conn_id=self.spark_conn_id, master=self.spark_master
-        )

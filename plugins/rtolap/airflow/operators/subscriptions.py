@@ -16,20 +16,25 @@ from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 
 
-class CreateSubscriptionOperator(BaseOperator):
-    """Creates a subscription of `include/sep`, on the cluster that its file names. A subscription with the
-    same definition stays as it is; one that an earlier try left unfinished is finished. Returns what HBase
-    does not ship of it.
-    """
+class HBaseOperator(BaseOperator):
+    """Base of calls about one subscription, to the HBase of the connection `hbase_conn_id`."""
 
     template_fields: Sequence[str] = ("subscription",)
     operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
-    ui_color = "#e4f0d8"
 
     def __init__(self, *, subscription: str, hbase_conn_id: str = HBASE_DEFAULT, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.subscription = subscription
         self.hbase_conn_id = hbase_conn_id
+
+
+class CreateSubscriptionOperator(HBaseOperator):
+    """Creates a subscription of `include/sep`, on the cluster that its file names. A subscription with the
+    same definition stays as it is; one that an earlier try left unfinished is finished. Returns what HBase
+    does not ship of it.
+    """
+
+    ui_color = "#e4f0d8"
 
     def execute(self, context: Context) -> list[str]:
         include_dir = Settings().include_dir
@@ -44,19 +49,12 @@ class CreateSubscriptionOperator(BaseOperator):
         return warnings
 
 
-class DropSubscriptionOperator(BaseOperator):
+class DropSubscriptionOperator(HBaseOperator):
     """Drops a subscription, which may be gone already: from the cluster that its file in `include/sep` names,
     or without a file from the connection's. Edits that are not delivered yet never will be.
     """
 
-    template_fields: Sequence[str] = ("subscription",)
-    operator_extra_links: tuple[BaseOperatorLink, ...] = (PageLink(),)
     ui_color = "#f4dcdc"
-
-    def __init__(self, *, subscription: str, hbase_conn_id: str = HBASE_DEFAULT, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.subscription = subscription
-        self.hbase_conn_id = hbase_conn_id
 
     def execute(self, context: Context) -> None:
         with final_at_once():
