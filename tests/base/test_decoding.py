@@ -7,10 +7,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import msgspec
 import pytest
-from rtolap.base.decoding import convert, decode_json
+from rtolap.base.decoding import convert, copied, decode_json
 
 from tests.support.paths import PROJECT
 
@@ -108,3 +109,19 @@ def test_nothing_decodes_a_class_around_it() -> None:
 )
 def test_what_goes_around_it_is_noticed(text: str, is_found: bool) -> None:
     assert any(_around(ast.parse(text))) == is_found
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True):
+    source: str
+    count: int
+    note: str = ""
+
+
+def test_a_copied_message_has_what_is_given_and_else_the_attributes_of_its_source() -> None:
+    found = SimpleNamespace(count=3, source="theirs", note="theirs")
+    assert copied(_Message, found, source="own") == _Message(source="own", count=3, note="theirs")
+
+
+def test_a_default_does_not_hide_that_the_source_lacks_a_field() -> None:
+    with pytest.raises(AttributeError, match="note"):
+        copied(_Message, SimpleNamespace(count=3), source="own")

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 T = TypeVar("T")
+M = TypeVar("M", bound=msgspec.Struct)
 
 _lock = threading.RLock()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -42,6 +43,13 @@ def convert(
     """
     _decoder(kind)  # looks into the class
     return msgspec.convert(value, kind, strict=strict, from_attributes=from_attributes, dec_hook=dec_hook)
+
+
+def copied(kind: type[M], source: object, /, **others: Any) -> M:
+    """Return a message of `kind`. Each field that `others` do not give has the value of the attribute of
+    `source` with its name, which has to be there: defaults of fields do not count."""
+    own = {name: getattr(source, name) for name in kind.__struct_fields__ if name not in others}
+    return kind(**own, **others)
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:

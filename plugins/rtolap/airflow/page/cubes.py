@@ -17,6 +17,7 @@ from rtolap.airflow.page.messages import (
     Switched,
 )
 from rtolap.airflow.page.problems import problems_of
+from rtolap.base.decoding import copied
 from rtolap.model.segment import SegmentRange
 from rtolap.protocols.coordinator.messages import (
     ClusterInfo,
@@ -68,14 +69,7 @@ def cube_page(
             if each.cube == status.name and each.build is not None and each.build.error
         ),
         late=_late(cluster, status.name, window_ms),
-        switched=None
-        if status.switched is None
-        else Switched(
-            to=status.switched.to,
-            by=status.switched.by,
-            reason=status.switched.reason,
-            at_ms=status.switched.at_ms,
-        ),
+        switched=None if status.switched is None else copied(Switched, status.switched),
     )
 
 
@@ -112,15 +106,7 @@ def _row(cluster: ClusterInfo, cube: CubeStatus, problems: int) -> CubeRow:
 def _partitions(watermark: WatermarkInfo) -> tuple[Partition, ...]:
     """Return the partitions, those that hold the watermark back first: the lowest that are not idle."""
     found = [
-        Partition(
-            partition=number,
-            position=each.position,
-            log_end=each.log_end,
-            watermark_ms=each.watermark_ms,
-            idle=each.idle,
-            receiver=each.receiver_id,
-            reported_ms=each.reported_ms,
-        )
+        copied(Partition, each, partition=number, receiver=each.receiver_id)
         for number, each in watermark.partitions.items()
     ]
     return tuple(
@@ -139,15 +125,9 @@ def _partitions(watermark: WatermarkInfo) -> tuple[Partition, ...]:
 def _segments(cube: str, found: SegmentColumns, queue: tuple[QueueEntry, ...]) -> Segments:
     waiting = {entry.segment: entry for entry in queue if entry.cube == cube}
     noted = {each.segment: each for each in found.noted}
-    return Segments(
-        segment=found.segment,
-        start_ms=found.start_ms,
-        end_ms=found.end_ms,
-        state=found.state,
-        version=found.version,
-        parts=found.parts,
-        events=found.events,
-        late_events=found.late_events,
+    return copied(
+        Segments,
+        found,
         building=tuple(_is_building(waiting.get(each)) for each in found.segment),
         note=tuple(_note(noted.get(each), waiting.get(each)) for each in found.segment),
     )

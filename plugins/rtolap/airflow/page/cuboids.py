@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rtolap.base.decoding import copied
 from rtolap.protocols.coordinator.messages import SegmentCuboids
 
 
@@ -25,9 +26,4 @@ class CuboidsPage(msgspec.Struct, frozen=True):
 
 
 def cuboid_rows(found: SegmentCuboids) -> tuple[CuboidRow, ...]:
-    return tuple(
-        CuboidRow(
-            name=each.name, dimensions=each.dimensions, rows=each.rows, files=each.files, bytes=each.bytes
-        )
-        for each in found.cuboids
-    )
+    return tuple(copied(CuboidRow, each) for each in found.cuboids)

@@ -21,7 +21,7 @@ from rtolap.airflow.page.fleet_messages import (
     PlanStage,
     SlowBroker,
 )
-from rtolap.base.decoding import convert
+from rtolap.base.decoding import convert, copied
 
 if TYPE_CHECKING:
     from rtolap.fleet.moves.status import MoveStatus
@@ -111,15 +111,12 @@ def _brokers(look: FleetLook) -> tuple[Broker, ...]:
 
 def _disks(look: FleetLook) -> tuple[Disk, ...]:
     return tuple(
-        Disk(
-            broker=each.broker,
-            path=each.path,
-            total_bytes=each.total_bytes,
-            used_bytes=each.used_bytes,
+        copied(
+            Disk,
+            each,
             used=None
             if each.used_bytes is None or not each.total_bytes
             else each.used_bytes / each.total_bytes,
-            offline=each.offline,
         )
         for each in look.disks
     )
@@ -141,16 +138,7 @@ def _plan(look: PlanLook) -> FleetPlan:
         bytes_per_s=status.bytes_per_s,
         throttle_bytes_per_s=record.rate_bytes_per_s,
         expected_end_ms=None if look.standing.is_stale else status.expected_end_ms,
-        stages=tuple(
-            PlanStage(
-                stage=each.stage,
-                moves=each.moves,
-                ended=each.ended,
-                moved_bytes=each.moved_bytes,
-                total_bytes=each.total_bytes,
-            )
-            for each in look.stages
-        ),
+        stages=tuple(copied(PlanStage, each) for each in look.stages),
         moves=tuple(_move(each) for each in status.active[:MOVES_MAX]),
         warnings=tuple(_warnings(look)),
     )
@@ -158,15 +146,8 @@ def _plan(look: PlanLook) -> FleetPlan:
 
 def _move(each: MoveStatus) -> Move:
     note = "stalls" if each.stalled else "does not gain on what is written" if each.behind else ""
-    return Move(
-        partition=each.partition,
-        state=str(each.state),
-        brokers=each.brokers,
-        size_bytes=each.size_bytes,
-        copied_bytes=each.copied_bytes,
-        bytes_per_s=each.bytes_per_s,
-        left_s=each.left_s,
-        note="; ".join(text for text in (note, each.reason) if text),
+    return copied(
+        Move, each, state=str(each.state), note="; ".join(text for text in (note, each.reason) if text)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rtolap.airflow.page.messages import Moving, OwnedPartition, Receiver, Receivers
+from rtolap.base.decoding import copied
 from rtolap.protocols.coordinator.messages import ClusterInfo, ReceiverInfo
 
 
@@ -39,15 +40,7 @@ def _receiver(one: ReceiverInfo, draining: bool) -> Receiver:
         seen_ms=one.last_seen_ms,
         cubes={name: report.state for name, report in sorted(one.cubes.items())},
         partitions=tuple(
-            OwnedPartition(
-                cube=name,
-                partition=number,
-                position=report.position,
-                log_end=report.log_end,
-                watermark_ms=report.watermark_ms,
-                records_per_s=report.records_per_s,
-                held_bytes=report.held_bytes,
-            )
+            copied(OwnedPartition, report, cube=name, partition=number)
             for name, cube in sorted(one.cubes.items())
             for number, report in sorted(cube.partitions.items())
         ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rtolap.base.decoding import decode_json
+from rtolap.base.decoding import copied, decode_json
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
 
@@ -72,14 +72,7 @@ def refused_records(topic: str, source: str, found: OlderDeadLetters, *, now_ms:
         if letter.topic == source:
             seen.setdefault(
                 (letter.partition, letter.offset),
-                RefusedRecord(
-                    at_ms=at_ms,
-                    partition=letter.partition,
-                    offset=letter.offset,
-                    reason=letter.reason,
-                    detail=letter.detail[:TEXT_MAX],
-                    value=letter.value,
-                ),
+                copied(RefusedRecord, letter, at_ms=at_ms, detail=letter.detail[:TEXT_MAX]),
             )
     older = _text(found.before) if found.more else ""
     return RefusedRecords(now_ms=now_ms, topic=topic, records=tuple(seen.values()), older=older)

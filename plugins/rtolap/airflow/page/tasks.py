@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from rtolap.base.decoding import copied
 from rtolap.protocols.agent.messages import ProcessStatus, WaitingTask
 
 
@@ -38,12 +39,4 @@ def link_of(key: str, labels: Mapping[str, str], state: str = "", reason: str = 
     task = WaitingTask.of(labels)
     if task is None:
         return None
-    return TaskLink(
-        dag_id=task.dag_id,
-        run_id=task.run_id,
-        task_id=task.task_id,
-        map_index=task.map_index,
-        key=key,
-        state=state,
-        reason=reason,
-    )
+    return copied(TaskLink, task, key=key, state=state, reason=reason)

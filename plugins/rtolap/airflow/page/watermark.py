@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rtolap.base.decoding import copied
 from rtolap.protocols.watermark.messages import ApplicationInfo, ApplicationWatermarks, HostsInfo
 
 HOSTS_MAX = 50  # the furthest behind of each source
@@ -81,37 +82,14 @@ def watermarks_of(
         Level(level=name, input_ms=each.input_ms, output_ms=each.output_ms, published_ms=each.published_at_ms)
         for name, each in marks.levels.items()
     ]
-    hosts = [
-        Host(
-            source=source.level,
-            host=each.host,
-            latest_ms=each.latest_ms,
-            behind_ms=each.behind_ms,
-            holds=each.holds,
-            share_ppm=each.share_ppm,
-            hint=each.hint,
-        )
-        for source in sources
-        for each in source.behind
-    ]
+    hosts = [copied(Host, each, source=source.level) for source in sources for each in source.behind]
     return CubeWatermarks(
         now_ms=now_ms,
         application=info.name,
         global_ms=marks.global_ms,
         approved_until_ms=marks.approved_until_ms,
         levels=tuple(sorted(levels, key=lambda each: (each.output_ms is not None, each.output_ms or 0))),
-        sources=tuple(
-            Source(
-                level=each.level,
-                watermark_ms=each.watermark_ms,
-                counting=each.counting,
-                holding=each.holding,
-                unseen=each.unseen,
-                awaited_partitions=each.awaited_partitions,
-                problem=each.list_problem or "",
-            )
-            for each in sources
-        ),
+        sources=tuple(copied(Source, each, problem=each.list_problem or "") for each in sources),
         hosts=tuple(sorted(hosts, key=lambda each: (not each.holds, -(each.behind_ms or 0), each.host))),
         problems=info.problems,
     )

@@ -13,6 +13,7 @@ import msgspec
 from rtolap.airflow.overdue import forced, oldest
 from rtolap.airflow.windows import Window, explain
 from rtolap.airflow.words import HOSTS_SHOWN_MAX
+from rtolap.base.decoding import copied
 from rtolap.model.cube import Cube
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import QueueEntry
@@ -153,14 +154,7 @@ def _waiting(
             for source, missing in sorted(explanation.expected_missing_ppm.items())
         ),
         hosts=tuple(
-            HostBehindWindow(
-                source=source,
-                host=each.host,
-                latest_ms=each.latest_ms,
-                behind_ms=each.behind_ms,
-                share_ppm=each.share_ppm,
-                hint=each.hint,
-            )
+            copied(HostBehindWindow, each, source=source)
             for source, info in sorted(explanation.hosts.items())
             for each in info.behind[:HOSTS_SHOWN_MAX]
         ),
@@ -170,6 +164,4 @@ def _waiting(
 
 def _approvals(known: Sequence[ApprovalInfo]) -> tuple[Approval, ...]:
     newest = sorted(known, key=lambda each: each.at_ms, reverse=True)[:APPROVALS_MAX]
-    return tuple(
-        Approval(until_ms=each.until_ms, by=each.by, reason=each.reason, at_ms=each.at_ms) for each in newest
-    )
+    return tuple(copied(Approval, each) for each in newest)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rtolap.base.closeable import Closeable
+from rtolap.base.decoding import copied
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import BatchStream, StorageNode
 from rtolap.stored.engine.disk import Disk
@@ -122,16 +123,10 @@ class LocalNode(Closeable):
         for slot, tablet in self._slots.open_tablets():
             tablet_status = tablet.status()
             reports.append(
-                wire.TabletReport(
+                copied(
+                    wire.TabletReport,
+                    tablet_status,
                     tablet=slot.id,
-                    version=tablet_status.version,
-                    floor=tablet_status.floor,
-                    files=tablet_status.files,
-                    rows=tablet_status.rows,
-                    bytes=tablet_status.bytes,
-                    prepared=tablet_status.prepared,
-                    stopped=tablet_status.stopped,
-                    rowsets=tablet_status.rowsets,
                     pending_files=tablet.pending_files(),
                     compacting_since_ms=slot.compaction.running_since_ms,
                     compacted_ms=slot.compaction.ended_ms,

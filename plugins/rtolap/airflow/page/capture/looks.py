@@ -20,6 +20,7 @@ from rtolap.airflow.page.capture.messages import (
 )
 from rtolap.airflow.page.tasks import task_link
 from rtolap.airflow.shared_processes import processes_of_subscription
+from rtolap.base.decoding import copied
 from rtolap.model.subscription import Subscription, SubscriptionListener
 from rtolap.protocols.agent.messages import ProcessStatus
 
@@ -94,16 +95,11 @@ def _cluster(address: str, asked: Asked[CaptureLook]) -> CaptureCluster:
 
 def _peers(address: str, look: CaptureLook) -> Iterator[CapturePeer]:
     for each in look.peers:
-        yield CapturePeer(
+        yield copied(
+            CapturePeer,
+            each,
             cluster=address,
-            peer=each.peer,
-            enabled=each.enabled,
-            sinks=each.sinks,
-            queues=each.queues,
-            recovered_queues=each.recovered_queues,
             lag_ms=None if each.lag_ms is None else each.lag_ms.worst,
-            lag_trend=each.lag_trend,
-            catch_up_ms=each.catch_up_ms,
             waits=each.reasons,
         )
 
@@ -118,22 +114,14 @@ def _queues(address: str, look: CaptureLook) -> list[Queue]:
 
 
 def _queue(address: str, each: QueueStatus) -> Queue:
-    return Queue(
+    return copied(
+        Queue,
+        each,
         cluster=address,
-        peer=each.peer,
-        server=each.server,
-        recovered_from=each.recovered_from,
-        logs=each.logs,
         log=each.log or "",
-        position_bytes=each.position_bytes,
-        log_bytes=each.log_bytes,
         left_bytes=each.remaining_bytes,
         is_lower_bound=each.is_remaining_lower_bound,
-        lag_ms=each.lag_ms,
-        last_shipped_ms=each.last_shipped_ms,
-        reported_ms=each.reported_ms,
         reason=each.reason or "",
-        since_ms=each.since_ms,
     )
 
 

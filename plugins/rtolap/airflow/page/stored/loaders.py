@@ -9,6 +9,7 @@ from rtolap.airflow.declared import RunningLoader, loader_of
 from rtolap.airflow.page.answers import Asked, ask_all
 from rtolap.airflow.page.stored.messages import LetterPage, LoaderRow, Loaders
 from rtolap.airflow.page.tasks import task_link
+from rtolap.base.decoding import copied
 from rtolap.base.errors import NotFound
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.loader.letters import LetterList
@@ -69,16 +70,12 @@ def _row(name: str, process: ProcessStatus, asked: Asked[LoaderStatus] | None) -
         return unknown(asked.error)
     if status.job != name:  # its port is another's by now
         return unknown(f"loader {status.job} answers at its port")
-    return LoaderRow(
+    return copied(
+        LoaderRow,
+        status,
         name=name,
-        state=status.state,
-        phase=status.phase,
         table=f"{status.database}.{status.table}",
-        topic=status.topic,
-        lag_records=status.lag_records,
-        rows_per_s=status.rows_per_s,
-        rows_loaded=status.rows_loaded,
-        rows_rejected=status.rows_rejected,
+        error="",
         loaded_ms=status.last_loaded_ms,
         reason=status.reason or status.last_error,
         task=task_link(process),

@@ -17,6 +17,7 @@ from rtolap.airflow.page.stored.messages import (
     StoredTablePage,
     StoredTableRow,
 )
+from rtolap.base.decoding import copied
 from rtolap.protocols.storage.messages import MovesInfo
 from rtolap.protocols.stored_tables.messages import (
     PartitionInfo,
@@ -114,14 +115,11 @@ def loads_found(transactions: tuple[TransactionInfo, ...], *, now_ms: int) -> Lo
     return LoadList(
         now_ms=now_ms,
         loads=tuple(
-            Load(
-                txn_id=each.txn_id,
-                label=each.label,
-                state=each.state,
-                tables=each.tables,
+            copied(
+                Load,
+                each,
                 began_ms=each.began_at_ms,
                 took_ms=None if each.finished_at_ms is None else each.finished_at_ms - each.began_at_ms,
-                reason=each.reason,
                 rows=each.row_count,
                 has_errors=each.error_url is not None,
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
+from rtolap.base.decoding import copied
 from rtolap.base.errors import RtolapError
 from rtolap.base.ids import CarryingPool
 from rtolap.protocols.storage.messages import TabletReport
@@ -65,17 +66,11 @@ class TabletReports:
 
 
 def _info(node: str, tablet: Tablet, report: TabletReport) -> TabletReplicaInfo:
-    return TabletReplicaInfo(
+    return copied(
+        TabletReplicaInfo,
+        report,
         partition=tablet.partition.name,
         bucket=tablet.bucket,
         node=node,
-        version=report.version,
-        rowsets=report.rowsets,
-        files=report.files,
-        rows=report.rows,
-        bytes=report.bytes,
-        pending_files=report.pending_files,
-        compacting_since_ms=report.compacting_since_ms,
-        compacted_ms=report.compacted_ms,
         problem=report.stopped or report.compaction_problem,
     )
