@@ -43,6 +43,7 @@ from rtolap.stored.metastore.leases import Lease, Leases
 from rtolap.stored.metastore.load_jobs import TRANSITIONS, LoadJob, LoadJobEvent, LoadJobs, LoadJobState
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecords
 from rtolap.stored.metastore.records import (
+    NewTransaction,
     Partition,
     PartitionVersions,
     PendingTabletTask,
@@ -121,17 +122,7 @@ def listening_for_definitions(listener: Callable[[str], None]) -> Iterator[None]
 
 
 def begin(connection: sa.Connection, label: str, db: str = "d") -> Transaction:
-    return transactions.insert(
-        connection,
-        db=db,
-        label=label,
-        request_id="r",
-        tables=("t",),
-        two_phase=False,
-        keep_until_acknowledged=False,
-        now_ms=0,
-        timeout_ms=1000,
-    )
+    return transactions.insert(connection, NewTransaction(db, ("t",), label, "r", 1000), 0)
 
 
 class LedgerContract:

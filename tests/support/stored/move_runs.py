@@ -33,7 +33,15 @@ from rtolap.stored.metastore import replica_moves
 from rtolap.stored.metastore import tables as table_rows
 from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection
-from rtolap.stored.metastore.records import MoveState, Partition, Replica, StorageNode, Tablet, Transaction
+from rtolap.stored.metastore.records import (
+    MoveState,
+    NewTransaction,
+    Partition,
+    Replica,
+    StorageNode,
+    Tablet,
+    Transaction,
+)
 
 from tests.support.stored.transaction_runs import BUCKETS, TIMEOUT_MS, Load, Master, Run, World
 from tests.support.twins.storage_nodes import MemoryNodes
@@ -217,7 +225,8 @@ class MoveRun(Run):
 
     def received_load(self) -> Load | None:
         label = f"whole{len(self.loads)}"
-        begun = self.ask(lambda it: it.manager.begin(self.db, ("t",), label, label, timeout_ms=TIMEOUT_MS))
+        wanted = NewTransaction(self.db, ("t",), label, label, TIMEOUT_MS)
+        begun = self.ask(lambda it: it.manager.begin(wanted))
         if not isinstance(begun, Transaction):
             return None
         load = self.begun(begun, self.some_parts())

@@ -6,7 +6,7 @@ A load that begins under one master may end under another. Where nobody is maste
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ import httpx
 from rtolap.base.errors import NotLeader
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.stored.frontend.election import Election
-from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, Partition, Transaction
+from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, NewTransaction, Partition, Transaction
 from rtolap.stored.stream_load.decision_client import RETRY_S, DecisionClient
 from rtolap.stored.stream_load.decisions import TableDecisions, TransactionDecisions, VisibilityDecisions
 from rtolap.stored.stream_load.table_entry import TableEntry
@@ -43,7 +43,7 @@ class LeaseMasters:
 
 @dataclass(frozen=True)
 class MasterDecisions:
-    """The decisions of this front end, which hold while it is master."""
+    """The decisions of a front end, which hold while it is master."""
 
     tables: TableDecisions
     transactions: TransactionDecisions
@@ -65,90 +65,48 @@ class ElectedDecisions:
         retry_s: float = RETRY_S,
     ) -> None:
         self._election, self._own, self._retry_s = election, own, retry_s
-        self._masters = DecisionClient(LeaseMasters(election), http, retry_s=0.0)
+        client = DecisionClient(LeaseMasters(election), http, retry_s=0.0)
+        self._masters = MasterDecisions(client, client, client)
 
     def table_to_load(self, db: str, name: str) -> TableEntry:
-        return self._ask(
-            lambda: self._own.tables.table_to_load(db, name), lambda: self._masters.table_to_load(db, name)
-        )
+        return self._ask(lambda master: master.tables.table_to_load(db, name))
 
     def ensure_partitions(self, db: str, name: str, instants_ms: Collection[int]) -> TableEntry:
-        return self._ask(
-            lambda: self._own.tables.ensure_partitions(db, name, instants_ms),
-            lambda: self._masters.ensure_partitions(db, name, instants_ms),
-        )
+        return self._ask(lambda master: master.tables.ensure_partitions(db, name, instants_ms))
 
     def can_take(self, entry: TableEntry, partitions: Collection[str]) -> bool:
-        return self._ask(
-            lambda: self._own.tables.can_take(entry, partitions),
-            lambda: self._masters.can_take(entry, partitions),
-        )
+        return self._ask(lambda master: master.tables.can_take(entry, partitions))
 
-    def begin(
-        self,
-        db: str,
-        tables: Sequence[str],
-        label: str,
-        request_id: str,
-        *,
-        timeout_ms: int,
-        two_phase: bool = False,
-        keep_until_acknowledged: bool = False,
-        not_after_ms: int | None = None,
-        user_name: str | None = None,
-    ) -> Transaction:
-        def begun(transactions: TransactionDecisions) -> Transaction:
-            return transactions.begin(
-                db,
-                tables,
-                label,
-                request_id,
-                timeout_ms=timeout_ms,
-                two_phase=two_phase,
-                keep_until_acknowledged=keep_until_acknowledged,
-                not_after_ms=not_after_ms,
-                user_name=user_name,
-            )
-
-        return self._ask(lambda: begun(self._own.transactions), lambda: begun(self._masters))
+    def begin(self, wanted: NewTransaction) -> Transaction:
+        return self._ask(lambda master: master.transactions.begin(wanted))
 
     def precommit(
         self, db: str, txn_id: int, partitions: Collection[Partition], *, figures: LoadFigures = NO_FIGURES
     ) -> Transaction:
         return self._ask(
-            lambda: self._own.transactions.precommit(db, txn_id, partitions, figures=figures),
-            lambda: self._masters.precommit(db, txn_id, partitions, figures=figures),
+            lambda master: master.transactions.precommit(db, txn_id, partitions, figures=figures)
         )
 
     def commit(
         self, db: str, txn_id: int, partitions: Collection[Partition], *, figures: LoadFigures = NO_FIGURES
     ) -> Transaction:
-        return self._ask(
-            lambda: self._own.transactions.commit(db, txn_id, partitions, figures=figures),
-            lambda: self._masters.commit(db, txn_id, partitions, figures=figures),
-        )
+        return self._ask(lambda master: master.transactions.commit(db, txn_id, partitions, figures=figures))
 
     def abort(self, db: str, txn_id: int, reason: str, *, figures: LoadFigures = NO_FIGURES) -> Transaction:
-        return self._ask(
-            lambda: self._own.transactions.abort(db, txn_id, reason, figures=figures),
-            lambda: self._masters.abort(db, txn_id, reason, figures=figures),
-        )
+        return self._ask(lambda master: master.transactions.abort(db, txn_id, reason, figures=figures))
 
     def get(self, db: str, txn_id: int) -> Transaction:
         """Return a transaction. Every front end reads it from the ledger. Raises NotFound."""
         return self._own.transactions.get(db, txn_id)
 
     def wait(self, db: str, txn_id: int, timeout_s: float) -> bool:
-        return self._ask(
-            lambda: self._own.visibility.wait(db, txn_id, timeout_s),
-            lambda: self._masters.wait(db, txn_id, timeout_s),
-        )
+        return self._ask(lambda master: master.visibility.wait(db, txn_id, timeout_s))
 
-    def _ask(self, here: Callable[[], T], there: Callable[[], T]) -> T:
+    def _ask(self, decide: Callable[[MasterDecisions], T]) -> T:
         until_s = time.monotonic() + self._retry_s
         while True:
             try:
-                return here() if self._election.leading else there()
+                return decide(self._own if self._election.leading else self._masters)
             except NotLeader:
                 if time.monotonic() >= until_s:
                     raise

@@ -56,6 +56,25 @@ class Transaction(msgspec.Struct, frozen=True):
     error_url: str | None = None
 
 
+class NewTransaction(msgspec.Struct, frozen=True):
+    """What a transaction is begun with: a label, by a request of this id.
+
+    Attributes:
+        timeout_ms: after which it may be aborted without a request.
+        not_after_ms: when it begins at the latest, by the database's clock; None for any time.
+    """
+
+    db: str
+    tables: tuple[str, ...]
+    label: str
+    request_id: str
+    timeout_ms: int
+    two_phase: bool = False
+    keep_until_acknowledged: bool = False
+    not_after_ms: int | None = None
+    user_name: str | None = None
+
+
 class LoadFigures(msgspec.Struct, frozen=True):
     """What is kept of a load for people: its rows, and where its rejected rows are. Fields as in
     `Transaction`."""

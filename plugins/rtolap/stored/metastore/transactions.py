@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from rtolap.stored.metastore.records import (
     ABORTABLE,
     FINAL,
     RUNNING,
+    NewTransaction,
     Partition,
     Transaction,
     TransactionState,
@@ -28,37 +29,26 @@ _AT_ONCE = 1000  # rows of one statement, to hold few locks
 LIKE_MAX = 1000  # what one look at labels shows
 
 
-def insert(
-    connection: sa.Connection,
-    *,
-    db: str,
-    label: str,
-    request_id: str,
-    tables: Sequence[str],
-    two_phase: bool,
-    keep_until_acknowledged: bool,
-    now_ms: int,
-    timeout_ms: int,
-    user_name: str | None = None,
-) -> Transaction:
+def insert(connection: sa.Connection, wanted: NewTransaction, now_ms: int) -> Transaction:
     """Insert a transaction in PREPARE. If the label is in use, the write raises CommitConflict."""
-    for field, name in (("database", db), ("label", label), ("request id", request_id)):
+    named = (("database", wanted.db), ("label", wanted.label), ("request id", wanted.request_id))
+    for field, name in named:
         checked_name(field, name)
     values = {
-        "db": db,
-        "label": label,
+        "db": wanted.db,
+        "label": wanted.label,
         "live": 1,
-        "request_id": request_id,
+        "request_id": wanted.request_id,
         "state": TransactionState.PREPARE.value,
-        "tables": msgspec.json.encode(tables).decode(),
-        "two_phase": int(two_phase),
-        "keep_until_acknowledged": int(keep_until_acknowledged),
+        "tables": msgspec.json.encode(wanted.tables).decode(),
+        "two_phase": int(wanted.two_phase),
+        "keep_until_acknowledged": int(wanted.keep_until_acknowledged),
         "acknowledged": 0,
         "abort_pending": 0,
         "began_at_ms": now_ms,
-        "deadline_ms": now_ms + timeout_ms,
+        "deadline_ms": now_ms + wanted.timeout_ms,
         "reason": "",
-        **({} if user_name is None else {"user_name": user_name}),
+        **({} if wanted.user_name is None else {"user_name": wanted.user_name}),
     }
     txn_id = connection.execute(sa.insert(_t).values(values)).inserted_primary_key
     assert txn_id is not None
@@ -67,10 +57,8 @@ def insert(
             **values,
             "txn_id": txn_id[0],
             "committed_at_ms": None,
-            "row_count": None,
-            "error_url": None,
             "finished_at_ms": None,
-            "user_name": user_name,
+            "user_name": wanted.user_name,
         }
     )
 

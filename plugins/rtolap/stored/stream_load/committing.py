@@ -6,9 +6,16 @@ import logging
 import uuid
 from collections.abc import Callable, Collection
 
+from rtolap.base.decoding import copied
 from rtolap.base.errors import IllegalTransition, NotFound, RtolapError
 from rtolap.protocols.stream_load.messages import LoadAnswer
-from rtolap.stored.metastore.records import LoadFigures, Partition, Transaction, TransactionState
+from rtolap.stored.metastore.records import (
+    LoadFigures,
+    NewTransaction,
+    Partition,
+    Transaction,
+    TransactionState,
+)
 from rtolap.stored.stream_load import messages
 from rtolap.stored.stream_load.decisions import TransactionDecisions, VisibilityDecisions
 from rtolap.stored.stream_load.distribution import Writer
@@ -35,17 +42,14 @@ class Committing:
 
     def begin(self, request: LoadRequest) -> Transaction:
         """Begin a transaction. Raises as `TransactionDecisions.begin`."""
-        return self._manager.begin(
-            request.db,
-            (request.table,),
-            request.label,
-            uuid.uuid4().hex,
-            timeout_ms=request.timeout_ms,
-            two_phase=request.two_phase,
+        wanted = copied(
+            NewTransaction,
+            request,
+            tables=(request.table,),
+            request_id=uuid.uuid4().hex,
             keep_until_acknowledged=request.keep_label,
-            not_after_ms=request.not_after_ms,
-            user_name=request.user_name,
         )
+        return self._manager.begin(wanted)
 
     def commit(
         self,

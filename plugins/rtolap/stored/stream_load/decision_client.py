@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Protocol, TypeVar
 
 import httpx
@@ -20,7 +20,7 @@ from rtolap.base.errors import LabelUsed, NotLeader, Unavailable
 from rtolap.protocols.rest.error_responses import unreadable
 from rtolap.protocols.storage.messages import StorageNodeInfo
 from rtolap.protocols.stored_tables.messages import API
-from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, Partition, Transaction
+from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, NewTransaction, Partition, Transaction
 from rtolap.stored.stream_load import decision_messages as wire
 from rtolap.stored.stream_load.table_entry import TableEntry
 
@@ -74,31 +74,8 @@ class DecisionClient:
         request = wire.CanTakeRequest(entry.db, entry.name, entry.table_id, names)
         return self._ask("can-take", request, wire.CanTakeAnswer).can_take
 
-    def begin(
-        self,
-        db: str,
-        tables: Sequence[str],
-        label: str,
-        request_id: str,
-        *,
-        timeout_ms: int,
-        two_phase: bool = False,
-        keep_until_acknowledged: bool = False,
-        not_after_ms: int | None = None,
-        user_name: str | None = None,
-    ) -> Transaction:
-        request = wire.BeginRequest(
-            db=db,
-            tables=tuple(tables),
-            label=label,
-            request_id=request_id,
-            timeout_ms=timeout_ms,
-            two_phase=two_phase,
-            keep_until_acknowledged=keep_until_acknowledged,
-            not_after_ms=not_after_ms,
-            user_name=user_name,
-        )
-        answer = self._ask("begin", request, wire.BeginAnswer)
+    def begin(self, wanted: NewTransaction) -> Transaction:
+        answer = self._ask("begin", wanted, wire.BeginAnswer)
         if answer.transaction is not None:
             return answer.transaction
         used = answer.used_label or wire.UsedLabel("the label is used", -1, "")

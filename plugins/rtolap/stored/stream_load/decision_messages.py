@@ -3,7 +3,7 @@
     POST /table               TableRequest          TableEntry
     POST /partitions          PartitionsRequest     TableEntry
     POST /can-take            CanTakeRequest        CanTakeAnswer
-    POST /begin               BeginRequest          BeginAnswer
+    POST /begin               NewTransaction        BeginAnswer
     POST /precommit, /commit  CommitRequest         Transaction
     POST /abort               AbortRequest          Transaction
     POST /transaction         TransactionRequest    Transaction
@@ -50,20 +50,6 @@ class CanTakeRequest(msgspec.Struct, frozen=True):
 
 class CanTakeAnswer(msgspec.Struct, frozen=True):
     can_take: bool
-
-
-class BeginRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to begin a transaction, as `TransactionDecisions.begin`."""
-
-    db: str
-    tables: tuple[str, ...]
-    label: str
-    request_id: str
-    timeout_ms: int
-    two_phase: bool = False
-    keep_until_acknowledged: bool = False
-    not_after_ms: int | None = None
-    user_name: str | None = None
 
 
 class UsedLabel(msgspec.Struct, frozen=True):

@@ -7,10 +7,10 @@ late, or come twice. All of them raise NotLeader while no front end is master.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Protocol
 
-from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, Partition, Transaction
+from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, NewTransaction, Partition, Transaction
 from rtolap.stored.stream_load.table_entry import TableEntry
 
 
@@ -36,19 +36,7 @@ class TableDecisions(Protocol):
 class TransactionDecisions(Protocol):
     """The life of a load's transaction."""
 
-    def begin(
-        self,
-        db: str,
-        tables: Sequence[str],
-        label: str,
-        request_id: str,
-        *,
-        timeout_ms: int,
-        two_phase: bool = False,
-        keep_until_acknowledged: bool = False,
-        not_after_ms: int | None = None,
-        user_name: str | None = None,
-    ) -> Transaction:
+    def begin(self, wanted: NewTransaction) -> Transaction:
         """Return a new transaction; the old one where this very request has begun it and it still is in
         PREPARE.
 

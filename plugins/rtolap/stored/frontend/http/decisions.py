@@ -22,6 +22,7 @@ from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.election import Election
 from rtolap.stored.frontend.transactions.publishing import Visibility
 from rtolap.stored.frontend.transactions.requests import TransactionManager
+from rtolap.stored.metastore.records import NewTransaction
 from rtolap.stored.stream_load import decision_messages as wire
 
 DECISIONS_MAX = 64  # at once: as many bodies as one process takes by default
@@ -48,19 +49,9 @@ class Decisions:
             raise NotFound(f"table {request.db}.{request.table} was recreated while a load of it ran")
         return wire.CanTakeAnswer(self._catalogue.can_take(entry, request.partitions))
 
-    def begin(self, request: wire.BeginRequest) -> msgspec.Struct:
+    def begin(self, wanted: NewTransaction) -> msgspec.Struct:
         try:
-            transaction = self._manager.begin(
-                request.db,
-                request.tables,
-                request.label,
-                request.request_id,
-                timeout_ms=request.timeout_ms,
-                two_phase=request.two_phase,
-                keep_until_acknowledged=request.keep_until_acknowledged,
-                not_after_ms=request.not_after_ms,
-                user_name=request.user_name,
-            )
+            transaction = self._manager.begin(wanted)
         except LabelUsed as used:
             found = wire.UsedLabel(used.message, used.txn_id, used.existing_job_status)
             return wire.BeginAnswer(None, found)
@@ -106,7 +97,7 @@ def decisions_router(decisions: Decisions, election: Election) -> APIRouter:
     route("table", wire.TableRequest, decisions.table)
     route("partitions", wire.PartitionsRequest, decisions.partitions)
     route("can-take", wire.CanTakeRequest, decisions.can_take)
-    route("begin", wire.BeginRequest, decisions.begin)
+    route("begin", NewTransaction, decisions.begin)
     route("precommit", wire.CommitRequest, decisions.precommit)
     route("commit", wire.CommitRequest, decisions.commit)
     route("abort", wire.AbortRequest, decisions.abort)

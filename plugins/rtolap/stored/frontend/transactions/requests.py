@@ -14,7 +14,7 @@ Nothing is remembered beside the ledger, so that any number of threads, and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 from msgspec.structs import asdict
 
@@ -31,6 +31,7 @@ from rtolap.stored.metastore.records import (
     ABORTABLE,
     NO_FIGURES,
     LoadFigures,
+    NewTransaction,
     Partition,
     Transaction,
     TransactionState,
@@ -61,19 +62,7 @@ class TransactionManager:
         self._running_max = running_max
         self._precommitted_timeout_ms = precommitted_timeout_ms
 
-    def begin(
-        self,
-        db: str,
-        tables: Sequence[str],
-        label: str,
-        request_id: str,
-        *,
-        timeout_ms: int,
-        two_phase: bool = False,
-        keep_until_acknowledged: bool = False,
-        not_after_ms: int | None = None,
-        user_name: str | None = None,
-    ) -> Transaction:
+    def begin(self, wanted: NewTransaction) -> Transaction:
         """Return a new transaction in PREPARE; the old one when this very request has begun it and it still
         is.
 
@@ -81,13 +70,14 @@ class TransactionManager:
         after `not_after_ms`, TooManyAtOnce where too many run in the database, DefinitionError for a label
         that is none.
         """
+        db, label, not_after_ms = wanted.db, wanted.label, wanted.not_after_ms
         checked_label(label)
 
         def work(connection: Connection) -> Transaction:
             now_ms = self._mastership.fence(connection)
             holder = rows.find_live(connection, db, label)
             if holder is not None:
-                if holder.state is TransactionState.PREPARE and holder.request_id == request_id:
+                if holder.state is TransactionState.PREPARE and holder.request_id == wanted.request_id:
                     return holder
                 if holder.state is TransactionState.ABORTED:
                     raise Refused(messages.label_closed(label))
@@ -102,18 +92,7 @@ class TransactionManager:
             running = rows.running_count(connection, db)
             if running >= self._running_max:
                 raise TooManyAtOnce(messages.too_many_running(db, running, self._running_max))
-            return rows.insert(
-                connection,
-                db=db,
-                label=label,
-                request_id=request_id,
-                tables=tables,
-                two_phase=two_phase,
-                keep_until_acknowledged=keep_until_acknowledged,
-                now_ms=now_ms,
-                timeout_ms=timeout_ms,
-                user_name=user_name,
-            )
+            return rows.insert(connection, wanted, now_ms)
 
         return self._ledger.write(f"begin a transaction with label {label}", Transaction, work)
 
@@ -200,18 +179,10 @@ class TransactionManager:
             running = rows.find_live(connection, db, label)
             if running is not None:
                 check(running)
-            holder = running or rows.insert(
-                connection,
-                db=db,
-                label=label,
-                request_id=label,
-                tables=(),
-                two_phase=False,
-                keep_until_acknowledged=True,
-                now_ms=now_ms,
-                timeout_ms=0,
-                user_name=user_name,
+            closing = NewTransaction(
+                db, (), label, label, 0, keep_until_acknowledged=True, user_name=user_name
             )
+            holder = running or rows.insert(connection, closing, now_ms)
             if holder.state in ABORTABLE:
                 self._move(
                     connection,
