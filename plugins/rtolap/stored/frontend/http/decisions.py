@@ -14,12 +14,11 @@ import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from rtolap.base.decoding import decode_json
-from rtolap.base.errors import DefinitionError, LabelUsed, NotFound
+from rtolap.base.errors import LabelUsed, NotFound
 from rtolap.base.ids import CarryingPool
-from rtolap.base.undecodable import UNDECODABLE
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.election import Election
+from rtolap.stored.frontend.http.messages import json_answer, read_body
 from rtolap.stored.frontend.transactions.publishing import Visibility
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.metastore.records import NewTransaction
@@ -90,9 +89,9 @@ def decisions_router(decisions: Decisions, election: Election) -> APIRouter:
         @router.post(f"/{path}")
         async def answer(request: Request) -> Response:
             election.require()
-            body = _body(await request.body(), kind)
+            body = read_body(await request.body(), kind, "the request of a load")
             decided = await asyncio.get_running_loop().run_in_executor(pool, decide, body)
-            return Response(msgspec.json.encode(decided), media_type="application/json")
+            return json_answer(decided)
 
     route("table", wire.TableRequest, decisions.table)
     route("partitions", wire.PartitionsRequest, decisions.partitions)
@@ -104,10 +103,3 @@ def decisions_router(decisions: Decisions, election: Election) -> APIRouter:
     route("transaction", wire.TransactionRequest, decisions.transaction)
     route("wait", wire.WaitRequest, decisions.wait, waiting)
     return router
-
-
-def _body(content: bytes, kind: type[B]) -> B:
-    try:
-        return decode_json(content, kind)
-    except UNDECODABLE as error:
-        raise DefinitionError("the request of a load cannot be read", found=str(error)) from error

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from rtolap.base.decoding import decode_json
-from rtolap.base.errors import DefinitionError
-from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.storage.messages import Heartbeat
 from rtolap.protocols.stored_tables.messages import API
+from rtolap.stored.frontend.http.messages import json_answer, read_body
 from rtolap.stored.frontend.storage_nodes import StorageNodes
 
 
@@ -30,18 +27,10 @@ def nodes_router(nodes: StorageNodes, authorize: Callable[[Request], None]) -> A
         return await run_in_threadpool(beat, name, body)
 
     def beat(name: str, body: bytes) -> Response:
-        try:
-            heartbeat = decode_json(body, Heartbeat)
-        except UNDECODABLE as error:
-            raise DefinitionError("the heartbeat cannot be read", found=str(error)) from error
-        return _json(nodes.heartbeat(name, heartbeat))
+        return json_answer(nodes.heartbeat(name, read_body(body, Heartbeat, "the heartbeat")))
 
     @router.get("")
     def listed() -> Response:
-        return _json(nodes.all_nodes())
+        return json_answer(nodes.all_nodes())
 
     return router
-
-
-def _json(value: object) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
@@ -20,6 +19,7 @@ from rtolap.model.stored.schema import SchemaColumn, StoredSchema
 from rtolap.model.stored.table import StoredColumn, TableModel
 from rtolap.protocols.stream_load import messages as wire
 from rtolap.stored.frontend.election import Election
+from rtolap.stored.frontend.http.messages import json_answer
 from rtolap.stored.stream_load.authentication import Guard
 from rtolap.stored.stream_load.error_files import ErrorFiles
 
@@ -56,11 +56,11 @@ def public_routes(
 
     @router.get("/")
     async def root() -> Response:
-        return _json(wire.ServerInfo(SERVICE, keeps_labels=True))
+        return json_answer(wire.ServerInfo(SERVICE, keeps_labels=True))
 
     @router.get("/health")
     async def health() -> Response:
-        return _json({"status": "ok", "role": "stream-load", "master": election.leading})
+        return json_answer({"status": "ok", "role": "stream-load", "master": election.leading})
 
     @router.get("/api/health")
     async def doris_health(request: Request) -> Response:
@@ -84,8 +84,8 @@ def public_routes(
         try:
             schema_and_version = await run_in_threadpool(schema_of, db, table)
         except NotFound as error:
-            return _json(wire.SchemaAnswer(str(error), code=1))
-        return _json(wire.SchemaAnswer(data=table_schema(schema_and_version)))
+            return json_answer(wire.SchemaAnswer(str(error), code=1))
+        return json_answer(wire.SchemaAnswer(data=table_schema(schema_and_version)))
 
     @router.get("/api/_load_error_log")
     def error_log(file: str = "") -> Response:
@@ -150,8 +150,4 @@ def _frontends(election: Election) -> dict[str, object]:
 
 
 def _data(data: object) -> Response:
-    return _json({"msg": "success", "code": 0, "data": data, "count": 0})
-
-
-def _json(answer: object) -> Response:
-    return Response(msgspec.json.encode(answer), media_type="application/json")
+    return json_answer({"msg": "success", "code": 0, "data": data, "count": 0})

@@ -6,17 +6,16 @@ master.
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from rtolap.base.decoding import convert, decode_json
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
-from rtolap.protocols.rest.request_ids import HEADER, checked_request_id
 from rtolap.protocols.stored_tables.messages import (
     API,
     AddPartition,
@@ -31,17 +30,11 @@ from rtolap.protocols.stored_tables.messages import (
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.catalogue.tablet_reports import TabletReports
+from rtolap.stored.frontend.http.messages import RequestId, json_answer
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.metastore.records import Transaction
 
 T = TypeVar("T")
-
-
-def _request_id(value: Annotated[str | None, Header(alias=HEADER)] = None) -> str | None:
-    return checked_request_id(value)
-
-
-RequestId = Annotated[str | None, Depends(_request_id)]
 
 
 def tables_router(
@@ -51,7 +44,7 @@ def tables_router(
 
     @router.get("/stored-tables")
     def all_tables() -> Response:
-        return _json(catalogue.tables())
+        return json_answer(catalogue.tables())
 
     @router.post("/stored-tables")
     async def create(request: Request, request_id: RequestId) -> Response:
@@ -62,16 +55,16 @@ def tables_router(
             if_not_exists=body.if_not_exists,
             request_id=request_id,
         )
-        return _json(created)
+        return json_answer(created)
 
     @router.get("/stored-tables/{db}/{table}")
     def one_table(db: str, table: str) -> Response:
-        return _json(catalogue.table(db, table).info)
+        return json_answer(catalogue.table(db, table).info)
 
     @router.delete("/stored-tables/{db}/{table}")
     def drop(db: str, table: str, request_id: RequestId) -> Response:
         catalogue.drop_table(db, table, request_id=request_id)
-        return _json({})
+        return json_answer({})
 
     @router.post("/stored-tables/{db}/{table}/columns")
     async def change(db: str, table: str, request: Request, request_id: RequestId) -> Response:
@@ -79,36 +72,36 @@ def tables_router(
         changed = await run_in_threadpool(
             catalogue.change_columns, db, table, body.changes, request_id=request_id
         )
-        return _json(changed)
+        return json_answer(changed)
 
     @router.post("/stored-tables/{db}/{table}/truncate")
     def truncate(db: str, table: str, request_id: RequestId) -> Response:
-        return _json(catalogue.truncate(db, table, request_id=request_id))
+        return json_answer(catalogue.truncate(db, table, request_id=request_id))
 
     @router.get("/stored-tables/{db}/{table}/partitions")
     def partitions(db: str, table: str) -> Response:
-        return _json(views.partitions(TableName(db, table)))
+        return json_answer(views.partitions(TableName(db, table)))
 
     @router.get("/stored-tables/{db}/{table}/tablets")
     def tablets(db: str, table: str) -> Response:
-        return _json(reports.of_table(TableName(db, table)))
+        return json_answer(reports.of_table(TableName(db, table)))
 
     @router.post("/stored-tables/{db}/{table}/partitions")
     async def add_partition(db: str, table: str, request: Request, request_id: RequestId) -> Response:
         body = await _body(request, AddPartition)
         changed = await run_in_threadpool(catalogue.add_partition, db, table, body, request_id=request_id)
-        return _json(changed)
+        return json_answer(changed)
 
     @router.delete("/stored-tables/{db}/{table}/partitions/{partition}")
     def drop_partition(
         db: str, table: str, partition: str, request_id: RequestId, if_exists: bool = False
     ) -> Response:
         changed = catalogue.drop_partition(db, table, partition, if_exists=if_exists, request_id=request_id)
-        return _json(changed)
+        return json_answer(changed)
 
     @router.get("/stored-databases")
     def databases() -> Response:
-        return _json(catalogue.databases())
+        return json_answer(catalogue.databases())
 
     @router.post("/stored-databases")
     async def create_database(request: Request, request_id: RequestId) -> Response:
@@ -116,40 +109,36 @@ def tables_router(
         await run_in_threadpool(
             catalogue.create_database, body.name, if_not_exists=body.if_not_exists, request_id=request_id
         )
-        return _json({})
+        return json_answer({})
 
     @router.delete("/stored-databases/{db}")
     def drop_database(db: str, request_id: RequestId) -> Response:
         catalogue.drop_database(db, request_id=request_id)
-        return _json({})
+        return json_answer({})
 
     @router.post("/read-views")
     async def read_view(request: Request) -> Response:
         body = await _body(request, ReadViewRequest)
-        return _json(await run_in_threadpool(views.read_view, body.tables))
+        return json_answer(await run_in_threadpool(views.read_view, body.tables))
 
     @router.post("/stored-tables/{db}/{table}/loaded-versions")
     async def loaded_versions(db: str, table: str, request: Request) -> Response:
         body = await _body(request, LoadedVersionsRequest)
-        return _json(await run_in_threadpool(views.loaded_versions, TableName(db, table), body))
+        return json_answer(await run_in_threadpool(views.loaded_versions, TableName(db, table), body))
 
     @router.get("/transactions/{db}/{label}")
     def transaction(db: str, label: str) -> Response:
-        return _json(_transaction(manager.by_label(db, label)))
+        return json_answer(_transaction(manager.by_label(db, label)))
 
     @router.get("/transactions/{db}")
     def transactions(db: str, like: str) -> Response:
-        return _json(tuple(_transaction(each) for each in manager.like(db, like)))
+        return json_answer(tuple(_transaction(each) for each in manager.like(db, like)))
 
     return router
 
 
 def _transaction(transaction: Transaction) -> TransactionInfo:
     return convert(transaction, TransactionInfo, from_attributes=True)
-
-
-def _json(answer: object) -> Response:
-    return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
 async def _body(request: Request, kind: type[T]) -> T:
