@@ -62,9 +62,10 @@ class Run:
         fetched: list[Fetched] = []
         for read in self.rewritten.reads:
             narrower = sets.narrowed(read)
-            top = self.rewritten.merge and top_groups(read, self.rewritten.merge, self.values)
-            if top is not None:  # the read of a statement that comes again knows its columns already
-                narrower = replace(narrower, top=top)
+            if self.rewritten.merge is not None:
+                top = top_groups(read, self.rewritten.merge, self.values)
+                if top is not None:  # the read of a statement that comes again knows its columns already
+                    narrower = replace(narrower, top=top)
             fetched.append(self.reads.cube(narrower))
             sets.have(read, fetched[-1].table)
         stats = [each.stats for each in fetched]
