@@ -33,6 +33,7 @@ from rtolap.airflow.operators.coordinator import (
 from rtolap.airflow.operators.fleet import (
     BrokerOperationOperator,
     CancelPlanOperator,
+    FleetOperator,
     PlanFleetOperator,
     SubmitPlanOperator,
 )
@@ -41,7 +42,11 @@ from rtolap.airflow.operators.moves import MoveBackOperator, MovePartitionsOpera
 from rtolap.airflow.operators.notices import TellDeadLettersOperator, TellOverdueWindowsOperator
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.airflow.operators.services import declared_services, service_dag
-from rtolap.airflow.operators.subscriptions import CreateSubscriptionOperator, DropSubscriptionOperator
+from rtolap.airflow.operators.subscriptions import (
+    CreateSubscriptionOperator,
+    DropSubscriptionOperator,
+    HBaseOperator,
+)
 from rtolap.airflow.operators.topics import CheckTopicsOperator
 from rtolap.airflow.operators.window_approval import ApproveWindowOperator, WindowApprovalOperator
 from rtolap.airflow.sensors import base as sensors_base
@@ -53,7 +58,7 @@ APPROVED = {"chosen_options": ["Approve"], "responded_by_user": {"id": "a", "nam
 CONTEXT: Any = {"ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1)}
 # Their state is elsewhere, and what ends them is for a person: see `airflow.errors`.
 RETRIED_WHATEVER = {ManagedProcessOperator, CheckTopicsOperator}
-BASES = {CubeOperator, ApprovedCubeOperator}
+BASES = {CubeOperator, ApprovedCubeOperator, FleetOperator, HBaseOperator}
 PLANNED = {"plan": {"cube": "c", "changes": []}, "request": {"definition": {}}}
 CALLS: dict[type[BaseOperator], dict[str, Any]] = {
     PromoteOperator: {"cube": "c", "segment": "s", "build_id": "b"},
