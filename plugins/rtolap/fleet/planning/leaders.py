@@ -11,14 +11,13 @@ Only replicas in sync on brokers that serve are made leaders; partitions under a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Limits, Plan, PlanKind, plan_of, refuse_missing
+from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s
 
 
@@ -38,15 +37,7 @@ def plan_leaders(snapshot: FleetSnapshot, *, limits: Limits = Limits()) -> Plan:
         f" {_range(balance.leading[able])}; {ordered.size} partitions change the order of their replicas.",
         f"{elections.size} partitions elect their preferred replica. No data moves.",
     ]
-    return plan_of(
-        placement,
-        PlanKind.LEADERS,
-        [],
-        why,
-        Bounds(0, 0),
-        throttle_bytes_per_s=limits.throttle_bytes_per_s,
-        elections=elections,
-    )
+    return plan_of(placement, PlanKind.LEADERS, [], why, Bounds(0, 0), limits=limits, elections=elections)
 
 
 def eligible_replicas(placement: Placement) -> Flags:
@@ -176,12 +167,4 @@ class _Leadership:
             np.add.at(self._ways, (leaders[others], brokers[rows, slot][others]), sign)
 
 
-@dataclass(frozen=True)
-class LeaderPlanner:
-    """See `plan_leaders`."""
-
-    kind: ClassVar = PlanKind.LEADERS
-    moves_replicas: ClassVar = False
-
-    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
-        return plan_leaders(snapshot, limits=limits)
+LEADERS = Planner(plan_leaders, moves_replicas=False)

@@ -19,8 +19,6 @@ it leads to, until that changes nothing: so a second plan is empty.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +27,7 @@ from rtolap.fleet.planning.leaders import elections_of, eligible_replicas, prefe
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Limits, Plan, PlanKind, plan_of, refuse_missing
 from rtolap.fleet.planning.planned_state import state_with
+from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.planning.refusals import partition_names
 from rtolap.fleet.planning.transfers import largest_first
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Floats, Int64s
@@ -75,7 +74,7 @@ def plan_leaders_by_load(
         [("tolerance", f"{tolerance:g}")],
         why,
         Bounds(0, 0),
-        throttle_bytes_per_s=limits.throttle_bytes_per_s,
+        limits=limits,
         elections=elections,
     )
 
@@ -244,12 +243,4 @@ class _Sharing:
         return rows[np.lexsort((rows, -self._loads[rows]))]
 
 
-@dataclass(frozen=True)
-class LeaderLoadPlanner:
-    """See `plan_leaders_by_load`."""
-
-    kind: ClassVar = PlanKind.LEADERS_BY_LOAD
-    moves_replicas: ClassVar = False
-
-    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
-        return plan_leaders_by_load(snapshot, limits=limits)
+LEADERS_BY_LOAD = Planner(plan_leaders_by_load, moves_replicas=False)
