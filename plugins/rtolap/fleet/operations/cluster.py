@@ -120,12 +120,8 @@ class OpenedFleet:
     def cancel(self, plan_id: str, by: str, reason: str) -> str:
         """Cancel the plan that is carried out, and return the mover's answer. A plan that has ended, or is
         being cancelled, needs no more. Raises DefinitionError for an unknown plan."""
-        cluster_id = self.administration.describe_cluster().cluster_id
-        fleet_store = FleetStore(self.metadata, cluster_id)
-        stored = fleet_store.plan(plan_id)
-        if stored is None:
-            raise DefinitionError(f"there is no plan {plan_id}")
-        state = stored.record.state
+        fleet_store = self._store()
+        state = self._record(fleet_store, plan_id).state
         if state in (PlanState.CANCELLING, PlanState.RELEASING, PlanState.ENDED):
             return f"plan {plan_id}: {state}"
         requests = MoverRequests(fleet_store, self.clock, self.token, by)
@@ -136,8 +132,7 @@ class OpenedFleet:
 
     def running(self) -> list[str]:
         """Return what moves: the plan that is carried out, and partitions under any reassignment."""
-        cluster_id = self.administration.describe_cluster().cluster_id
-        current = FleetStore(self.metadata, cluster_id).current()
+        current = self._store().current()
         plans = [] if current is None else [f"plan {current.record.plan_id}"]
         return plans + [str(partition) for partition in sorted(self.administration.running_reassignments())]
 
