@@ -12,7 +12,6 @@ from rtolap.fleet.snapshot.model import FleetSnapshot
 class Decision(Protocol):
     def __call__(self, snapshot: FleetSnapshot, *, limits: Limits) -> Plan:
         """Return the plan, a function of these alone. Raises what the decision is refused for."""
-        ...
 
 
 @dataclass(frozen=True)
