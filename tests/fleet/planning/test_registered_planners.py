@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from typing import Any
 
 import pytest
 from rtolap.base.errors import ImpossiblePlan, IncompleteSnapshot, NotYet, PlanChanged, Refused
 from rtolap.fleet.isolation.registry import RegisteredCluster
 from rtolap.fleet.operations.plans import check_approved, make_plan
-from rtolap.fleet.planning.add_brokers import plan_add
-from rtolap.fleet.planning.disks import plan_disks
-from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
-from rtolap.fleet.planning.factor import plan_factor
-from rtolap.fleet.planning.leaders import LEADERS
-from rtolap.fleet.planning.leaders_by_load import LEADERS_BY_LOAD
+from rtolap.fleet.planning import decisions
 from rtolap.fleet.planning.plan import Limits, Plan, PlanKind
 from rtolap.fleet.planning.plan_file import plan_digest
 from rtolap.fleet.planning.planner import Planner
-from rtolap.fleet.planning.repairs import plan_placement, plan_racks
 from rtolap.fleet.snapshot.model import FleetSnapshot
 
 from tests.support.fleet.hand_made import hand_made
@@ -41,15 +34,15 @@ def _planner(kind: PlanKind, fleet: FleetSnapshot) -> Planner:
     first = int(fleet.log_dirs.brokers[0])
     broker, path = int(fleet.brokers.ids[first]), fleet.log_dirs.paths[0]
     planners: dict[PlanKind, Planner] = {
-        PlanKind.DISKS: Planner(plan_disks),
-        PlanKind.LEADERS: LEADERS,
-        PlanKind.LEADERS_BY_LOAD: LEADERS_BY_LOAD,
-        PlanKind.RACK: Planner(plan_racks),
-        PlanKind.PLACEMENT: Planner(plan_placement),
-        PlanKind.DRAIN: Planner(partial(plan_drain, broker_ids=[broker])),
-        PlanKind.ADD: Planner(partial(plan_add, broker_ids=[broker])),
-        PlanKind.REMOVE_DISK: Planner(partial(plan_remove_disk, broker_id=broker, path=path)),
-        PlanKind.FACTOR: Planner(partial(plan_factor, topics=("u",), factor=2)),
+        PlanKind.DISKS: decisions.disks(),
+        PlanKind.LEADERS: decisions.LEADERS,
+        PlanKind.LEADERS_BY_LOAD: decisions.LEADERS_BY_LOAD,
+        PlanKind.RACK: decisions.RACKS,
+        PlanKind.PLACEMENT: decisions.PLACEMENT,
+        PlanKind.DRAIN: decisions.drain([broker]),
+        PlanKind.ADD: decisions.add([broker]),
+        PlanKind.REMOVE_DISK: decisions.remove_disk(broker, path),
+        PlanKind.FACTOR: decisions.factor(("u",), 2),
     }
     return planners[kind]
 
@@ -87,11 +80,11 @@ def test_placement_rules_are_asked_for_by_planners_that_move_replicas_alone() ->
 
 
 def test_a_plan_is_approved_by_its_digest_or_a_beginning_that_is_long_enough() -> None:
-    plan = make_plan(Planner(plan_disks), _fleet(1), None)
+    plan = make_plan(decisions.disks(), _fleet(1), None)
     digest = plan_digest(plan)
     check_approved(plan, digest)
     check_approved(plan, digest[:8])
-    other = plan_digest(make_plan(Planner(plan_disks), _fleet(2), None))
+    other = plan_digest(make_plan(decisions.disks(), _fleet(2), None))
     for wrong in (digest[:7], other, other[:8], ""):
         with pytest.raises(PlanChanged, match="is not the one that was approved"):
             check_approved(plan, wrong)

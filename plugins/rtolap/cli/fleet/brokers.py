@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -34,9 +33,8 @@ from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord
 from rtolap.fleet.operations.brokers import FleetBrokers, OpenedBrokers
 from rtolap.fleet.operations.plans import make_plan
 from rtolap.fleet.operations.rates import rate_reader
-from rtolap.fleet.planning.drain import plan_drain
+from rtolap.fleet.planning import decisions
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
-from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import BrokerState, FleetSnapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
@@ -205,9 +203,7 @@ def drain(
     with open_administration(cluster) as administration:
         snapshot = collect_snapshot(administration, SystemClock(), rate_reader(Settings().fleet_sources))
     registered = find_cluster(snapshot, cluster, cluster_name, registry, Settings())
-    plan = make_plan(
-        Planner(partial(plan_drain, broker_ids=[broker])), snapshot, registered, throttle_bytes_per_s=throttle
-    )
+    plan = make_plan(decisions.drain([broker]), snapshot, registered, throttle_bytes_per_s=throttle)
     if not as_json:
         print_plan(plan, moves=_MOVES_SHOWN)
     if not yes and not typer.confirm(f"Drain broker {broker}?"):

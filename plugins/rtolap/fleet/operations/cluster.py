@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from rtolap.base.clock import Clock
@@ -19,12 +18,10 @@ from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.operations.brokers import FleetBrokers
 from rtolap.fleet.operations.plans import check_approved, make_plan, submit_plan
-from rtolap.fleet.planning.disks import plan_disks
-from rtolap.fleet.planning.drain import plan_drain
+from rtolap.fleet.planning import decisions
 from rtolap.fleet.planning.plan import PlanKind
 from rtolap.fleet.planning.plan_file import plan_digest, plan_from, plan_json
 from rtolap.fleet.planning.planner import Planner
-from rtolap.fleet.planning.repairs import plan_racks
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.rates import RateReader
 from rtolap.kafka.administration.interface import FleetAdministration
@@ -188,11 +185,11 @@ def _submitted(fleet_store: FleetStore, planned: Mapping[str, Any]) -> str | Non
 
 def _planner(kind: str, broker: int | None) -> Planner:
     if kind == PlanKind.DISKS:
-        return Planner(plan_disks)
+        return decisions.disks()
     if kind == PlanKind.RACK:
-        return Planner(plan_racks)
+        return decisions.RACKS
     if kind == PlanKind.DRAIN and broker is not None:
-        return Planner(partial(plan_drain, broker_ids=[broker]))
+        return decisions.drain([broker])
     raise DefinitionError(
         "the kind of plan is unknown", expected="disks, rack, or drain with a broker", found=kind
     )

@@ -8,8 +8,6 @@ rules of the registry.
 
 from __future__ import annotations
 
-from functools import partial
-
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.fleet.isolation.registry import RegisteredOf, check_submittable
@@ -17,9 +15,8 @@ from rtolap.fleet.moves.requests import MoveRequest, RequestKind
 from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.operations.plans import make_plan
-from rtolap.fleet.planning.drain import plan_drain
+from rtolap.fleet.planning import decisions
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
-from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 
@@ -61,7 +58,7 @@ class PlannedDrains:
         if plan is None:
             rate = self._throttle_bytes_per_s
             plan = make_plan(
-                Planner(partial(plan_drain, broker_ids=[broker])),
+                decisions.drain([broker]),
                 snapshot,
                 registered,
                 throttle_bytes_per_s=rate,

@@ -17,7 +17,6 @@ import numpy as np
 
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Limits, Plan, PlanKind, plan_of, refuse_missing
-from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s
 
 
@@ -165,6 +164,3 @@ class _Leadership:
         for slot in range(brokers.shape[1]):
             others = self._eligible[rows, slot] & (brokers[rows, slot] != leaders)
             np.add.at(self._ways, (leaders[others], brokers[rows, slot][others]), sign)
-
-
-LEADERS = Planner(plan_leaders, moves_replicas=False)

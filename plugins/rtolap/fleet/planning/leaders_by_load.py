@@ -27,7 +27,6 @@ from rtolap.fleet.planning.leaders import elections_of, eligible_replicas, prefe
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Limits, Plan, PlanKind, plan_of, refuse_missing
 from rtolap.fleet.planning.planned_state import state_with
-from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.planning.refusals import partition_names
 from rtolap.fleet.planning.transfers import largest_first
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Floats, Int64s
@@ -241,6 +240,3 @@ class _Sharing:
 
     def _by_load(self, rows: Int64s) -> Int64s:
         return rows[np.lexsort((rows, -self._loads[rows]))]
-
-
-LEADERS_BY_LOAD = Planner(plan_leaders_by_load, moves_replicas=False)

@@ -16,7 +16,7 @@ class Decision(Protocol):
 
 @dataclass(frozen=True)
 class Planner:
-    """A decision with its arguments, such as `Planner(partial(plan_drain, broker_ids=[3]))`.
+    """A decision with its arguments, see `decisions`.
 
     Attributes:
         plan: makes the plan.

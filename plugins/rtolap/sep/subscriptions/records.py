@@ -33,6 +33,7 @@ Phase = Literal["creating", "created", "dropping"]
 
 class SubscriptionPaths:
     def __init__(self, name: str) -> None:
+        self.name = name
         self.root = f"{ROOT}/{name}"
         self.definition = f"{self.root}/definition"
         self.hbaseid = f"{self.root}/hbaseid"
