@@ -30,21 +30,15 @@ class AgentMetrics:
 
         def sample() -> Iterator[Family]:
             states: Counter[tuple[str, str]] = Counter()
-            restarts: Counter[str] = Counter()
+            restarts: Counter[tuple[str]] = Counter()
             for record in processes():
                 kind = self._kind(record.key)
                 states[kind, record.state.value] += 1
-                restarts[kind] += record.restarts
-            standing = self.registry.gauge_family("processes", "Processes by state.", ("kind", "state"))
-            for (kind, state), number in sorted(states.items()):
-                standing.add_metric((kind, state), number)
-            yield standing
-            crashed = self.registry.gauge_family(
-                "restarts", "Restarts after crashes that count against their limit now.", ("kind",)
-            )
-            for kind, number in sorted(restarts.items()):
-                crashed.add_metric((kind,), number)
-            yield crashed
+                restarts[(kind,)] += record.restarts
+            gauge = self.registry.gauge_family
+            yield gauge("processes", "Processes by state.", ("kind", "state"), sorted(states.items()))
+            purpose = "Restarts after crashes that count against their limit now."
+            yield gauge("restarts", purpose, ("kind",), sorted(restarts.items()))
 
         self.registry.sampled(sample)
 

@@ -18,7 +18,7 @@ texts of callers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -34,6 +34,10 @@ from prometheus_client.registry import Collector
 
 Family = CounterMetricFamily | GaugeMetricFamily
 Sample = Callable[[], Iterable[Family]]
+F = TypeVar("F", CounterMetricFamily, GaugeMetricFamily)
+
+Values = Iterable[tuple[Sequence[str], float | None]]
+"""Values of a family by its labels. None: it is not known, and left out."""
 
 # From a lookup in memory to a build's promotion; in seconds.
 DURATION_BUCKETS_S: Final = (0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
@@ -70,14 +74,22 @@ class Metrics:
     ) -> Histogram:
         return Histogram(self.name(what), purpose, labels, buckets=buckets, registry=self._registry)
 
-    def counter_family(self, what: str, purpose: str, labels: Sequence[str] = ()) -> CounterMetricFamily:
-        """Return a family for `sampled`: a counter that the service keeps anyway. Fill it by
-        `add_metric(values, number)`."""
-        return CounterMetricFamily(self.name(what), purpose, labels=labels)
+    def counter_family(
+        self, what: str, purpose: str, labels: Sequence[str] = (), values: Values = ()
+    ) -> CounterMetricFamily:
+        """Return a family for `sampled`: a counter that the service keeps anyway. More `values` are added by
+        `add_metric(labels, number)`."""
+        return _filled(CounterMetricFamily(self.name(what), purpose, labels=labels), values)
 
-    def gauge_family(self, what: str, purpose: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
+    def gauge_family(
+        self, what: str, purpose: str, labels: Sequence[str] = (), values: Values = ()
+    ) -> GaugeMetricFamily:
         """Return a family for `sampled`: what is true at the moment of the scrape."""
-        return GaugeMetricFamily(self.name(what), purpose, labels=labels)
+        return _filled(GaugeMetricFamily(self.name(what), purpose, labels=labels), values)
+
+    def gauge_of(self, what: str, purpose: str, value: float) -> GaugeMetricFamily:
+        """Return a family of one value, without labels."""
+        return self.gauge_family(what, purpose, (), [((), value)])
 
     def sampled(self, sample: Sample) -> None:
         """Call `sample` at every scrape, from any thread. It has to be cheap and must not wait for peers."""
@@ -87,6 +99,13 @@ class Metrics:
         """Return the page and its content type: OpenMetrics for who asks for it, else Prometheus' text."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
+
+
+def _filled(family: F, values: Values) -> F:
+    for labels, value in values:
+        if value is not None:
+            family.add_metric(labels, value)
+    return family
 
 
 class _Sampled(Collector):

@@ -167,15 +167,8 @@ class ColumnMaker:
             return rounded(raw, wanted)
         if pa.types.is_binary(wanted):
             return bytes_of_base64(raw)
-        times = leaf.times
-        assert times is not None, "only points in time are read as something else"
-        if pa.types.is_date(wanted) and times.is_iso and pa.types.is_string(raw.type):
-            encoded = raw.dictionary_encode()
-            days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
-            return days.take(encoded.indices)
-        found = times.parse(raw)
-        instants = pa.array(found.micros, mask=found.missing | found.invalid).cast(pa.timestamp("us"))
-        return pc.floor_temporal(instants, unit="day").cast(wanted) if pa.types.is_date(wanted) else instants
+        assert leaf.times is not None, "only points in time are read as something else"
+        return leaf.times.read(raw, wanted)
 
     def _time_column(self, leaf: Leaf, raw: pa.Array, times: Instants) -> pa.Array:
         """Return the event time as its declared type: an instant for timestamps, otherwise as it was

@@ -93,6 +93,16 @@ class EventTimeParser:
         micros = instants.cast(pa.int64()).fill_null(0).to_numpy()
         return Instants(np.minimum(micros, LAST_US), missing, invalid | (micros < FIRST_US))
 
+    def read(self, raw: pa.Array, wanted: pa.DataType) -> pa.Array:
+        """Return `raw` as dates or timestamps, null where it is none."""
+        if pa.types.is_date(wanted) and self.is_iso and pa.types.is_string(raw.type):
+            encoded = raw.dictionary_encode()
+            days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
+            return days.take(encoded.indices)
+        found = self.parse(raw)
+        instants = pa.array(found.micros, mask=found.missing | found.invalid).cast(_US)
+        return pc.floor_temporal(instants, unit="day").cast(wanted) if pa.types.is_date(wanted) else instants
+
     def _epoch(self, raw: pa.Array, missing: NDArray[np.bool_]) -> Instants:
         unit_us = MICROS_PER_UNIT[self._format]
         invalid = np.zeros(len(raw), bool)

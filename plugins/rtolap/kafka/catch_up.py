@@ -11,10 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from rtolap.base.errors import RtolapError
-from rtolap.kafka.batch import joined_texts
+from rtolap.kafka.batch import joined
 from rtolap.kafka.interfaces import BATCH_BYTES_MAX, Batch, EpochEnd, LogRange, OffsetsGone, StreamConsumer
 from rtolap.model.offsets import Offsets
 
@@ -240,7 +238,7 @@ class CatchUpConsumer:
                 raise
             self._pending = error
             return live
-        return _joined(live, behind)
+        return joined([each for each in (live, behind) if len(each)] or [live])
 
     # -- who reads what ---------------------------------------------------------------------------------
 
@@ -300,23 +298,3 @@ class CatchUpConsumer:
         self._live.add_partitions({partition: position})
         if partition in self._paused:
             self._live.pause([partition])
-
-
-def _joined(first: Batch, second: Batch) -> Batch:
-    """Join two mappings. No partition is in both."""
-    if not len(first) or not len(second):
-        return first if len(first) else second
-    created = statements = None
-    if first.create_ms is not None and second.create_ms is not None:
-        created = np.concatenate([first.create_ms, second.create_ms])
-    if first.statements is not None and second.statements is not None:
-        statements = first.statements + second.statements
-    return Batch(
-        first.values + second.values,
-        np.concatenate([first.partitions, second.partitions]),
-        np.concatenate([first.offsets, second.offsets]),
-        created,
-        statements,
-        {**first.epochs, **second.epochs},
-        joined_texts((first, second)),
-    )

@@ -82,9 +82,7 @@ class EpochLookup:
         self, connection: AdministrationConnection, epochs: Mapping[int, int | None]
     ) -> dict[int, tuple[int, int]]:
         """Return broker and leader epoch by partition."""
-        answer = connection.ask(
-            lambda: requests.metadata([self._topic]), "describe topics", _RIGHT, failed=lambda _: None
-        )
+        answer = connection.ask(lambda: requests.metadata([self._topic]), "describe topics", _RIGHT)
         topic = next(iter(answer.topics), None)
         if topic is None or topic.error_code == _UNKNOWN_TOPIC:
             raise TopicMissing(self._topic)

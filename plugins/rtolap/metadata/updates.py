@@ -58,6 +58,16 @@ def put_or_create(path: str, data: bytes, node: Versioned | None) -> Operation:
     return Create(path, data) if node is None else Put(path, data, node.version)
 
 
+def create_missing(store: MetadataStore, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+    """Make a node, unless there is one, whatever is in it."""
+
+    def attempt() -> None:
+        if store.get(path) is None:
+            store.commit([Create(path, data, ephemeral=ephemeral)])
+
+    retrying(attempt)
+
+
 def replace(store: MetadataStore, path: str, record: msgspec.Struct) -> None:
     """Write the record, whatever stands there, also what somebody has forged. An equal one writes nothing."""
     data = codec.encode(record)

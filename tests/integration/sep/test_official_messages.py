@@ -20,7 +20,7 @@ from tests.support.hbase import client_pb2
 pytestmark = pytest.mark.integration
 
 # Ours alone: one shape that stands for many of HBase's.
-_OWN = {"ProcedureResponse", "TableNameRequest"}
+_OWN = {"PeerRequest", "ProcedureResponse", "TableNameRequest"}
 _FILES = ("Master.proto", "Admin.proto", "Client.proto", "RPC.proto", "ZooKeeper.proto")
 _KINDS = descriptor_pb2.FieldDescriptorProto
 _Number = int

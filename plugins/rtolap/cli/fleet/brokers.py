@@ -33,7 +33,7 @@ from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord
 from rtolap.fleet.operations.brokers import FleetBrokers, OpenedBrokers
 from rtolap.fleet.operations.plans import make_plan
 from rtolap.fleet.operations.rates import rate_reader
-from rtolap.fleet.planning.drain import DrainPlanner
+from rtolap.fleet.planning import decisions
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import BrokerState, FleetSnapshot
@@ -190,7 +190,7 @@ def drain(
     with open_administration(cluster) as administration:
         snapshot = collect_snapshot(administration, SystemClock(), rate_reader(Settings().fleet_sources))
     registered = find_cluster(snapshot, cluster, cluster_name, registry, Settings())
-    plan = make_plan(DrainPlanner((broker,)), snapshot, registered, throttle_bytes_per_s=throttle)
+    plan = make_plan(decisions.drain([broker]), snapshot, registered, throttle_bytes_per_s=throttle)
     if not options.as_json:
         print_plan(plan, moves=_MOVES_SHOWN)
     if not yes and not typer.confirm(f"Drain broker {broker}?"):

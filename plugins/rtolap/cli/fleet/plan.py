@@ -27,15 +27,10 @@ from rtolap.cli.fleet.plan_request import (
 from rtolap.cli.fleet.plan_text import MOVE_COLUMNS, move_rows, print_plan, summary, time_text
 from rtolap.cli.output import JsonOption, print_json, print_table, success
 from rtolap.fleet.isolation.registry import check_submittable
-from rtolap.fleet.planning.add_brokers import AdditionPlanner
-from rtolap.fleet.planning.disks import TOLERANCE, DiskPlanner
-from rtolap.fleet.planning.drain import DiskRemovalPlanner, DrainPlanner
-from rtolap.fleet.planning.factor import FactorPlanner
-from rtolap.fleet.planning.leaders import LeaderPlanner
-from rtolap.fleet.planning.leaders_by_load import LeaderLoadPlanner
+from rtolap.fleet.planning import decisions
+from rtolap.fleet.planning.disks import TOLERANCE
 from rtolap.fleet.planning.plan_diff import difference
 from rtolap.fleet.planning.plan_file import load_plan
-from rtolap.fleet.planning.repairs import PlacementPlanner, RackPlanner
 from rtolap.fleet.snapshot.file import load
 from rtolap.model.quantities import size_text
 
@@ -53,7 +48,7 @@ def disks(
     ] = TOLERANCE,
 ) -> None:
     """Balance the used share of all disks by few moves."""
-    options.run(DiskPlanner(tolerance))
+    options.run(decisions.disks(tolerance))
 
 
 @app.command()
@@ -65,14 +60,14 @@ def leaders(
     ] = False,
 ) -> None:
     """Balance the number of partitions that brokers lead, without moving data."""
-    options.run(LeaderLoadPlanner() if by_load else LeaderPlanner())
+    options.run(decisions.LEADERS_BY_LOAD if by_load else decisions.LEADERS)
 
 
 @app.command()
 @with_option_groups
 def rack(options: PlanOptions) -> None:
     """Move replicas that share a rack to other racks."""
-    options.run(RackPlanner())
+    options.run(decisions.RACKS)
 
 
 @app.command()
@@ -82,7 +77,7 @@ def placement(
     options: PlacementOptions,
 ) -> None:
     """Move replicas from brokers where the registry does not allow them to allowed ones."""
-    options.run_registered(PlacementPlanner(), cluster)
+    options.run_registered(decisions.PLACEMENT, cluster)
 
 
 @app.command()
@@ -92,7 +87,7 @@ def drain(
     options: PlanOptions,
 ) -> None:
     """Move all replicas away from brokers, which may be dead."""
-    options.run(DrainPlanner(brokers))
+    options.run(decisions.drain(brokers))
 
 
 @app.command()
@@ -102,7 +97,7 @@ def add(
     options: PlanOptions,
 ) -> None:
     """Give new brokers their share. No data moves between the others."""
-    options.run(AdditionPlanner(brokers))
+    options.run(decisions.add(brokers))
 
 
 @app.command("remove-disk")
@@ -115,7 +110,7 @@ def remove_disk(
     broker, colon, path = disk.partition(":")
     if not broker.isdecimal() or not colon or not path:
         raise DefinitionError("not a disk of a broker", expected="BROKER:PATH", found=disk)
-    options.run(DiskRemovalPlanner(int(broker), path))
+    options.run(decisions.remove_disk(int(broker), path))
 
 
 @app.command()
@@ -126,7 +121,7 @@ def factor(
     options: PlanOptions,
 ) -> None:
     """Raise the replication factor of topics."""
-    options.run(FactorPlanner(topic, replicas))
+    options.run(decisions.factor(topic, replicas))
 
 
 @app.command()

@@ -26,8 +26,8 @@ from rtolap.fleet.isolation.findings import Finding, FindingKind, Severity
 from rtolap.fleet.snapshot.model import Quota
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata import codec, paths
-from rtolap.metadata.store import Create, MetadataStore, Put
-from rtolap.metadata.updates import retrying
+from rtolap.metadata.store import MetadataStore
+from rtolap.metadata.updates import update
 from rtolap.model.fleet import DEFAULT_ENTITY, FleetCluster
 
 Entity = tuple[tuple[str, str | None], ...]
@@ -162,17 +162,8 @@ def apply_quotas(
     change = QuotaChange(
         operation_id=operation_id, at_ms=clock.now_ms(), by=by, reason=reason, differences=applied
     )
-
-    def record() -> None:
-        if store.get(path) is None:
-            store.commit([Create(path, codec.encode(change))])
-
-    def mark() -> None:
-        node = store.get(path)
-        if node is not None and not codec.decode(node.data, QuotaChange, path).taken:
-            store.commit([Put(path, codec.encode(msgspec.structs.replace(change, taken=True)), node.version)])
-
-    retrying(record)
+    taken = msgspec.structs.replace(change, taken=True)
+    update(store, path, QuotaChange, lambda known: known or change)
     administration.alter_client_quotas(alterations)
-    retrying(mark)
+    update(store, path, QuotaChange, lambda known: known if known is None or known.taken else taken)
     return live_differences(cluster, administration)

@@ -39,10 +39,7 @@ class ClusterActions:
 
     def unregister(self, broker: int) -> None:
         """Unregister a broker, unless it serves again: it would only register again."""
-        alive = {
-            each.broker_id for each in self._administration.describe_cluster().brokers if not each.fenced
-        }
-        if broker not in alive:
+        if broker not in self._administration.describe_cluster().serving:
             self._administration.unregister_broker(broker)
 
     def _set(self, broker: int, value: str | None) -> None:

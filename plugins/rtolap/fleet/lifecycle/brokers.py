@@ -60,13 +60,11 @@ class BrokerActions(Protocol):
 
     def submit_drain(self, broker: int, drain_id: str, by: str, reason: str) -> None:
         """Plan and submit what empties the broker. A repetition with the same id submits nothing more."""
-        ...
 
     def cancel_drain(self, broker: int, drain_id: str, by: str, reason: str) -> None: ...
 
     def unregister(self, broker: int) -> None:
         """Let the cluster forget a broker that has ended."""
-        ...
 
 
 class BrokerOperations:

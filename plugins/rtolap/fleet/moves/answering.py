@@ -204,11 +204,7 @@ def check_rights(administration: FleetAdministration, moves: Sequence[PlannedMov
 def check_fleet(administration: FleetAdministration, moves: Sequence[PlannedMove]) -> None:
     """Raise PlanOutdated where the cluster has changed since the plan was made, and PlanRefused for a broken
     rule."""
-    racks = {
-        broker.broker_id: broker.rack
-        for broker in administration.describe_cluster().brokers
-        if not broker.fenced
-    }
+    racks = {broker: each.rack for broker, each in administration.describe_cluster().serving.items()}
     found = describe(administration, [move.partition for move in moves])
     first = {move.partition: move for move in reversed(moves)}  # a later one goes on where it has come to
     for move in moves:

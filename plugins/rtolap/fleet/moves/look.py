@@ -72,11 +72,7 @@ def look_at(administration: FleetAdministration, partitions: Collection[Partitio
     Reassignments are read before partitions. A reassignment that ends in between therefore counts as ended,
     and the partition is described as it is at that time or later.
     """
-    alive = {
-        broker.broker_id: broker.rack
-        for broker in administration.describe_cluster().brokers
-        if not broker.fenced
-    }
+    alive = {broker: each.rack for broker, each in administration.describe_cluster().serving.items()}
     running = administration.running_reassignments(partitions)
     described = describe(administration, partitions)
     replicas: dict[Replica, PlacedReplica] = {}

@@ -67,9 +67,10 @@ class MoverMetrics:
     def _sample(self) -> Iterator[Family]:
         with self._lock:
             shown, leading, looked_ms = self._shown, self._leading, self._looked_ms
-        yield self._gauge("leading", "1 while it has the lease of the cluster.", int(leading))
+        gauge = self.registry.gauge_of
+        yield gauge("leading", "1 while it has the lease of the cluster.", int(leading))
         if looked_ms is not None:
-            yield self._gauge("stepped_seconds", "When a step last ended well, since 1970.", looked_ms / 1000)
+            yield gauge("stepped_seconds", "When a step last ended well, since 1970.", looked_ms / 1000)
         status = None
         if shown is not None:
             status = plan_status(shown.record, shown.plan, self._clock.now_ms(), self._settings)
@@ -79,17 +80,15 @@ class MoverMetrics:
 
     def _states(self, status: PlanStatus | None) -> Iterator[Family]:
         family = self.registry.gauge_family
-        plan = family("plan_state", "1 for the state of the plan that is carried out.", ["state"])
-        for state in PlanState:
-            plan.add_metric([state.value], int(status is not None and status.record.state is state))
-        yield plan
-        moves = family("moves", "Moves of that plan by state.", ["state"])
-        for of_move in MoveState:
-            moves.add_metric([of_move.value], 0 if status is None else status.counts.get(of_move.value, 0))
-        yield moves
+        found = None if status is None else status.record.state
+        plans = [((state.value,), int(found is state)) for state in PlanState]
+        yield family("plan_state", "1 for the state of the plan that is carried out.", ["state"], plans)
+        counts = {} if status is None else status.counts
+        moves = [((state.value,), counts.get(state.value, 0)) for state in MoveState]
+        yield family("moves", "Moves of that plan by state.", ["state"], moves)
 
     def _of_plan(self, status: PlanStatus) -> Iterator[Family]:
-        gauge, now_ms = self._gauge, self._clock.now_ms()
+        gauge, now_ms = self.registry.gauge_of, self._clock.now_ms()
         yield gauge("left_bytes", "To be copied of moves that are pending or under way.", status.left_bytes)
         yield gauge("moved_bytes", "Copied by moves that are done.", status.moved_bytes)
         yield gauge("copied_bytes_per_second", "Of moves that go on, at the last look.", status.bytes_per_s)
@@ -99,15 +98,14 @@ class MoverMetrics:
             )
         age_s = 0.0 if status.oldest_ms is None else (now_ms - status.oldest_ms) / 1000
         yield gauge("oldest_move_seconds", "For so long the oldest move is under way.", age_s)
-        slow = self.registry.gauge_family(
+        stalled = sum(move.stalled for move in status.active)
+        behind = sum(move.behind for move in status.active)
+        yield self.registry.gauge_family(
             "slow_moves",
             "Moves that copy nothing, that do not gain on what is written, or that the end waits for.",
             ["reason"],
+            [(["stalled"], stalled), (["behind"], behind), (["tail"], len(status.tail))],
         )
-        slow.add_metric(["stalled"], sum(move.stalled for move in status.active))
-        slow.add_metric(["behind"], sum(move.behind for move in status.active))
-        slow.add_metric(["tail"], len(status.tail))
-        yield slow
         if status.record.rate_bytes_per_s is not None:
             yield gauge(
                 "throttle_bytes_per_second",
@@ -129,7 +127,7 @@ class MoverMetrics:
         latency = status.record.produce_latency
         if latency is None:
             return
-        yield self._gauge(
+        yield self.registry.gauge_of(
             "produce_p99_max_seconds",
             "A broker whose writes take longer gets fewer moves.",
             latency.p99_ms_max / 1000,
@@ -143,13 +141,8 @@ class MoverMetrics:
             most.add_metric([str(broker)], window.moves_max)
         yield p99
         yield most
-        yield self._gauge(
+        yield self.registry.gauge_of(
             "produce_unread_brokers",
             "Brokers that serve and whose writes the last reading does not tell of.",
             len(latency.unread),
         )
-
-    def _gauge(self, what: str, purpose: str, value: float) -> Family:
-        family = self.registry.gauge_family(what, purpose)
-        family.add_metric([], value)
-        return family

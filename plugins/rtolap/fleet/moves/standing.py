@@ -59,10 +59,8 @@ def standing(
     away: set[int] = set()
     gone: list[str] = []
     if moves:
-        serving = {
-            broker.broker_id for broker in administration.describe_cluster().brokers if not broker.fenced
-        }
-        away = {broker for move in moves for broker in (*move.before, *move.after)} - serving
+        serving = administration.describe_cluster().serving
+        away = {broker for move in moves for broker in (*move.before, *move.after)} - serving.keys()
         found = describe(administration, {move.partition for move in moves})
         gone = sorted({str(move.partition) for move in moves if move.partition not in found})
     return PlanStanding(

@@ -19,6 +19,7 @@ from rtolap.metadata import paths
 from rtolap.metadata.codec import decode, encode
 from rtolap.metadata.election import identities
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
+from rtolap.metadata.updates import put_or_create, read
 
 _log = logging.getLogger(__name__)
 
@@ -111,20 +112,17 @@ class FleetStore:
         """Return the operations that make a plan the current one. The plan's node exists already, because its
         moves do.
         """
-        path = paths.fleet_plan(self.cluster_id, record.plan_id)
-        node = self.store.get(path)
-        plan = Create(path, encode(record)) if node is None else Put(path, encode(record), node.version)
+        plan = self._set(paths.fleet_plan(self.cluster_id, record.plan_id), encode(record))
         return [plan, self._set_current(record.plan_id)]
 
     def end_plan(self) -> Operation:
         return self._set_current("")
 
     def _set_current(self, plan_id: str) -> Operation:
-        path = paths.fleet_current(self.cluster_id)
-        node = self.store.get(path)
-        if node is None:
-            return Create(path, plan_id.encode())
-        return Put(path, plan_id.encode(), node.version)
+        return self._set(paths.fleet_current(self.cluster_id), plan_id.encode())
+
+    def _set(self, path: str, data: bytes) -> Operation:
+        return put_or_create(path, data, self.store.get(path))
 
     # -- requests ---------------------------------------------------------------------------------------
 
@@ -172,42 +170,32 @@ class FleetStore:
                 self.store.commit([Delete(path)])
 
     def request(self, request_id: str) -> MoveRequest | None:
-        path = paths.fleet_request(self.cluster_id, request_id)
-        node = self.store.get(path)
-        return None if node is None else decode(node.data, MoveRequest, path)
+        return read(self.store, paths.fleet_request(self.cluster_id, request_id), MoveRequest)
 
     def requests(self) -> tuple[MoveRequest, ...]:
         """Return the requests, the oldest first."""
-        found = []
-        for name in self.store.children(paths.fleet_requests(self.cluster_id)):
-            try:
-                request = self.request(name)
-            except Corrupted as error:
-                _log.warning("an unreadable request is skipped: %s", error)
-                continue
-            if request is not None:
-                found.append(request)
-        return tuple(found)
+        return tuple(request for _, request, _ in self._readable(set()))
 
     def open_requests(self, answered: set[str]) -> Iterable[tuple[MoveRequest, int]]:
         """Return the open requests with their versions. `answered` has the ids of requests to pass over."""
-        for name in self.store.children(paths.fleet_requests(self.cluster_id)):
-            if name in answered:
-                continue
-            path = paths.fleet_request(self.cluster_id, name)
-            node = self.store.get(path)
-            if node is None:
-                continue
-            try:
-                request = decode(node.data, MoveRequest, path)
-            except Corrupted as error:
-                _log.warning("an unreadable request is skipped: %s", error)
-                answered.add(name)
-                continue
+        for name, request, version in self._readable(answered):
             if request.answer is not None:
                 answered.add(name)
             else:
-                yield request, node.version
+                yield request, version
+
+    def _readable(self, left_out: set[str]) -> Iterable[tuple[str, MoveRequest, int]]:
+        """Return requests with their ids and versions. One that cannot be read is left out from then on."""
+        for name in self.store.children(paths.fleet_requests(self.cluster_id)):
+            path = paths.fleet_request(self.cluster_id, name)
+            node = None if name in left_out else self.store.get(path)
+            if node is None:
+                continue
+            try:
+                yield name, decode(node.data, MoveRequest, path), node.version
+            except Corrupted as error:
+                _log.warning("an unreadable request is skipped: %s", error)
+                left_out.add(name)
 
     def put_answer(self, request: MoveRequest, version: int) -> Operation:
         return Put(paths.fleet_request(self.cluster_id, request.request_id), encode(request), version)
@@ -220,15 +208,10 @@ class FleetStore:
         return found[0] if found else None
 
     def mover(self) -> MoverRecord | None:
-        path = paths.fleet_mover(self.cluster_id)
-        node = self.store.get(path)
-        return None if node is None else decode(node.data, MoverRecord, path)
+        return read(self.store, paths.fleet_mover(self.cluster_id), MoverRecord)
 
     def write_mover(self, record: MoverRecord, fence: str) -> None:
-        path = paths.fleet_mover(self.cluster_id)
-        node = self.store.get(path)
-        data = encode(record)
-        write = Create(path, data) if node is None else Put(path, data, node.version)
+        write = self._set(paths.fleet_mover(self.cluster_id), encode(record))
         self.store.commit([Check(fence, -1), write])
 
     def prune(self, fence: str) -> None:

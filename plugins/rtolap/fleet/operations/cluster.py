@@ -18,12 +18,10 @@ from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.operations.brokers import FleetBrokers
 from rtolap.fleet.operations.plans import check_approved, make_plan, submit_plan
-from rtolap.fleet.planning.disks import DiskPlanner
-from rtolap.fleet.planning.drain import DrainPlanner
+from rtolap.fleet.planning import decisions
 from rtolap.fleet.planning.plan import PlanKind
 from rtolap.fleet.planning.plan_file import plan_digest, plan_from, plan_json
 from rtolap.fleet.planning.planner import Planner
-from rtolap.fleet.planning.repairs import RackPlanner
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.rates import RateReader
 from rtolap.kafka.administration.interface import FleetAdministration
@@ -119,12 +117,8 @@ class OpenedFleet:
     def cancel(self, plan_id: str, by: str, reason: str) -> str:
         """Cancel the plan that is carried out, and return the mover's answer. A plan that has ended, or is
         being cancelled, needs no more. Raises DefinitionError for an unknown plan."""
-        cluster_id = self.administration.describe_cluster().cluster_id
-        fleet_store = FleetStore(self.metadata, cluster_id)
-        stored = fleet_store.plan(plan_id)
-        if stored is None:
-            raise DefinitionError(f"there is no plan {plan_id}")
-        state = stored.record.state
+        fleet_store = self._store()
+        state = self._record(fleet_store, plan_id).state
         if state in (PlanState.CANCELLING, PlanState.RELEASING, PlanState.ENDED):
             return f"plan {plan_id}: {state}"
         requests = MoverRequests(fleet_store, self.clock, self.token, by)
@@ -135,8 +129,7 @@ class OpenedFleet:
 
     def running(self) -> list[str]:
         """Return what moves: the plan that is carried out, and partitions under any reassignment."""
-        cluster_id = self.administration.describe_cluster().cluster_id
-        current = FleetStore(self.metadata, cluster_id).current()
+        current = self._store().current()
         plans = [] if current is None else [f"plan {current.record.plan_id}"]
         return plans + [str(partition) for partition in sorted(self.administration.running_reassignments())]
 
@@ -192,11 +185,11 @@ def _submitted(fleet_store: FleetStore, planned: Mapping[str, Any]) -> str | Non
 
 def _planner(kind: str, broker: int | None) -> Planner:
     if kind == PlanKind.DISKS:
-        return DiskPlanner()
+        return decisions.disks()
     if kind == PlanKind.RACK:
-        return RackPlanner()
+        return decisions.RACKS
     if kind == PlanKind.DRAIN and broker is not None:
-        return DrainPlanner((broker,))
+        return decisions.drain([broker])
     raise DefinitionError(
         "the kind of plan is unknown", expected="disks, rack, or drain with a broker", found=kind
     )

@@ -15,7 +15,7 @@ from rtolap.fleet.moves.requests import MoveRequest, RequestKind
 from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.operations.plans import make_plan
-from rtolap.fleet.planning.drain import DrainPlanner
+from rtolap.fleet.planning import decisions
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.kafka.administration.interface import FleetAdministration
@@ -57,7 +57,12 @@ class PlannedDrains:
         plan = self._approved
         if plan is None:
             rate = self._throttle_bytes_per_s
-            plan = make_plan(DrainPlanner((broker,)), snapshot, registered, throttle_bytes_per_s=rate)
+            plan = make_plan(
+                decisions.drain([broker]),
+                snapshot,
+                registered,
+                throttle_bytes_per_s=rate,
+            )
         else:
             check_submittable(plan, snapshot, registered)
         if len(plan):

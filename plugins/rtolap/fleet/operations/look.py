@@ -81,8 +81,7 @@ def look_at_fleet(fleet: OpenedFleet) -> FleetLook:
     """
     now_ms = fleet.clock.now_ms()
     described = fleet.administration.describe_cluster()
-    serving = [broker.broker_id for broker in described.brokers if not broker.fenced]
-    dirs = fleet.administration.describe_log_dirs(serving, ())
+    dirs = fleet.administration.describe_log_dirs(list(described.serving), ())
     disks = [
         DiskUse(
             broker,

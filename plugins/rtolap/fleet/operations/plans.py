@@ -39,7 +39,7 @@ def make_plan(
     allowed = None
     if registered is not None and planner.moves_replicas:
         allowed = registered.allowed_brokers(snapshot)
-    return planner.plan(snapshot, Limits(disk_limit, throttle_bytes_per_s, allowed))
+    return planner.plan(snapshot, limits=Limits(disk_limit, throttle_bytes_per_s, allowed))
 
 
 def check_approved(

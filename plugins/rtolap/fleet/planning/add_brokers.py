@@ -6,10 +6,6 @@ of the others, down to one level.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from rtolap.base.errors import ImpossiblePlan
@@ -57,27 +53,8 @@ def plan_add(snapshot: FleetSnapshot, broker_ids: list[int], *, limits: Limits =
         f" all together {mean:.1%}; afterwards {_range(after[targets] / total[targets])}.",
         "Nothing moves between the other brokers.",
     ]
-    return plan_of(
-        placement,
-        PlanKind.ADD,
-        [("brokers", named)],
-        why,
-        Bounds(missing, left),
-        throttle_bytes_per_s=limits.throttle_bytes_per_s,
-    )
+    return plan_of(placement, PlanKind.ADD, [("brokers", named)], why, Bounds(missing, left), limits=limits)
 
 
 def _range(shares: Floats) -> str:
     return f"{shares.min():.1%} to {shares.max():.1%}"
-
-
-@dataclass(frozen=True)
-class AdditionPlanner:
-    """See `plan_add`."""
-
-    kind: ClassVar = PlanKind.ADD
-    moves_replicas: ClassVar = True
-    brokers: Sequence[int]
-
-    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
-        return plan_add(snapshot, list(self.brokers), limits=limits)

@@ -19,8 +19,6 @@ move would bring nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -68,7 +66,7 @@ def plan_disks(
         [("tolerance", f"{tolerance:g}")],
         [*_why(placement, dirs, band, before, left, shares), *_order_of(stages)],
         bounds,
-        throttle_bytes_per_s=limits.throttle_bytes_per_s,
+        limits=limits,
         stages=stages,
     )
 
@@ -268,15 +266,3 @@ def _why(
     if apart:
         said.append(f"{apart} log directories take no replicas and are left as they are.")
     return said
-
-
-@dataclass(frozen=True)
-class DiskPlanner:
-    """See `plan_disks`."""
-
-    kind: ClassVar = PlanKind.DISKS
-    moves_replicas: ClassVar = True
-    tolerance: float = TOLERANCE
-
-    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
-        return plan_disks(snapshot, tolerance=self.tolerance, limits=limits)

@@ -8,10 +8,6 @@ dead broker or a failed disk is copied from its partition's leader.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from rtolap.base.errors import ImpossiblePlan, NotFound
@@ -113,30 +109,5 @@ def _drained(
         [argument],
         [said if positions.size else f"There is no replica on {name}."],
         Bounds(needed, 0),
-        throttle_bytes_per_s=limits.throttle_bytes_per_s,
+        limits=limits,
     )
-
-
-@dataclass(frozen=True)
-class DrainPlanner:
-    """See `plan_drain`."""
-
-    kind: ClassVar = PlanKind.DRAIN
-    moves_replicas: ClassVar = True
-    brokers: Sequence[int]
-
-    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
-        return plan_drain(snapshot, list(self.brokers), limits=limits)
-
-
-@dataclass(frozen=True)
-class DiskRemovalPlanner:
-    """See `plan_remove_disk`."""
-
-    kind: ClassVar = PlanKind.REMOVE_DISK
-    moves_replicas: ClassVar = True
-    broker: int
-    path: str
-
-    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
-        return plan_remove_disk(snapshot, self.broker, self.path, limits=limits)

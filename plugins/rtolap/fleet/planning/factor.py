@@ -8,8 +8,6 @@ named; the others get it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -56,7 +54,7 @@ def plan_factor(
             *left_out_text(left_out),
         ],
         Bounds(needed, 0),
-        throttle_bytes_per_s=limits.throttle_bytes_per_s,
+        limits=limits,
         left_out=left_out,
     )
 
@@ -112,16 +110,3 @@ def _partitions(snapshot: FleetSnapshot, topics: Sequence[str]) -> Int64s:
     if unknown or not topics:
         raise NotFound(f"the snapshot of {snapshot.cluster_id} has no such topic", found=unknown)
     return np.flatnonzero(np.isin(snapshot.partitions.topics, [rows[name] for name in topics]))
-
-
-@dataclass(frozen=True)
-class FactorPlanner:
-    """See `plan_factor`."""
-
-    kind: ClassVar = PlanKind.FACTOR
-    moves_replicas: ClassVar = True
-    topics: Sequence[str]
-    replicas: int
-
-    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
-        return plan_factor(snapshot, self.topics, self.replicas, limits=limits)

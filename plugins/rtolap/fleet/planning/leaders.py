@@ -11,9 +11,7 @@ Only replicas in sync on brokers that serve are made leaders; partitions under a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
@@ -38,15 +36,7 @@ def plan_leaders(snapshot: FleetSnapshot, *, limits: Limits = Limits()) -> Plan:
         f" {_range(balance.leading[able])}; {ordered.size} partitions change the order of their replicas.",
         f"{elections.size} partitions elect their preferred replica. No data moves.",
     ]
-    return plan_of(
-        placement,
-        PlanKind.LEADERS,
-        [],
-        why,
-        Bounds(0, 0),
-        throttle_bytes_per_s=limits.throttle_bytes_per_s,
-        elections=elections,
-    )
+    return plan_of(placement, PlanKind.LEADERS, [], why, Bounds(0, 0), limits=limits, elections=elections)
 
 
 def eligible_replicas(placement: Placement) -> Flags:
@@ -174,14 +164,3 @@ class _Leadership:
         for slot in range(brokers.shape[1]):
             others = self._eligible[rows, slot] & (brokers[rows, slot] != leaders)
             np.add.at(self._ways, (leaders[others], brokers[rows, slot][others]), sign)
-
-
-@dataclass(frozen=True)
-class LeaderPlanner:
-    """See `plan_leaders`."""
-
-    kind: ClassVar = PlanKind.LEADERS
-    moves_replicas: ClassVar = False
-
-    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
-        return plan_leaders(snapshot, limits=limits)

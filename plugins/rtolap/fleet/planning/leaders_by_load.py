@@ -19,8 +19,6 @@ it leads to, until that changes nothing: so a second plan is empty.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -75,7 +73,7 @@ def plan_leaders_by_load(
         [("tolerance", f"{tolerance:g}")],
         why,
         Bounds(0, 0),
-        throttle_bytes_per_s=limits.throttle_bytes_per_s,
+        limits=limits,
         elections=elections,
     )
 
@@ -242,14 +240,3 @@ class _Sharing:
 
     def _by_load(self, rows: Int64s) -> Int64s:
         return rows[np.lexsort((rows, -self._loads[rows]))]
-
-
-@dataclass(frozen=True)
-class LeaderLoadPlanner:
-    """See `plan_leaders_by_load`."""
-
-    kind: ClassVar = PlanKind.LEADERS_BY_LOAD
-    moves_replicas: ClassVar = False
-
-    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
-        return plan_leaders_by_load(snapshot, limits=limits)

@@ -239,7 +239,7 @@ def plan_of(
     why: Sequence[str],
     bounds: Bounds,
     *,
-    throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
+    limits: Limits,
     elections: Int64s | None = None,
     stages: Sequence[PlanStage] | None = None,
     left_out: Sequence[LeftOut] = (),
@@ -264,7 +264,7 @@ def plan_of(
         arguments=tuple(sorted(arguments)),
         why=(*why, *_rule_reasons(placement)),
         disk_limit=placement.disk_limit,
-        throttle_bytes_per_s=throttle_bytes_per_s,
+        throttle_bytes_per_s=limits.throttle_bytes_per_s,
         bounds=bounds,
         disks=Disks(
             ids[dirs.brokers],

@@ -11,9 +11,6 @@ all others allow (`idlest`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from rtolap.base.errors import ImpossiblePlan, RtolapError
@@ -75,13 +72,7 @@ def plan_racks(snapshot: FleetSnapshot, *, limits: Limits = Limits()) -> Plan:
     ]
     left = needed - int(np.maximum(placement.incoming_bytes - placement.running_bytes, 0).sum())
     return plan_of(
-        placement,
-        PlanKind.RACK,
-        [],
-        why,
-        Bounds(needed, max(left, 0)),
-        throttle_bytes_per_s=limits.throttle_bytes_per_s,
-        left_out=left_out,
+        placement, PlanKind.RACK, [], why, Bounds(needed, max(left, 0)), limits=limits, left_out=left_out
     )
 
 
@@ -114,33 +105,4 @@ def plan_placement(snapshot: FleetSnapshot, *, limits: Limits) -> Plan:
         if count
         else "Every replica stands where its topic may."
     )
-    return plan_of(
-        placement,
-        PlanKind.PLACEMENT,
-        [],
-        [why],
-        Bounds(needed, 0),
-        throttle_bytes_per_s=limits.throttle_bytes_per_s,
-    )
-
-
-@dataclass(frozen=True)
-class RackPlanner:
-    """See `plan_racks`."""
-
-    kind: ClassVar = PlanKind.RACK
-    moves_replicas: ClassVar = True
-
-    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
-        return plan_racks(snapshot, limits=limits)
-
-
-@dataclass(frozen=True)
-class PlacementPlanner:
-    """See `plan_placement`."""
-
-    kind: ClassVar = PlanKind.PLACEMENT
-    moves_replicas: ClassVar = True
-
-    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
-        return plan_placement(snapshot, limits=limits)
+    return plan_of(placement, PlanKind.PLACEMENT, [], [why], Bounds(needed, 0), limits=limits)

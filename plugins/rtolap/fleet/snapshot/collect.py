@@ -109,8 +109,7 @@ class _Collection:
             return otherwise
 
     def _log_dirs(self, cluster: ClusterDescription) -> list[BrokerLogDirs]:
-        alive = [broker.broker_id for broker in cluster.brokers if not broker.fenced]
-        reported = self._administration.describe_log_dirs(alive)
+        reported = self._administration.describe_log_dirs(list(cluster.serving))
         for broker_id, of_broker in sorted(reported.items()):
             if of_broker.missing is not None:
                 self._missing.append(

@@ -58,7 +58,7 @@ class _Collection:
 
     def view(self, taken_at_ms: int, wanted: Collection[str] | None) -> TierView:
         cluster = self._administration.describe_cluster()
-        alive = [broker.broker_id for broker in cluster.brokers if not broker.fenced]
+        alive = list(cluster.serving)
         enabled = self._tiering(alive)
         described = self._administration.describe_topics(wanted)
         for name in sorted(set(wanted or ()) - described.keys()):

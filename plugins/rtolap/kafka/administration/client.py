@@ -10,7 +10,7 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeClientQuotasRequest, DescribeClusterRequest
 
-from rtolap.base.errors import Forbidden, NotFound, Refused, RtolapError, Unavailable
+from rtolap.base.errors import Forbidden, NotFound, Refused, RtolapError
 from rtolap.kafka.administration import answers, requests
 from rtolap.kafka.administration.connection import AdministrationConnection
 from rtolap.kafka.administration.errors import of_code, raised
@@ -36,7 +36,6 @@ _CONFIGS_A_REQUEST = 1000
 _NOT_REGISTERED = kafka_errors.BrokerIdNotRegisteredError.errno
 _DESCRIBE, _ALTER = "Describe on the cluster", "Alter on the cluster"
 _DESCRIBE_TOPICS = "Describe on the topics"
-_LIST_OFFSETS = "list offsets"
 _DESCRIBE_CONFIGS = "DescribeConfigs on the topics and the cluster"
 _ALTER_CONFIGS = "AlterConfigs on the topics and the cluster"
 
@@ -70,12 +69,7 @@ class KafkaAdministration(KafkaUsage):
     def describe_topics(self, topics: Collection[str] | None = None) -> dict[str, TopicDescription]:
         if topics is not None and not topics:
             return {}
-        answer = self._connection.ask(
-            lambda: requests.metadata(topics),
-            "describe topics",
-            _DESCRIBE_TOPICS,
-            failed=lambda _: None,
-        )
+        answer = self._connection.ask(lambda: requests.metadata(topics), "describe topics", _DESCRIBE_TOPICS)
         return {topic.name: answers.topic(topic) for topic in answer.topics if topic.partitions}
 
     def describe_log_dirs(
@@ -97,29 +91,10 @@ class KafkaAdministration(KafkaUsage):
     def list_offsets(
         self, leaders: Mapping[Partition, int], spec: OffsetSpec
     ) -> dict[Partition, int | RtolapError]:
-        by_broker: dict[int, list[Partition]] = defaultdict(list)
-        for partition, broker in leaders.items():
-            by_broker[broker].append(partition)
-        responses = self._connection.ask_each(
-            {broker: partial(requests.offsets, led, spec) for broker, led in by_broker.items()},
-            _LIST_OFFSETS,
-            _DESCRIBE_TOPICS,
+        request, at_once = partial(requests.offsets, spec=spec), max(len(leaders), 1)
+        return self._of_leaders(
+            *(leaders, at_once, request), "list offsets", _DESCRIBE_TOPICS, lambda answer: int(answer.offset)
         )
-        found: dict[Partition, int | RtolapError] = {}
-        for broker, answer in responses.items():
-            if isinstance(answer, RtolapError):
-                found |= dict.fromkeys(by_broker[broker], answer)
-                continue
-            for topic, partition in answers.each_partition(answer.topics):
-                at = Partition(topic, partition.partition_index)
-                found[at] = self._offset(at, broker, partition)
-        return found
-
-    def _offset(self, at: Partition, broker: int, answer: Any) -> int | RtolapError:
-        if answer.error_code == kafka_errors.NotLeaderForPartitionError.errno:
-            return Unavailable(f"broker {broker} does not lead {at} any more", action="retry")
-        error = self._error(answer.error_code, None, _LIST_OFFSETS, _DESCRIBE_TOPICS)
-        return int(answer.offset) if error is None else error
 
     def reassign(self, targets: Mapping[Partition, Sequence[int] | None]) -> Outcomes:
         if not targets:
@@ -180,9 +155,7 @@ class KafkaAdministration(KafkaUsage):
         attempt = "describe configs"
         anywhere = sorted(known for known in resources if known.kind is ConfigKind.TOPIC or not known.name)
         responses = [
-            self._connection.ask(
-                partial(requests.configs, batch, names), attempt, _DESCRIBE_CONFIGS, failed=lambda _: None
-            )
+            self._connection.ask(partial(requests.configs, batch, names), attempt, _DESCRIBE_CONFIGS)
             for batch in _batches(anywhere)
         ]
         own = {int(known.name): known for known in set(resources) - set(anywhere)}
@@ -223,9 +196,7 @@ class KafkaAdministration(KafkaUsage):
         responses: list[Any] = []
         if anywhere:
             responses.append(
-                self._connection.ask(
-                    lambda: requests.config_changes(anywhere), attempt, _ALTER_CONFIGS, failed=lambda _: None
-                )
+                self._connection.ask(lambda: requests.config_changes(anywhere), attempt, _ALTER_CONFIGS)
             )
         of_brokers = self._connection.ask_each(
             {broker: partial(requests.config_changes, known) for broker, known in own.items()},
@@ -275,9 +246,7 @@ class KafkaAdministration(KafkaUsage):
         self, changes: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float | None]]
     ) -> None:
         attempt, right = "alter client quotas", "AlterConfigs on the cluster"
-        answer = self._connection.ask(
-            lambda: requests.quota_changes(changes), attempt, right, failed=lambda _: None
-        )
+        answer = self._connection.ask(lambda: requests.quota_changes(changes), attempt, right)
         for entry in answer.entries:
             error = self._error(entry.error_code, entry.error_message, attempt, right)
             if error is not None:

@@ -96,12 +96,17 @@ class AdministrationConnection:
         raise reason
 
     def ask(
-        self, request: Request, attempt: str, right: str, *, failed: Callable[[Any], Exception | None]
+        self,
+        request: Request,
+        attempt: str,
+        right: str,
+        *,
+        failed: Callable[[Any], Exception | None] = lambda _: None,
     ) -> Any:
         """Return the answer of any broker; of another one, until the time is over, where it cannot answer
         now.
 
-        `failed`: the error that the answer as a whole states.
+        `failed`: the error that the answer as a whole states; without it none does.
         """
         deadline_s = time.monotonic() + self._timeout_s
 

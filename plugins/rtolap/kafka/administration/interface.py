@@ -101,28 +101,24 @@ class UsageAdministration(Protocol):
     def list_groups(self, brokers: Collection[int]) -> ListedGroups:
         """List the groups that these brokers keep. Needs Describe on the cluster; without it only groups that
         may be described are listed, and `missing` says that there may be others."""
-        ...
 
     def describe_groups(
         self, groups: Collection[ListedGroup]
     ) -> dict[str, tuple[GroupMember, ...] | RtolapError]:
         """Tell the members of groups, asked of their coordinators in bulk. A group that is gone has none.
         Needs Describe on the groups. Refused for streams groups."""
-        ...
 
     def committed_offsets(
         self, groups: Collection[ListedGroup]
     ) -> dict[str, dict[Partition, int] | RtolapError]:
         """Tell the next offset of each partition that a group has committed, of a share group where its
         records in flight start. Needs Describe on the groups, and on the topics: others do not show."""
-        ...
 
     def active_producers(
         self, leaders: Mapping[Partition, int]
     ) -> dict[Partition, tuple[ActiveProducer, ...] | RtolapError]:
         """Tell the producers of partitions, asked of the brokers that lead them, which forget those that were
         silent for `producer.id.expiration.ms`, a day. Needs Read on the topics."""
-        ...
 
 
 class FleetAdministration(UsageAdministration, Protocol):
@@ -130,11 +126,9 @@ class FleetAdministration(UsageAdministration, Protocol):
 
     def describe_cluster(self) -> ClusterDescription:
         """Return brokers by id, fenced ones too."""
-        ...
 
     def describe_topics(self, topics: Collection[str] | None = None) -> dict[str, TopicDescription]:
         """Describe all topics, or those named that exist. Needs Describe on a topic: others do not show."""
-        ...
 
     def describe_log_dirs(
         self, brokers: Collection[int], partitions: Collection[Partition] | None = None
@@ -143,7 +137,6 @@ class FleetAdministration(UsageAdministration, Protocol):
 
         `partitions`: only their replicas. A directory is told of even where it holds none of them.
         """
-        ...
 
     def list_offsets(
         self, leaders: Mapping[Partition, int], spec: OffsetSpec
@@ -152,7 +145,6 @@ class FleetAdministration(UsageAdministration, Protocol):
         there is none of the kind. Unavailable where another broker leads by now. Needs Describe on the
         topics.
         """
-        ...
 
     def reassign(self, targets: Mapping[Partition, Sequence[int] | None]) -> Outcomes:
         """Begin to move partitions to the brokers named, in the order of preference; None cancels what runs.
@@ -160,20 +152,17 @@ class FleetAdministration(UsageAdministration, Protocol):
         A cancelled partition has its former brokers again, not in their former order. To cancel where nothing
         runs is no error. Needs Alter on the cluster.
         """
-        ...
 
     def running_reassignments(
         self, partitions: Collection[Partition] | None = None
     ) -> dict[Partition, RunningReassignment]:
         """Return the reassignments that run. It needs Describe on the cluster."""
-        ...
 
     def move_log_dirs(self, paths: Mapping[Replica, str]) -> dict[Replica, RtolapError]:
         """Begin to move replicas to other directories of their own brokers; the present one cancels what
         runs. Returns the refusals, by replica: NotFound where the broker has no such replica yet, or where
         there is no such directory. Needs Alter on the cluster.
         """
-        ...
 
     def configs(
         self, resources: Collection[ConfigResource], names: Collection[str], *, inherited: bool = False
@@ -182,7 +171,6 @@ class FleetAdministration(UsageAdministration, Protocol):
         too that hold where none was set. A resource that is not there does not show. Needs DescribeConfigs on
         the topics or the cluster.
         """
-        ...
 
     def alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
@@ -190,32 +178,26 @@ class FleetAdministration(UsageAdministration, Protocol):
         """Set values, or remove those that are None, all in one batch; others stay. Returns the refusals, by
         resource: NotFound for topics that are not there. Needs AlterConfigs on the topics or the cluster.
         """
-        ...
 
     def elect_preferred_leaders(self, partitions: Collection[Partition]) -> Outcomes:
         """Let the first replica lead, where it is in sync and does not yet. Needs Alter on the cluster."""
-        ...
 
     def client_quotas(self) -> tuple[ClientQuota, ...]:
         """Return all quotas, by entity. Needs DescribeConfigs on the cluster."""
-        ...
 
     def alter_client_quotas(
         self, changes: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float | None]]
     ) -> None:
         """Set quotas of entities, or remove those that are None. Needs AlterConfigs on the cluster."""
-        ...
 
     def unregister_broker(self, broker: int) -> None:
         """Forget a broker that is gone: it is no longer described, and may join again. To forget one that is
         not registered is no error. Brokers do not ask whether it is gone. Needs Alter on the cluster."""
-        ...
 
     def missing_rights(
         self, on_cluster: Collection[Right], on_topics: Collection[Right] = (), topics: Collection[str] = ()
     ) -> tuple[str, ...]:
         """Tell which of these rights this principal has not, as in "Alter on the cluster"; of topics that are
         not there, or may not be described, it has none. Nothing is missing where brokers do not tell."""
-        ...
 
     def close(self) -> None: ...

@@ -9,6 +9,7 @@ the class that was registered under the request's key.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import new_class
 from typing import Any
 
 from kafka.protocol.admin import (
@@ -37,38 +38,21 @@ _KINDS = {code: kind for kind, code in _CODES.items()}
 _SET, _DELETE = 0, 1
 _PREFERRED = 0
 _OFFSETS_VERSION_MIN = 1
+_RESPONSES: list[type] = []  # kafka-python does not keep them
 
 
-class UnregisterBrokerRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
-    pass
+def _request(name: str) -> Any:
+    """Return a kind of request that kafka-python does not have. By its response's, it reads answers."""
+    halves = (f"{name}Request", f"{name}Response")
+    request, response = (new_class(half, (ApiMessage,), {"load_json": _SCHEMAS}) for half in halves)
+    _RESPONSES.append(response)
+    return request
 
 
-class UnregisterBrokerResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
-    pass
-
-
-class ConsumerGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
-    pass
-
-
-class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
-    pass
-
-
-class ShareGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
-    pass
-
-
-class ShareGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
-    pass
-
-
-class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
-    pass
-
-
-class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
-    pass
+UnregisterBrokerRequest = _request("UnregisterBroker")
+ConsumerGroupDescribeRequest = _request("ConsumerGroupDescribe")
+ShareGroupDescribeRequest = _request("ShareGroupDescribe")
+DescribeShareGroupOffsetsRequest = _request("DescribeShareGroupOffsets")
 
 
 def quorum() -> Any:

@@ -33,17 +33,12 @@ class KafkaRights:
         self, on_cluster: Collection[Right], on_topics: Collection[Right] = (), topics: Collection[str] = ()
     ) -> tuple[str, ...]:
         answer = self._connection.ask(
-            lambda: DescribeClusterRequest(include_cluster_authorized_operations=True),
-            _ATTEMPT,
-            _RIGHT,
-            failed=lambda _: None,
+            lambda: DescribeClusterRequest(include_cluster_authorized_operations=True), _ATTEMPT, _RIGHT
         )
         allowed = answer.authorized_operations
         missing = [f"{right} on the cluster" for right in _missing(allowed, on_cluster)]
         if topics:
-            answer = self._connection.ask(
-                lambda: requests.metadata(topics, rights=True), _ATTEMPT, _RIGHT, failed=lambda _: None
-            )
+            answer = self._connection.ask(lambda: requests.metadata(topics, rights=True), _ATTEMPT, _RIGHT)
             for topic in sorted(answer.topics, key=lambda known: known.name):
                 allowed = set() if topic.error_code else topic.authorized_operations
                 missing += [f"{right} on topic {topic.name}" for right in _missing(allowed, on_topics)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -43,9 +43,10 @@ _OFFSETS_OF_MANY, _OFFSETS_BY_NAME = 8, 9  # OffsetFetch: the versions for many 
 _GONE = (kafka_errors.GroupIdNotFoundError.errno,)
 _LIST, _CLUSTER = "list all groups", "Describe on the cluster"
 _MEMBERS, _OFFSETS, _GROUPS = "describe groups", "fetch committed offsets", "Describe on the groups"
-_PRODUCERS, _TOPICS = "describe producers", "Read on the topics"
+_TOPICS = "Read on the topics"
 
 T = TypeVar("T")
+K = TypeVar("K", str, Partition)
 
 
 class KafkaUsage(KafkaRights):
@@ -87,80 +88,103 @@ class KafkaUsage(KafkaRights):
             for known in groups
             if known.kind == STREAMS_GROUP
         }
+        nobody: tuple[GroupMember, ...] = ()
         newer = (CONSUMER_GROUP, SHARE_GROUP, STREAMS_GROUP)
         for group_ids, request, members in (
             ([known for known in groups if known.kind not in newer], _classic_groups, _classic_members),
             ([known for known in groups if known.kind == CONSUMER_GROUP], _consumer_groups, _members),
             ([known for known in groups if known.kind == SHARE_GROUP], _share_groups, _members),
         ):
-            for ids, answer in self._of_coordinators(group_ids, request, _MEMBERS):
-                if isinstance(answer, RtolapError):
-                    found |= dict.fromkeys(ids, answer)
-                    continue
-                for group in answer.groups:
-                    found[group.group_id] = self._of_group(group, _MEMBERS, members, ())
+            found |= self._of_coordinators(group_ids, request, _MEMBERS, members, nobody)
         return found
 
     def committed_offsets(
         self, groups: Collection[ListedGroup]
     ) -> dict[str, dict[Partition, int] | RtolapError]:
         found: dict[str, dict[Partition, int] | RtolapError] = {}
+        nothing: dict[Partition, int] = {}
         for group_ids, request, offsets in (
             ([known for known in groups if known.kind != SHARE_GROUP], _committed_offsets, _committed),
             ([known for known in groups if known.kind == SHARE_GROUP], _share_offsets, _share_starts),
         ):
-            for ids, answer in self._of_coordinators(group_ids, request, _OFFSETS):
-                if isinstance(answer, RtolapError):
-                    found |= dict.fromkeys(ids, answer)
-                    continue
-                for group in answer.groups:
-                    found[group.group_id] = self._of_group(group, _OFFSETS, offsets, {})
+            found |= self._of_coordinators(group_ids, request, _OFFSETS, offsets, nothing)
         return found
 
     def active_producers(
         self, leaders: Mapping[Partition, int]
     ) -> dict[Partition, tuple[ActiveProducer, ...] | RtolapError]:
-        by_broker: dict[int, list[Partition]] = defaultdict(list)
-        for known, broker in sorted(leaders.items()):
-            by_broker[broker].append(known)
-        found: dict[Partition, tuple[ActiveProducer, ...] | RtolapError] = {}
-        for batch in _rounds(by_broker, _PARTITIONS_A_REQUEST):
-            responses = self._connection.ask_each(
-                {broker: partial(requests.producers, led) for broker, led in batch.items()},
-                _PRODUCERS,
-                _TOPICS,
-            )
-            for broker, answer in responses.items():
-                if isinstance(answer, RtolapError):
-                    found |= dict.fromkeys(batch[broker], answer)
-                    continue
-                for topic, of_partition in answers.each_partition(answer.topics):
-                    at = Partition(topic, of_partition.partition_index)
-                    found[at] = self._producers(at, broker, of_partition)
-        return found
-
-    def _producers(self, at: Partition, broker: int, answer: Any) -> tuple[ActiveProducer, ...] | RtolapError:
-        if answer.error_code == kafka_errors.NotLeaderForPartitionError.errno:
-            return Unavailable(f"broker {broker} does not lead {at} any more", action="retry")
-        error = of_code(answer.error_code, answer.error_message, _PRODUCERS, _TOPICS, self.cluster)
-        if error is not None:
-            return error
-        return tuple(
-            ActiveProducer(producer.producer_id, producer.last_timestamp, producer.current_txn_start_offset)
-            for producer in answer.active_producers
+        return self._of_leaders(
+            *(leaders, _PARTITIONS_A_REQUEST, requests.producers), "describe producers", _TOPICS, _producers
         )
 
+    def _of_leaders(
+        self,
+        leaders: Mapping[Partition, int],
+        size: int,
+        request: Callable[[list[Partition]], Any],
+        attempt: str,
+        right: str,
+        read: Callable[[Any], T],
+    ) -> dict[Partition, T | RtolapError]:
+        """Return what `read` finds in the answers of leaders, `size` partitions a request, or the error that
+        stands for it."""
+
+        def one(at: Partition, answer: Any) -> T | RtolapError:
+            if answer.error_code == kafka_errors.NotLeaderForPartitionError.errno:
+                return Unavailable(f"broker {leaders[at]} does not lead {at} any more", action="retry")
+            message = getattr(answer, "error_message", None)
+            error = of_code(answer.error_code, message, attempt, right, self.cluster)
+            return read(answer) if error is None else error
+
+        found: dict[Partition, T | RtolapError] = {}
+        for led, answer in self._in_rounds(leaders.items(), size, request, attempt, right):
+            if isinstance(answer, RtolapError):
+                found |= dict.fromkeys(led, answer)
+                continue
+            for topic, partition in answers.each_partition(answer.topics):
+                at = Partition(topic, partition.partition_index)
+                found[at] = one(at, partition)
+        return found
+
     def _of_coordinators(
-        self, groups: Sequence[ListedGroup], request: Callable[[list[str]], Any], attempt: str
-    ) -> Iterator[tuple[list[str], Any]]:
-        """Yield the groups of each request with its answer, or the error that stands for it."""
-        by_broker: dict[int, list[str]] = defaultdict(list)
-        for known in groups:
-            by_broker[known.coordinator].append(known.group)
-        for batch in _rounds(by_broker, _GROUPS_A_REQUEST):
-            responses = self._connection.ask_each(
-                {broker: partial(request, ids) for broker, ids in batch.items()}, attempt, _GROUPS
-            )
+        self,
+        groups: Sequence[ListedGroup],
+        request: Callable[[list[str]], Any],
+        attempt: str,
+        read: Callable[[Any], T],
+        of_a_gone_one: T,
+    ) -> dict[str, T | RtolapError]:
+        """Return what `read` finds in the answers of coordinators, or the error that stands for it."""
+        found: dict[str, T | RtolapError] = {}
+        asked = [(known.group, known.coordinator) for known in groups]
+        for ids, answer in self._in_rounds(asked, _GROUPS_A_REQUEST, request, attempt, _GROUPS):
+            if isinstance(answer, RtolapError):
+                found |= dict.fromkeys(ids, answer)
+                continue
+            for group in answer.groups:
+                found[group.group_id] = self._of_group(group, attempt, read, of_a_gone_one)
+        return found
+
+    def _in_rounds(
+        self,
+        asked: Iterable[tuple[K, int]],
+        size: int,
+        request: Callable[[list[K]], Any],
+        attempt: str,
+        right: str,
+    ) -> Iterator[tuple[list[K], Any]]:
+        """Ask brokers of what is named with their ids, of `size` at a time. Yield the names of each request
+        with its answer, or the RtolapError that stands for it."""
+        by_broker: dict[int, list[K]] = defaultdict(list)
+        for name, broker in sorted(asked):
+            by_broker[broker].append(name)
+        longest = max(map(len, by_broker.values()), default=0)
+        for start in range(0, longest, size):
+            batch = {
+                broker: names[start : start + size] for broker, names in by_broker.items() if names[start:]
+            }
+            told = {broker: partial(request, names) for broker, names in batch.items()}
+            responses = self._connection.ask_each(told, attempt, right)
             yield from ((batch[broker], answer) for broker, answer in responses.items())
 
     def _of_group(
@@ -275,8 +299,8 @@ def _is_known(partition: Any, offset: int) -> bool:
     return offset >= 0
 
 
-def _rounds(by_broker: Mapping[int, list[T]], size: int) -> Iterator[dict[int, list[T]]]:
-    """Yield the requests of one round, a part for each broker, until every broker has had all of them."""
-    longest = max(map(len, by_broker.values()), default=0)
-    for start in range(0, longest, size):
-        yield {broker: ids[start : start + size] for broker, ids in by_broker.items() if ids[start:]}
+def _producers(answer: Any) -> tuple[ActiveProducer, ...]:
+    return tuple(
+        ActiveProducer(producer.producer_id, producer.last_timestamp, producer.current_txn_start_offset)
+        for producer in answer.active_producers
+    )

@@ -77,6 +77,11 @@ class ClusterDescription:
     controller: int
     brokers: tuple[BrokerDescription, ...]
 
+    @property
+    def serving(self) -> dict[int, BrokerDescription]:
+        """The brokers that serve, by id."""
+        return {broker.broker_id: broker for broker in self.brokers if not broker.fenced}
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:

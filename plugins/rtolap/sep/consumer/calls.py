@@ -41,7 +41,6 @@ class EditBounds(Protocol):
     async def check(self, batch: EditBatch, deadline_s: float) -> NDArray[np.bool_] | None:
         """Return which events are to be set apart, None for none. Raises NotInLog where the source cannot
         have written an event, Unavailable where that is not known now."""
-        ...
 
     def close(self) -> None: ...
 

@@ -56,7 +56,6 @@ class Consumer(Protocol):
 
     def opened(self, connection: Connection, address: str) -> None:
         """Call `admit` or `close` of the connection, now or later."""
-        ...
 
     def ended(self, connection: Connection) -> None: ...
 

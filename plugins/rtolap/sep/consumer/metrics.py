@@ -57,16 +57,10 @@ class ConsumerMetrics:
 
     def follow(self, budget: FrameBudget) -> None:
         def sample() -> Iterator[Family]:
-            family = self.registry.gauge_family
-            connections = family("connections", "Connections that are open.")
-            connections.add_metric((), self._open)
-            yield connections
-            in_flight = family("in_flight_bytes", "Bytes of frames that are read or worked on.")
-            in_flight.add_metric((), budget.taken_bytes)
-            yield in_flight
-            waiting = family("waiting_frames", "Frames that wait until bytes are free.")
-            waiting.add_metric((), budget.waiting)
-            yield waiting
+            gauge = self.registry.gauge_of
+            yield gauge("connections", "Connections that are open.", self._open)
+            yield gauge("in_flight_bytes", "Bytes of frames that are read or worked on.", budget.taken_bytes)
+            yield gauge("waiting_frames", "Frames that wait until bytes are free.", budget.waiting)
 
         self.registry.sampled(sample)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.serving import WaitingCalls
 
 log = logging.getLogger(__name__)
+Labels = TypeVar("Labels", bound=tuple[str, ...])
 FAILING_SHOWN = 5
 OUTCOMES = ("delivered", "duplicates", "late", "dead_letters", "set_apart", "replayed")
 NONE_WAITING = WaitingCalls()
@@ -119,30 +121,36 @@ def show_delivery(metrics: Metrics, current: Callable[[], Delivery | None]) -> N
 
     def sample() -> Iterator[Family]:
         delivery = current()
-        leads = metrics.gauge_family("leads", "1 while this process delivers.")
-        leads.add_metric((), float(delivery is not None))
-        yield leads
-        if delivery is None:
-            return
-        state = delivery_state(delivery)
-        events = metrics.counter_family(
-            "delivery_events", "Events by what became of them, since this process delivers.", ("outcome",)
-        )
-        for outcome in OUTCOMES:
-            events.add_metric((outcome,), getattr(state, outcome))
-        yield events
-        for name, value, purpose in (
-            ("remembered_edits", state.remembered_edits, "Delivered edits that would be recognised."),
-            ("failing_events", state.failing_events, "Events that the listener did not take."),
-            ("rows_apart", state.rows_apart, "Rows whose events wait among the dead letters."),
-            ("stopped", bool(state.stopped), "1 where nothing more is taken until it is started again."),
-            ("troubled", bool(state.last_error), "1 while the target takes nothing."),
-        ):
-            family = metrics.gauge_family(name, purpose)
-            family.add_metric((), float(value))
-            yield family
+        yield metrics.gauge_of("leads", "1 while this process delivers.", float(delivery is not None))
+        if delivery is not None:
+            yield from delivery_families(metrics, {(): delivery_state(delivery)})
 
     metrics.sampled(sample)
+
+
+def delivery_families(
+    metrics: Metrics, states: Mapping[Labels, DeliveryState], labels: tuple[str, ...] = ()
+) -> Iterator[Family]:
+    """Return the metrics of deliveries, whose states stand under the values of these labels."""
+
+    def gauge(name: str, purpose: str, value: Callable[[DeliveryState], float]) -> Family:
+        values = [(key, float(value(state))) for key, state in states.items()]
+        return metrics.gauge_family(name, purpose, labels, values)
+
+    yield metrics.counter_family(
+        "delivery_events",
+        "Events by what became of them, since this process delivers.",
+        (*labels, "outcome"),
+        [((*key, outcome), getattr(state, outcome)) for key, state in states.items() for outcome in OUTCOMES],
+    )
+    yield gauge(
+        "remembered_edits", "Delivered edits that would be recognised.", lambda it: it.remembered_edits
+    )
+    yield gauge("failing_events", "Events that the listener did not take.", lambda it: it.failing_events)
+    yield gauge("rows_apart", "Rows whose events wait among the dead letters.", lambda it: it.rows_apart)
+    purpose = "1 where nothing more is taken until it is started again."
+    yield gauge("stopped", purpose, lambda it: bool(it.stopped))
+    yield gauge("troubled", "1 while the target takes nothing.", lambda it: bool(it.last_error))
 
 
 class StateNode:

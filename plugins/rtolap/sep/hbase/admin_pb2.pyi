@@ -64,38 +64,26 @@ class NameStringPair(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class ColumnFamilySchema(_message.Message):
-    __slots__ = ("name", "attributes", "configuration")
+    __slots__ = ("name", "attributes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
-    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     name: bytes
     attributes: _containers.RepeatedCompositeFieldContainer[BytesBytesPair]
-    configuration: _containers.RepeatedCompositeFieldContainer[NameStringPair]
-    def __init__(self, name: _Optional[bytes] = ..., attributes: _Optional[_Iterable[_Union[BytesBytesPair, _Mapping]]] = ..., configuration: _Optional[_Iterable[_Union[NameStringPair, _Mapping]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[bytes] = ..., attributes: _Optional[_Iterable[_Union[BytesBytesPair, _Mapping]]] = ...) -> None: ...
 
 class TableSchema(_message.Message):
-    __slots__ = ("table_name", "attributes", "column_families", "configuration")
+    __slots__ = ("table_name", "column_families")
     TABLE_NAME_FIELD_NUMBER: _ClassVar[int]
-    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
     COLUMN_FAMILIES_FIELD_NUMBER: _ClassVar[int]
-    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     table_name: TableName
-    attributes: _containers.RepeatedCompositeFieldContainer[BytesBytesPair]
     column_families: _containers.RepeatedCompositeFieldContainer[ColumnFamilySchema]
-    configuration: _containers.RepeatedCompositeFieldContainer[NameStringPair]
-    def __init__(self, table_name: _Optional[_Union[TableName, _Mapping]] = ..., attributes: _Optional[_Iterable[_Union[BytesBytesPair, _Mapping]]] = ..., column_families: _Optional[_Iterable[_Union[ColumnFamilySchema, _Mapping]]] = ..., configuration: _Optional[_Iterable[_Union[NameStringPair, _Mapping]]] = ...) -> None: ...
+    def __init__(self, table_name: _Optional[_Union[TableName, _Mapping]] = ..., column_families: _Optional[_Iterable[_Union[ColumnFamilySchema, _Mapping]]] = ...) -> None: ...
 
 class GetTableDescriptorsRequest(_message.Message):
-    __slots__ = ("table_names", "regex", "include_sys_tables", "namespace")
-    TABLE_NAMES_FIELD_NUMBER: _ClassVar[int]
-    REGEX_FIELD_NUMBER: _ClassVar[int]
-    INCLUDE_SYS_TABLES_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("namespace",)
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
-    table_names: _containers.RepeatedCompositeFieldContainer[TableName]
-    regex: str
-    include_sys_tables: bool
     namespace: str
-    def __init__(self, table_names: _Optional[_Iterable[_Union[TableName, _Mapping]]] = ..., regex: _Optional[str] = ..., include_sys_tables: _Optional[bool] = ..., namespace: _Optional[str] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
 
 class GetTableDescriptorsResponse(_message.Message):
     __slots__ = ("table_schema",)
@@ -112,10 +100,8 @@ class TableCF(_message.Message):
     def __init__(self, table_name: _Optional[_Union[TableName, _Mapping]] = ..., families: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ReplicationPeer(_message.Message):
-    __slots__ = ("clusterkey", "replication_endpoint_impl", "data", "configuration", "table_cfs", "namespaces", "bandwidth", "replicate_all", "exclude_table_cfs", "exclude_namespaces", "serial")
+    __slots__ = ("clusterkey", "configuration", "table_cfs", "namespaces", "bandwidth", "replicate_all", "exclude_table_cfs", "exclude_namespaces", "serial")
     CLUSTERKEY_FIELD_NUMBER: _ClassVar[int]
-    REPLICATION_ENDPOINT_IMPL_FIELD_NUMBER: _ClassVar[int]
-    DATA_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     TABLE_CFS_FIELD_NUMBER: _ClassVar[int]
     NAMESPACES_FIELD_NUMBER: _ClassVar[int]
@@ -125,8 +111,6 @@ class ReplicationPeer(_message.Message):
     EXCLUDE_NAMESPACES_FIELD_NUMBER: _ClassVar[int]
     SERIAL_FIELD_NUMBER: _ClassVar[int]
     clusterkey: str
-    replication_endpoint_impl: str
-    data: _containers.RepeatedCompositeFieldContainer[BytesBytesPair]
     configuration: _containers.RepeatedCompositeFieldContainer[NameStringPair]
     table_cfs: _containers.RepeatedCompositeFieldContainer[TableCF]
     namespaces: _containers.RepeatedScalarFieldContainer[bytes]
@@ -135,7 +119,7 @@ class ReplicationPeer(_message.Message):
     exclude_table_cfs: _containers.RepeatedCompositeFieldContainer[TableCF]
     exclude_namespaces: _containers.RepeatedScalarFieldContainer[bytes]
     serial: bool
-    def __init__(self, clusterkey: _Optional[str] = ..., replication_endpoint_impl: _Optional[str] = ..., data: _Optional[_Iterable[_Union[BytesBytesPair, _Mapping]]] = ..., configuration: _Optional[_Iterable[_Union[NameStringPair, _Mapping]]] = ..., table_cfs: _Optional[_Iterable[_Union[TableCF, _Mapping]]] = ..., namespaces: _Optional[_Iterable[bytes]] = ..., bandwidth: _Optional[int] = ..., replicate_all: _Optional[bool] = ..., exclude_table_cfs: _Optional[_Iterable[_Union[TableCF, _Mapping]]] = ..., exclude_namespaces: _Optional[_Iterable[bytes]] = ..., serial: _Optional[bool] = ...) -> None: ...
+    def __init__(self, clusterkey: _Optional[str] = ..., configuration: _Optional[_Iterable[_Union[NameStringPair, _Mapping]]] = ..., table_cfs: _Optional[_Iterable[_Union[TableCF, _Mapping]]] = ..., namespaces: _Optional[_Iterable[bytes]] = ..., bandwidth: _Optional[int] = ..., replicate_all: _Optional[bool] = ..., exclude_table_cfs: _Optional[_Iterable[_Union[TableCF, _Mapping]]] = ..., exclude_namespaces: _Optional[_Iterable[bytes]] = ..., serial: _Optional[bool] = ...) -> None: ...
 
 class ReplicationState(_message.Message):
     __slots__ = ("state",)
@@ -159,7 +143,7 @@ class ReplicationPeerDescription(_message.Message):
     config: ReplicationPeer
     def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[ReplicationState, _Mapping]] = ..., config: _Optional[_Union[ReplicationPeer, _Mapping]] = ...) -> None: ...
 
-class AddReplicationPeerRequest(_message.Message):
+class PeerRequest(_message.Message):
     __slots__ = ("peer_id", "peer_config", "peer_state")
     PEER_ID_FIELD_NUMBER: _ClassVar[int]
     PEER_CONFIG_FIELD_NUMBER: _ClassVar[int]
@@ -168,38 +152,6 @@ class AddReplicationPeerRequest(_message.Message):
     peer_config: ReplicationPeer
     peer_state: ReplicationState
     def __init__(self, peer_id: _Optional[str] = ..., peer_config: _Optional[_Union[ReplicationPeer, _Mapping]] = ..., peer_state: _Optional[_Union[ReplicationState, _Mapping]] = ...) -> None: ...
-
-class RemoveReplicationPeerRequest(_message.Message):
-    __slots__ = ("peer_id",)
-    PEER_ID_FIELD_NUMBER: _ClassVar[int]
-    peer_id: str
-    def __init__(self, peer_id: _Optional[str] = ...) -> None: ...
-
-class EnableReplicationPeerRequest(_message.Message):
-    __slots__ = ("peer_id",)
-    PEER_ID_FIELD_NUMBER: _ClassVar[int]
-    peer_id: str
-    def __init__(self, peer_id: _Optional[str] = ...) -> None: ...
-
-class DisableReplicationPeerRequest(_message.Message):
-    __slots__ = ("peer_id",)
-    PEER_ID_FIELD_NUMBER: _ClassVar[int]
-    peer_id: str
-    def __init__(self, peer_id: _Optional[str] = ...) -> None: ...
-
-class UpdateReplicationPeerConfigRequest(_message.Message):
-    __slots__ = ("peer_id", "peer_config")
-    PEER_ID_FIELD_NUMBER: _ClassVar[int]
-    PEER_CONFIG_FIELD_NUMBER: _ClassVar[int]
-    peer_id: str
-    peer_config: ReplicationPeer
-    def __init__(self, peer_id: _Optional[str] = ..., peer_config: _Optional[_Union[ReplicationPeer, _Mapping]] = ...) -> None: ...
-
-class ListReplicationPeersRequest(_message.Message):
-    __slots__ = ("regex",)
-    REGEX_FIELD_NUMBER: _ClassVar[int]
-    regex: str
-    def __init__(self, regex: _Optional[str] = ...) -> None: ...
 
 class ListReplicationPeersResponse(_message.Message):
     __slots__ = ("peer_desc",)
@@ -222,12 +174,10 @@ class GenericExceptionMessage(_message.Message):
     def __init__(self, class_name: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class ForeignExceptionMessage(_message.Message):
-    __slots__ = ("source", "generic_exception")
-    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("generic_exception",)
     GENERIC_EXCEPTION_FIELD_NUMBER: _ClassVar[int]
-    source: str
     generic_exception: GenericExceptionMessage
-    def __init__(self, source: _Optional[str] = ..., generic_exception: _Optional[_Union[GenericExceptionMessage, _Mapping]] = ...) -> None: ...
+    def __init__(self, generic_exception: _Optional[_Union[GenericExceptionMessage, _Mapping]] = ...) -> None: ...
 
 class GetProcedureResultRequest(_message.Message):
     __slots__ = ("proc_id",)
@@ -236,7 +186,7 @@ class GetProcedureResultRequest(_message.Message):
     def __init__(self, proc_id: _Optional[int] = ...) -> None: ...
 
 class GetProcedureResultResponse(_message.Message):
-    __slots__ = ("state", "submitted_time", "last_update", "result", "exception")
+    __slots__ = ("state", "exception")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         NOT_FOUND: _ClassVar[GetProcedureResultResponse.State]
@@ -246,19 +196,13 @@ class GetProcedureResultResponse(_message.Message):
     RUNNING: GetProcedureResultResponse.State
     FINISHED: GetProcedureResultResponse.State
     STATE_FIELD_NUMBER: _ClassVar[int]
-    SUBMITTED_TIME_FIELD_NUMBER: _ClassVar[int]
-    LAST_UPDATE_FIELD_NUMBER: _ClassVar[int]
-    RESULT_FIELD_NUMBER: _ClassVar[int]
     EXCEPTION_FIELD_NUMBER: _ClassVar[int]
     state: GetProcedureResultResponse.State
-    submitted_time: int
-    last_update: int
-    result: bytes
     exception: ForeignExceptionMessage
-    def __init__(self, state: _Optional[_Union[GetProcedureResultResponse.State, str]] = ..., submitted_time: _Optional[int] = ..., last_update: _Optional[int] = ..., result: _Optional[bytes] = ..., exception: _Optional[_Union[ForeignExceptionMessage, _Mapping]] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[GetProcedureResultResponse.State, str]] = ..., exception: _Optional[_Union[ForeignExceptionMessage, _Mapping]] = ...) -> None: ...
 
 class ReplicationLoadSource(_message.Message):
-    __slots__ = ("peerID", "ageOfLastShippedOp", "sizeOfLogQueue", "timeStampOfLastShippedOp", "replicationLag", "timeStampOfNextToReplicate", "queueId", "recovered", "running", "editsSinceRestart", "editsRead", "oPsShipped")
+    __slots__ = ("peerID", "ageOfLastShippedOp", "sizeOfLogQueue", "timeStampOfLastShippedOp", "replicationLag", "timeStampOfNextToReplicate", "queueId", "recovered", "running", "oPsShipped")
     PEERID_FIELD_NUMBER: _ClassVar[int]
     AGEOFLASTSHIPPEDOP_FIELD_NUMBER: _ClassVar[int]
     SIZEOFLOGQUEUE_FIELD_NUMBER: _ClassVar[int]
@@ -268,8 +212,6 @@ class ReplicationLoadSource(_message.Message):
     QUEUEID_FIELD_NUMBER: _ClassVar[int]
     RECOVERED_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
-    EDITSSINCERESTART_FIELD_NUMBER: _ClassVar[int]
-    EDITSREAD_FIELD_NUMBER: _ClassVar[int]
     OPSSHIPPED_FIELD_NUMBER: _ClassVar[int]
     peerID: str
     ageOfLastShippedOp: int
@@ -280,44 +222,18 @@ class ReplicationLoadSource(_message.Message):
     queueId: str
     recovered: bool
     running: bool
-    editsSinceRestart: bool
-    editsRead: int
     oPsShipped: int
-    def __init__(self, peerID: _Optional[str] = ..., ageOfLastShippedOp: _Optional[int] = ..., sizeOfLogQueue: _Optional[int] = ..., timeStampOfLastShippedOp: _Optional[int] = ..., replicationLag: _Optional[int] = ..., timeStampOfNextToReplicate: _Optional[int] = ..., queueId: _Optional[str] = ..., recovered: _Optional[bool] = ..., running: _Optional[bool] = ..., editsSinceRestart: _Optional[bool] = ..., editsRead: _Optional[int] = ..., oPsShipped: _Optional[int] = ...) -> None: ...
-
-class ReplicationLoadSink(_message.Message):
-    __slots__ = ("ageOfLastAppliedOp", "timeStampsOfLastAppliedOp", "timestampStarted", "totalOpsProcessed")
-    AGEOFLASTAPPLIEDOP_FIELD_NUMBER: _ClassVar[int]
-    TIMESTAMPSOFLASTAPPLIEDOP_FIELD_NUMBER: _ClassVar[int]
-    TIMESTAMPSTARTED_FIELD_NUMBER: _ClassVar[int]
-    TOTALOPSPROCESSED_FIELD_NUMBER: _ClassVar[int]
-    ageOfLastAppliedOp: int
-    timeStampsOfLastAppliedOp: int
-    timestampStarted: int
-    totalOpsProcessed: int
-    def __init__(self, ageOfLastAppliedOp: _Optional[int] = ..., timeStampsOfLastAppliedOp: _Optional[int] = ..., timestampStarted: _Optional[int] = ..., totalOpsProcessed: _Optional[int] = ...) -> None: ...
+    def __init__(self, peerID: _Optional[str] = ..., ageOfLastShippedOp: _Optional[int] = ..., sizeOfLogQueue: _Optional[int] = ..., timeStampOfLastShippedOp: _Optional[int] = ..., replicationLag: _Optional[int] = ..., timeStampOfNextToReplicate: _Optional[int] = ..., queueId: _Optional[str] = ..., recovered: _Optional[bool] = ..., running: _Optional[bool] = ..., oPsShipped: _Optional[int] = ...) -> None: ...
 
 class ServerLoad(_message.Message):
-    __slots__ = ("number_of_requests", "total_number_of_requests", "used_heap_MB", "max_heap_MB", "report_start_time", "report_end_time", "info_server_port", "replLoadSource", "replLoadSink")
-    NUMBER_OF_REQUESTS_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_NUMBER_OF_REQUESTS_FIELD_NUMBER: _ClassVar[int]
-    USED_HEAP_MB_FIELD_NUMBER: _ClassVar[int]
-    MAX_HEAP_MB_FIELD_NUMBER: _ClassVar[int]
-    REPORT_START_TIME_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("report_end_time", "info_server_port", "replLoadSource")
     REPORT_END_TIME_FIELD_NUMBER: _ClassVar[int]
     INFO_SERVER_PORT_FIELD_NUMBER: _ClassVar[int]
     REPLLOADSOURCE_FIELD_NUMBER: _ClassVar[int]
-    REPLLOADSINK_FIELD_NUMBER: _ClassVar[int]
-    number_of_requests: int
-    total_number_of_requests: int
-    used_heap_MB: int
-    max_heap_MB: int
-    report_start_time: int
     report_end_time: int
     info_server_port: int
     replLoadSource: _containers.RepeatedCompositeFieldContainer[ReplicationLoadSource]
-    replLoadSink: ReplicationLoadSink
-    def __init__(self, number_of_requests: _Optional[int] = ..., total_number_of_requests: _Optional[int] = ..., used_heap_MB: _Optional[int] = ..., max_heap_MB: _Optional[int] = ..., report_start_time: _Optional[int] = ..., report_end_time: _Optional[int] = ..., info_server_port: _Optional[int] = ..., replLoadSource: _Optional[_Iterable[_Union[ReplicationLoadSource, _Mapping]]] = ..., replLoadSink: _Optional[_Union[ReplicationLoadSink, _Mapping]] = ...) -> None: ...
+    def __init__(self, report_end_time: _Optional[int] = ..., info_server_port: _Optional[int] = ..., replLoadSource: _Optional[_Iterable[_Union[ReplicationLoadSource, _Mapping]]] = ...) -> None: ...
 
 class LiveServerInfo(_message.Message):
     __slots__ = ("server", "server_load")
@@ -327,12 +243,6 @@ class LiveServerInfo(_message.Message):
     server_load: ServerLoad
     def __init__(self, server: _Optional[_Union[_rpc_pb2.ServerName, _Mapping]] = ..., server_load: _Optional[_Union[ServerLoad, _Mapping]] = ...) -> None: ...
 
-class HBaseVersionFileContent(_message.Message):
-    __slots__ = ("version",)
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    version: str
-    def __init__(self, version: _Optional[str] = ...) -> None: ...
-
 class ClusterId(_message.Message):
     __slots__ = ("cluster_id",)
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -340,26 +250,16 @@ class ClusterId(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ...) -> None: ...
 
 class ClusterStatus(_message.Message):
-    __slots__ = ("hbase_version", "live_servers", "dead_servers", "cluster_id", "master", "backup_masters", "balancer_on", "master_info_port", "servers_name")
-    HBASE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("live_servers", "cluster_id", "master", "servers_name")
     LIVE_SERVERS_FIELD_NUMBER: _ClassVar[int]
-    DEAD_SERVERS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     MASTER_FIELD_NUMBER: _ClassVar[int]
-    BACKUP_MASTERS_FIELD_NUMBER: _ClassVar[int]
-    BALANCER_ON_FIELD_NUMBER: _ClassVar[int]
-    MASTER_INFO_PORT_FIELD_NUMBER: _ClassVar[int]
     SERVERS_NAME_FIELD_NUMBER: _ClassVar[int]
-    hbase_version: HBaseVersionFileContent
     live_servers: _containers.RepeatedCompositeFieldContainer[LiveServerInfo]
-    dead_servers: _containers.RepeatedCompositeFieldContainer[_rpc_pb2.ServerName]
     cluster_id: ClusterId
     master: _rpc_pb2.ServerName
-    backup_masters: _containers.RepeatedCompositeFieldContainer[_rpc_pb2.ServerName]
-    balancer_on: bool
-    master_info_port: int
     servers_name: _containers.RepeatedCompositeFieldContainer[_rpc_pb2.ServerName]
-    def __init__(self, hbase_version: _Optional[_Union[HBaseVersionFileContent, _Mapping]] = ..., live_servers: _Optional[_Iterable[_Union[LiveServerInfo, _Mapping]]] = ..., dead_servers: _Optional[_Iterable[_Union[_rpc_pb2.ServerName, _Mapping]]] = ..., cluster_id: _Optional[_Union[ClusterId, _Mapping]] = ..., master: _Optional[_Union[_rpc_pb2.ServerName, _Mapping]] = ..., backup_masters: _Optional[_Iterable[_Union[_rpc_pb2.ServerName, _Mapping]]] = ..., balancer_on: _Optional[bool] = ..., master_info_port: _Optional[int] = ..., servers_name: _Optional[_Iterable[_Union[_rpc_pb2.ServerName, _Mapping]]] = ...) -> None: ...
+    def __init__(self, live_servers: _Optional[_Iterable[_Union[LiveServerInfo, _Mapping]]] = ..., cluster_id: _Optional[_Union[ClusterId, _Mapping]] = ..., master: _Optional[_Union[_rpc_pb2.ServerName, _Mapping]] = ..., servers_name: _Optional[_Iterable[_Union[_rpc_pb2.ServerName, _Mapping]]] = ...) -> None: ...
 
 class GetClusterStatusRequest(_message.Message):
     __slots__ = ("options",)
@@ -378,20 +278,8 @@ class ListDecommissionedRegionServersRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListDecommissionedRegionServersResponse(_message.Message):
-    __slots__ = ("server_name",)
-    SERVER_NAME_FIELD_NUMBER: _ClassVar[int]
-    server_name: _containers.RepeatedCompositeFieldContainer[_rpc_pb2.ServerName]
-    def __init__(self, server_name: _Optional[_Iterable[_Union[_rpc_pb2.ServerName, _Mapping]]] = ...) -> None: ...
-
-class RollWALWriterRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
-
-class RollWALWriterResponse(_message.Message):
-    __slots__ = ("region_to_flush",)
-    REGION_TO_FLUSH_FIELD_NUMBER: _ClassVar[int]
-    region_to_flush: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, region_to_flush: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Master(_message.Message):
     __slots__ = ("master", "rpc_version", "info_port")

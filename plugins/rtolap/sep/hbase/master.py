@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 
 from rtolap.base.closeable import Closeable
@@ -45,7 +46,7 @@ class MasterClient(Closeable):
     def peers(self) -> dict[str, Peer]:
         response = self._read(
             "ListReplicationPeers",
-            admin_pb2.ListReplicationPeersRequest(),
+            Empty(),
             admin_pb2.ListReplicationPeersResponse,
         )
         return {described.id: Peer.of(described) for described in response.peer_desc}
@@ -84,41 +85,36 @@ class MasterClient(Closeable):
         """Add a peer. Raises Refused where HBase has one of that name already, or does not take it."""
         states = admin_pb2.ReplicationState
         state = states.ENABLED if peer.enabled else states.DISABLED
-        request = admin_pb2.AddReplicationPeerRequest(
+        request = admin_pb2.PeerRequest(
             peer_id=peer.id, peer_config=peer.to_message(), peer_state=states(state=state)
         )
         self.change("AddReplicationPeer", request, lambda: self.peers().get(peer.id) == peer)
 
     def update_peer(self, peer: Peer) -> None:
         """Update everything of a peer but its name, its cluster key and its state."""
-        request = admin_pb2.UpdateReplicationPeerConfigRequest(peer_id=peer.id, peer_config=peer.to_message())
+        request = admin_pb2.PeerRequest(peer_id=peer.id, peer_config=peer.to_message())
         self.change("UpdateReplicationPeerConfig", request, lambda: self.peers().get(peer.id) == peer)
 
     def remove_peer(self, peer_id: str) -> None:
         """Remove a peer. Raises NotFound."""
-        request = admin_pb2.RemoveReplicationPeerRequest(peer_id=peer_id)
+        request = admin_pb2.PeerRequest(peer_id=peer_id)
         self.change("RemoveReplicationPeer", request, lambda: peer_id not in self.peers())
 
     def enable_peer(self, peer_id: str) -> None:
         """Enable the peer. Harmless for an enabled one. Raises NotFound."""
-        self._switch("EnableReplicationPeer", admin_pb2.EnableReplicationPeerRequest, peer_id, True)
+        self._switch("EnableReplicationPeer", peer_id, True)
 
     def disable_peer(self, peer_id: str) -> None:
         """Disable the peer. Harmless for a disabled one. Raises NotFound."""
-        self._switch("DisableReplicationPeer", admin_pb2.DisableReplicationPeerRequest, peer_id, False)
+        self._switch("DisableReplicationPeer", peer_id, False)
 
-    def _switch(
-        self,
-        method: str,
-        kind: type[admin_pb2.EnableReplicationPeerRequest | admin_pb2.DisableReplicationPeerRequest],
-        peer_id: str,
-        enabled: bool,
-    ) -> None:
+    def _switch(self, method: str, peer_id: str, enabled: bool) -> None:
         peer = self.peers().get(peer_id)
         if peer is None:
             raise NotFound(f"HBase has no peer {peer_id}")
         if peer.enabled != enabled:  # HBase refuses to enable one that is
-            self.change(method, kind(peer_id=peer_id), lambda: self._is_enabled(peer_id) is enabled)
+            request = admin_pb2.PeerRequest(peer_id=peer_id)
+            self.change(method, request, lambda: self._is_enabled(peer_id) is enabled)
 
     def _is_enabled(self, peer_id: str) -> bool | None:
         peer = self.peers().get(peer_id)

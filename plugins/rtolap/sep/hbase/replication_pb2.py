@@ -24,27 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"rtolap/sep/hbase/replication.proto\x12\x0crtolap.hbase\"5\n\x04UUID\x12\x16\n\x0eleast_sig_bits\x18\x01 \x01(\x04\x12\x15\n\rmost_sig_bits\x18\x02 \x01(\x04\"1\n\x0b\x46\x61milyScope\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\x0c\x12\x12\n\nscope_type\x18\x02 \x01(\x05\"\'\n\tAttribute\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\"\xea\x02\n\x06WALKey\x12\x1b\n\x13\x65ncoded_region_name\x18\x01 \x01(\x0c\x12\x12\n\ntable_name\x18\x02 \x01(\x0c\x12\x1b\n\x13log_sequence_number\x18\x03 \x01(\x04\x12\x12\n\nwrite_time\x18\x04 \x01(\x04\x12*\n\ncluster_id\x18\x05 \x01(\x0b\x32\x12.rtolap.hbase.UUIDB\x02\x18\x01\x12)\n\x06scopes\x18\x06 \x03(\x0b\x32\x19.rtolap.hbase.FamilyScope\x12\x1a\n\x12\x66ollowing_kv_count\x18\x07 \x01(\r\x12\x13\n\x0b\x63luster_ids\x18\x08 \x03(\x0c\x12\x13\n\x0bnonce_group\x18\t \x01(\x04\x12\r\n\x05nonce\x18\n \x01(\x04\x12\x1c\n\x14orig_sequence_number\x18\x0b \x01(\x04\x12\x34\n\x13\x65xtended_attributes\x18\x0c \x03(\x0b\x32\x17.rtolap.hbase.Attribute\"e\n\x08WALEntry\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.rtolap.hbase.WALKey\x12\x17\n\x0fkey_value_bytes\x18\x02 \x03(\x0c\x12\x1d\n\x15\x61ssociated_cell_count\x18\x03 \x01(\x05\"\xb1\x01\n\x18ReplicateWALEntryRequest\x12%\n\x05\x65ntry\x18\x01 \x03(\x0b\x32\x16.rtolap.hbase.WALEntry\x12\x1e\n\x16replication_cluster_id\x18\x02 \x01(\t\x12&\n\x1esource_base_namespace_dir_path\x18\x03 \x01(\t\x12&\n\x1esource_h_file_archive_dir_path\x18\x04 \x01(\t\"\x1b\n\x19ReplicateWALEntryResponse')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"rtolap/sep/hbase/replication.proto\x12\x0crtolap.hbase\"5\n\x04UUID\x12\x16\n\x0eleast_sig_bits\x18\x01 \x01(\x04\x12\x15\n\rmost_sig_bits\x18\x02 \x01(\x04\"\x7f\n\x06WALKey\x12\x1b\n\x13\x65ncoded_region_name\x18\x01 \x01(\x0c\x12\x12\n\ntable_name\x18\x02 \x01(\x0c\x12\x1b\n\x13log_sequence_number\x18\x03 \x01(\x04\x12\x12\n\nwrite_time\x18\x04 \x01(\x04\x12\x13\n\x0b\x63luster_ids\x18\x08 \x03(\x0c\"e\n\x08WALEntry\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.rtolap.hbase.WALKey\x12\x17\n\x0fkey_value_bytes\x18\x02 \x03(\x0c\x12\x1d\n\x15\x61ssociated_cell_count\x18\x03 \x01(\x05\"A\n\x18ReplicateWALEntryRequest\x12%\n\x05\x65ntry\x18\x01 \x03(\x0b\x32\x16.rtolap.hbase.WALEntry')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rtolap.sep.hbase.replication_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_WALKEY'].fields_by_name['cluster_id']._loaded_options = None
-  _globals['_WALKEY'].fields_by_name['cluster_id']._serialized_options = b'\030\001'
   _globals['_UUID']._serialized_start=52
   _globals['_UUID']._serialized_end=105
-  _globals['_FAMILYSCOPE']._serialized_start=107
-  _globals['_FAMILYSCOPE']._serialized_end=156
-  _globals['_ATTRIBUTE']._serialized_start=158
-  _globals['_ATTRIBUTE']._serialized_end=197
-  _globals['_WALKEY']._serialized_start=200
-  _globals['_WALKEY']._serialized_end=562
-  _globals['_WALENTRY']._serialized_start=564
-  _globals['_WALENTRY']._serialized_end=665
-  _globals['_REPLICATEWALENTRYREQUEST']._serialized_start=668
-  _globals['_REPLICATEWALENTRYREQUEST']._serialized_end=845
-  _globals['_REPLICATEWALENTRYRESPONSE']._serialized_start=847
-  _globals['_REPLICATEWALENTRYRESPONSE']._serialized_end=874
+  _globals['_WALKEY']._serialized_start=107
+  _globals['_WALKEY']._serialized_end=234
+  _globals['_WALENTRY']._serialized_start=236
+  _globals['_WALENTRY']._serialized_end=337
+  _globals['_REPLICATEWALENTRYREQUEST']._serialized_start=339
+  _globals['_REPLICATEWALENTRYREQUEST']._serialized_end=404
 # @@protoc_insertion_point(module_scope)

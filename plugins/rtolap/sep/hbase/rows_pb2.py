@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from rtolap.sep.hbase import admin_pb2 as rtolap_dot_sep_dot_hbase_dot_admin__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1brtolap/sep/hbase/rows.proto\x12\x0crtolap.hbase\x1a\x1crtolap/sep/hbase/admin.proto\",\n\rNameBytesPair\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\"\xa4\x01\n\nRegionInfo\x12\x11\n\tregion_id\x18\x01 \x01(\x04\x12+\n\ntable_name\x18\x02 \x01(\x0b\x32\x17.rtolap.hbase.TableName\x12\x11\n\tstart_key\x18\x03 \x01(\x0c\x12\x0f\n\x07\x65nd_key\x18\x04 \x01(\x0c\x12\x0f\n\x07offline\x18\x05 \x01(\x08\x12\r\n\x05split\x18\x06 \x01(\x08\x12\x12\n\nreplica_id\x18\x07 \x01(\x05\"\xa2\x01\n\x0fRegionSpecifier\x12?\n\x04type\x18\x01 \x01(\x0e\x32\x31.rtolap.hbase.RegionSpecifier.RegionSpecifierType\x12\r\n\x05value\x18\x02 \x01(\x0c\"?\n\x13RegionSpecifierType\x12\x0f\n\x0bREGION_NAME\x10\x01\x12\x17\n\x13\x45NCODED_REGION_NAME\x10\x02\"y\n\x04\x43\x65ll\x12\x0b\n\x03row\x18\x01 \x01(\x0c\x12\x0e\n\x06\x66\x61mily\x18\x02 \x01(\x0c\x12\x11\n\tqualifier\x18\x03 \x01(\x0c\x12\x11\n\ttimestamp\x18\x04 \x01(\x04\x12\x11\n\tcell_type\x18\x05 \x01(\x05\x12\r\n\x05value\x18\x06 \x01(\x0c\x12\x0c\n\x04tags\x18\x07 \x01(\x0c\"+\n\x06\x43olumn\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\x0c\x12\x11\n\tqualifier\x18\x02 \x03(\x0c\"f\n\x03Get\x12\x0b\n\x03row\x18\x01 \x01(\x0c\x12$\n\x06\x63olumn\x18\x02 \x03(\x0b\x32\x14.rtolap.hbase.Column\x12\x14\n\x0cmax_versions\x18\x06 \x01(\r\x12\x16\n\x0e\x65xistence_only\x18\n \x01(\x08\"j\n\x06Result\x12 \n\x04\x63\x65ll\x18\x01 \x03(\x0b\x32\x12.rtolap.hbase.Cell\x12\x1d\n\x15\x61ssociated_cell_count\x18\x02 \x01(\x05\x12\x0e\n\x06\x65xists\x18\x03 \x01(\x08\x12\x0f\n\x07partial\x18\x05 \x01(\x08\"7\n\x06\x41\x63tion\x12\r\n\x05index\x18\x01 \x01(\r\x12\x1e\n\x03get\x18\x03 \x01(\x0b\x32\x11.rtolap.hbase.Get\"s\n\x0cRegionAction\x12-\n\x06region\x18\x01 \x01(\x0b\x32\x1d.rtolap.hbase.RegionSpecifier\x12\x0e\n\x06\x61tomic\x18\x02 \x01(\x08\x12$\n\x06\x61\x63tion\x18\x03 \x03(\x0b\x32\x14.rtolap.hbase.Action\"@\n\x0cMultiRequest\x12\x30\n\x0cregionAction\x18\x01 \x03(\x0b\x32\x1a.rtolap.hbase.RegionAction\"x\n\x11ResultOrException\x12\r\n\x05index\x18\x01 \x01(\r\x12$\n\x06result\x18\x02 \x01(\x0b\x32\x14.rtolap.hbase.Result\x12.\n\texception\x18\x03 \x01(\x0b\x32\x1b.rtolap.hbase.NameBytesPair\"\x80\x01\n\x12RegionActionResult\x12:\n\x11resultOrException\x18\x01 \x03(\x0b\x32\x1f.rtolap.hbase.ResultOrException\x12.\n\texception\x18\x02 \x01(\x0b\x32\x1b.rtolap.hbase.NameBytesPair\"M\n\rMultiResponse\x12<\n\x12regionActionResult\x18\x01 \x03(\x0b\x32 .rtolap.hbase.RegionActionResult\"\xa6\x01\n\x04Scan\x12$\n\x06\x63olumn\x18\x01 \x03(\x0b\x32\x14.rtolap.hbase.Column\x12\x11\n\tstart_row\x18\x03 \x01(\x0c\x12\x10\n\x08stop_row\x18\x04 \x01(\x0c\x12\x14\n\x0cmax_versions\x18\x07 \x01(\r\x12\x17\n\x0fmax_result_size\x18\n \x01(\x04\x12\x13\n\x0bstore_limit\x18\x0b \x01(\r\x12\x0f\n\x07\x63\x61\x63hing\x18\x11 \x01(\r\"\xa1\x01\n\x0bScanRequest\x12-\n\x06region\x18\x01 \x01(\x0b\x32\x1d.rtolap.hbase.RegionSpecifier\x12 \n\x04scan\x18\x02 \x01(\x0b\x32\x12.rtolap.hbase.Scan\x12\x12\n\nscanner_id\x18\x03 \x01(\x04\x12\x16\n\x0enumber_of_rows\x18\x04 \x01(\r\x12\x15\n\rclose_scanner\x18\x05 \x01(\x08\"\xb2\x01\n\x0cScanResponse\x12\x18\n\x10\x63\x65lls_per_result\x18\x01 \x03(\r\x12\x12\n\nscanner_id\x18\x02 \x01(\x04\x12\x14\n\x0cmore_results\x18\x03 \x01(\x08\x12%\n\x07results\x18\x05 \x03(\x0b\x32\x14.rtolap.hbase.Result\x12\x1e\n\x16more_results_in_region\x18\x08 \x01(\x08\x12\x17\n\x0fmvcc_read_point\x18\x0b \x01(\x04')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1brtolap/sep/hbase/rows.proto\x12\x0crtolap.hbase\x1a\x1crtolap/sep/hbase/admin.proto\",\n\rNameBytesPair\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\"\xa4\x01\n\nRegionInfo\x12\x11\n\tregion_id\x18\x01 \x01(\x04\x12+\n\ntable_name\x18\x02 \x01(\x0b\x32\x17.rtolap.hbase.TableName\x12\x11\n\tstart_key\x18\x03 \x01(\x0c\x12\x0f\n\x07\x65nd_key\x18\x04 \x01(\x0c\x12\x0f\n\x07offline\x18\x05 \x01(\x08\x12\r\n\x05split\x18\x06 \x01(\x08\x12\x12\n\nreplica_id\x18\x07 \x01(\x05\"\xa2\x01\n\x0fRegionSpecifier\x12?\n\x04type\x18\x01 \x01(\x0e\x32\x31.rtolap.hbase.RegionSpecifier.RegionSpecifierType\x12\r\n\x05value\x18\x02 \x01(\x0c\"?\n\x13RegionSpecifierType\x12\x0f\n\x0bREGION_NAME\x10\x01\x12\x17\n\x13\x45NCODED_REGION_NAME\x10\x02\"8\n\x04\x43\x65ll\x12\x0e\n\x06\x66\x61mily\x18\x02 \x01(\x0c\x12\x11\n\tqualifier\x18\x03 \x01(\x0c\x12\r\n\x05value\x18\x06 \x01(\x0c\"+\n\x06\x43olumn\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\x0c\x12\x11\n\tqualifier\x18\x02 \x03(\x0c\"f\n\x03Get\x12\x0b\n\x03row\x18\x01 \x01(\x0c\x12$\n\x06\x63olumn\x18\x02 \x03(\x0b\x32\x14.rtolap.hbase.Column\x12\x14\n\x0cmax_versions\x18\x06 \x01(\r\x12\x16\n\x0e\x65xistence_only\x18\n \x01(\x08\"Y\n\x06Result\x12 \n\x04\x63\x65ll\x18\x01 \x03(\x0b\x32\x12.rtolap.hbase.Cell\x12\x1d\n\x15\x61ssociated_cell_count\x18\x02 \x01(\x05\x12\x0e\n\x06\x65xists\x18\x03 \x01(\x08\"7\n\x06\x41\x63tion\x12\r\n\x05index\x18\x01 \x01(\r\x12\x1e\n\x03get\x18\x03 \x01(\x0b\x32\x11.rtolap.hbase.Get\"c\n\x0cRegionAction\x12-\n\x06region\x18\x01 \x01(\x0b\x32\x1d.rtolap.hbase.RegionSpecifier\x12$\n\x06\x61\x63tion\x18\x03 \x03(\x0b\x32\x14.rtolap.hbase.Action\"@\n\x0cMultiRequest\x12\x30\n\x0cregionAction\x18\x01 \x03(\x0b\x32\x1a.rtolap.hbase.RegionAction\"x\n\x11ResultOrException\x12\r\n\x05index\x18\x01 \x01(\r\x12$\n\x06result\x18\x02 \x01(\x0b\x32\x14.rtolap.hbase.Result\x12.\n\texception\x18\x03 \x01(\x0b\x32\x1b.rtolap.hbase.NameBytesPair\"\x80\x01\n\x12RegionActionResult\x12:\n\x11resultOrException\x18\x01 \x03(\x0b\x32\x1f.rtolap.hbase.ResultOrException\x12.\n\texception\x18\x02 \x01(\x0b\x32\x1b.rtolap.hbase.NameBytesPair\"M\n\rMultiResponse\x12<\n\x12regionActionResult\x18\x01 \x03(\x0b\x32 .rtolap.hbase.RegionActionResult\"\xa6\x01\n\x04Scan\x12$\n\x06\x63olumn\x18\x01 \x03(\x0b\x32\x14.rtolap.hbase.Column\x12\x11\n\tstart_row\x18\x03 \x01(\x0c\x12\x10\n\x08stop_row\x18\x04 \x01(\x0c\x12\x14\n\x0cmax_versions\x18\x07 \x01(\r\x12\x17\n\x0fmax_result_size\x18\n \x01(\x04\x12\x13\n\x0bstore_limit\x18\x0b \x01(\r\x12\x0f\n\x07\x63\x61\x63hing\x18\x11 \x01(\r\"\xa1\x01\n\x0bScanRequest\x12-\n\x06region\x18\x01 \x01(\x0b\x32\x1d.rtolap.hbase.RegionSpecifier\x12 \n\x04scan\x18\x02 \x01(\x0b\x32\x12.rtolap.hbase.Scan\x12\x12\n\nscanner_id\x18\x03 \x01(\x04\x12\x16\n\x0enumber_of_rows\x18\x04 \x01(\r\x12\x15\n\rclose_scanner\x18\x05 \x01(\x08\"\xb2\x01\n\x0cScanResponse\x12\x18\n\x10\x63\x65lls_per_result\x18\x01 \x03(\r\x12\x12\n\nscanner_id\x18\x02 \x01(\x04\x12\x14\n\x0cmore_results\x18\x03 \x01(\x08\x12%\n\x07results\x18\x05 \x03(\x0b\x32\x14.rtolap.hbase.Result\x12\x1e\n\x16more_results_in_region\x18\x08 \x01(\x08\x12\x17\n\x0fmvcc_read_point\x18\x0b \x01(\x04')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,29 +41,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGIONSPECIFIER_REGIONSPECIFIERTYPE']._serialized_start=388
   _globals['_REGIONSPECIFIER_REGIONSPECIFIERTYPE']._serialized_end=451
   _globals['_CELL']._serialized_start=453
-  _globals['_CELL']._serialized_end=574
-  _globals['_COLUMN']._serialized_start=576
-  _globals['_COLUMN']._serialized_end=619
-  _globals['_GET']._serialized_start=621
-  _globals['_GET']._serialized_end=723
-  _globals['_RESULT']._serialized_start=725
-  _globals['_RESULT']._serialized_end=831
-  _globals['_ACTION']._serialized_start=833
-  _globals['_ACTION']._serialized_end=888
-  _globals['_REGIONACTION']._serialized_start=890
-  _globals['_REGIONACTION']._serialized_end=1005
-  _globals['_MULTIREQUEST']._serialized_start=1007
-  _globals['_MULTIREQUEST']._serialized_end=1071
-  _globals['_RESULTOREXCEPTION']._serialized_start=1073
-  _globals['_RESULTOREXCEPTION']._serialized_end=1193
-  _globals['_REGIONACTIONRESULT']._serialized_start=1196
-  _globals['_REGIONACTIONRESULT']._serialized_end=1324
-  _globals['_MULTIRESPONSE']._serialized_start=1326
-  _globals['_MULTIRESPONSE']._serialized_end=1403
-  _globals['_SCAN']._serialized_start=1406
-  _globals['_SCAN']._serialized_end=1572
-  _globals['_SCANREQUEST']._serialized_start=1575
-  _globals['_SCANREQUEST']._serialized_end=1736
-  _globals['_SCANRESPONSE']._serialized_start=1739
-  _globals['_SCANRESPONSE']._serialized_end=1917
+  _globals['_CELL']._serialized_end=509
+  _globals['_COLUMN']._serialized_start=511
+  _globals['_COLUMN']._serialized_end=554
+  _globals['_GET']._serialized_start=556
+  _globals['_GET']._serialized_end=658
+  _globals['_RESULT']._serialized_start=660
+  _globals['_RESULT']._serialized_end=749
+  _globals['_ACTION']._serialized_start=751
+  _globals['_ACTION']._serialized_end=806
+  _globals['_REGIONACTION']._serialized_start=808
+  _globals['_REGIONACTION']._serialized_end=907
+  _globals['_MULTIREQUEST']._serialized_start=909
+  _globals['_MULTIREQUEST']._serialized_end=973
+  _globals['_RESULTOREXCEPTION']._serialized_start=975
+  _globals['_RESULTOREXCEPTION']._serialized_end=1095
+  _globals['_REGIONACTIONRESULT']._serialized_start=1098
+  _globals['_REGIONACTIONRESULT']._serialized_end=1226
+  _globals['_MULTIRESPONSE']._serialized_start=1228
+  _globals['_MULTIRESPONSE']._serialized_end=1305
+  _globals['_SCAN']._serialized_start=1308
+  _globals['_SCAN']._serialized_end=1474
+  _globals['_SCANREQUEST']._serialized_start=1477
+  _globals['_SCANREQUEST']._serialized_end=1638
+  _globals['_SCANRESPONSE']._serialized_start=1641
+  _globals['_SCANRESPONSE']._serialized_end=1819
 # @@protoc_insertion_point(module_scope)

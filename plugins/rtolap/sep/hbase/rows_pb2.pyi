@@ -49,22 +49,14 @@ class RegionSpecifier(_message.Message):
     def __init__(self, type: _Optional[_Union[RegionSpecifier.RegionSpecifierType, str]] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class Cell(_message.Message):
-    __slots__ = ("row", "family", "qualifier", "timestamp", "cell_type", "value", "tags")
-    ROW_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("family", "qualifier", "value")
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     QUALIFIER_FIELD_NUMBER: _ClassVar[int]
-    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
-    CELL_TYPE_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
-    TAGS_FIELD_NUMBER: _ClassVar[int]
-    row: bytes
     family: bytes
     qualifier: bytes
-    timestamp: int
-    cell_type: int
     value: bytes
-    tags: bytes
-    def __init__(self, row: _Optional[bytes] = ..., family: _Optional[bytes] = ..., qualifier: _Optional[bytes] = ..., timestamp: _Optional[int] = ..., cell_type: _Optional[int] = ..., value: _Optional[bytes] = ..., tags: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, family: _Optional[bytes] = ..., qualifier: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class Column(_message.Message):
     __slots__ = ("family", "qualifier")
@@ -87,16 +79,14 @@ class Get(_message.Message):
     def __init__(self, row: _Optional[bytes] = ..., column: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., max_versions: _Optional[int] = ..., existence_only: _Optional[bool] = ...) -> None: ...
 
 class Result(_message.Message):
-    __slots__ = ("cell", "associated_cell_count", "exists", "partial")
+    __slots__ = ("cell", "associated_cell_count", "exists")
     CELL_FIELD_NUMBER: _ClassVar[int]
     ASSOCIATED_CELL_COUNT_FIELD_NUMBER: _ClassVar[int]
     EXISTS_FIELD_NUMBER: _ClassVar[int]
-    PARTIAL_FIELD_NUMBER: _ClassVar[int]
     cell: _containers.RepeatedCompositeFieldContainer[Cell]
     associated_cell_count: int
     exists: bool
-    partial: bool
-    def __init__(self, cell: _Optional[_Iterable[_Union[Cell, _Mapping]]] = ..., associated_cell_count: _Optional[int] = ..., exists: _Optional[bool] = ..., partial: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cell: _Optional[_Iterable[_Union[Cell, _Mapping]]] = ..., associated_cell_count: _Optional[int] = ..., exists: _Optional[bool] = ...) -> None: ...
 
 class Action(_message.Message):
     __slots__ = ("index", "get")
@@ -107,14 +97,12 @@ class Action(_message.Message):
     def __init__(self, index: _Optional[int] = ..., get: _Optional[_Union[Get, _Mapping]] = ...) -> None: ...
 
 class RegionAction(_message.Message):
-    __slots__ = ("region", "atomic", "action")
+    __slots__ = ("region", "action")
     REGION_FIELD_NUMBER: _ClassVar[int]
-    ATOMIC_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     region: RegionSpecifier
-    atomic: bool
     action: _containers.RepeatedCompositeFieldContainer[Action]
-    def __init__(self, region: _Optional[_Union[RegionSpecifier, _Mapping]] = ..., atomic: _Optional[bool] = ..., action: _Optional[_Iterable[_Union[Action, _Mapping]]] = ...) -> None: ...
+    def __init__(self, region: _Optional[_Union[RegionSpecifier, _Mapping]] = ..., action: _Optional[_Iterable[_Union[Action, _Mapping]]] = ...) -> None: ...
 
 class MultiRequest(_message.Message):
     __slots__ = ("regionAction",)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1artolap/sep/hbase/rpc.proto\x12\x0crtolap.hbase\"<\n\x0fUserInformation\x12\x16\n\x0e\x65\x66\x66\x65\x63tive_user\x18\x01 \x01(\t\x12\x11\n\treal_user\x18\x02 \x01(\t\"\x9d\x01\n\x0bVersionInfo\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04\x64\x61te\x18\x05 \x01(\t\x12\x14\n\x0csrc_checksum\x18\x06 \x01(\t\x12\x15\n\rversion_major\x18\x07 \x01(\r\x12\x15\n\rversion_minor\x18\x08 \x01(\r\"\xfa\x01\n\x10\x43onnectionHeader\x12\x30\n\tuser_info\x18\x01 \x01(\x0b\x32\x1d.rtolap.hbase.UserInformation\x12\x14\n\x0cservice_name\x18\x02 \x01(\t\x12\x1e\n\x16\x63\x65ll_block_codec_class\x18\x03 \x01(\t\x12#\n\x1b\x63\x65ll_block_compressor_class\x18\x04 \x01(\t\x12/\n\x0cversion_info\x18\x05 \x01(\x0b\x32\x19.rtolap.hbase.VersionInfo\x12(\n rpc_crypto_cipher_transformation\x18\x06 \x01(\t\"\x1f\n\rCellBlockMeta\x12\x0e\n\x06length\x18\x01 \x01(\r\"|\n\x11\x45xceptionResponse\x12\x1c\n\x14\x65xception_class_name\x18\x01 \x01(\t\x12\x13\n\x0bstack_trace\x18\x02 \x01(\t\x12\x10\n\x08hostname\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\x05\x12\x14\n\x0c\x64o_not_retry\x18\x05 \x01(\x08\"\xa5\x01\n\rRequestHeader\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\r\x12\x13\n\x0bmethod_name\x18\x03 \x01(\t\x12\x15\n\rrequest_param\x18\x04 \x01(\x08\x12\x34\n\x0f\x63\x65ll_block_meta\x18\x05 \x01(\x0b\x32\x1b.rtolap.hbase.CellBlockMeta\x12\x10\n\x08priority\x18\x06 \x01(\r\x12\x0f\n\x07timeout\x18\x07 \x01(\r\"\x8b\x01\n\x0eResponseHeader\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\r\x12\x32\n\texception\x18\x02 \x01(\x0b\x32\x1f.rtolap.hbase.ExceptionResponse\x12\x34\n\x0f\x63\x65ll_block_meta\x18\x03 \x01(\x0b\x32\x1b.rtolap.hbase.CellBlockMeta\"A\n\nServerName\x12\x11\n\thost_name\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\x12\x12\n\nstart_code\x18\x03 \x01(\x04')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1artolap/sep/hbase/rpc.proto\x12\x0crtolap.hbase\")\n\x0fUserInformation\x12\x16\n\x0e\x65\x66\x66\x65\x63tive_user\x18\x01 \x01(\t\"\x9f\x01\n\x10\x43onnectionHeader\x12\x30\n\tuser_info\x18\x01 \x01(\x0b\x32\x1d.rtolap.hbase.UserInformation\x12\x14\n\x0cservice_name\x18\x02 \x01(\t\x12\x1e\n\x16\x63\x65ll_block_codec_class\x18\x03 \x01(\t\x12#\n\x1b\x63\x65ll_block_compressor_class\x18\x04 \x01(\t\"\x1f\n\rCellBlockMeta\x12\x0e\n\x06length\x18\x01 \x01(\r\"\\\n\x11\x45xceptionResponse\x12\x1c\n\x14\x65xception_class_name\x18\x01 \x01(\t\x12\x13\n\x0bstack_trace\x18\x02 \x01(\t\x12\x14\n\x0c\x64o_not_retry\x18\x05 \x01(\x08\"\xa5\x01\n\rRequestHeader\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\r\x12\x13\n\x0bmethod_name\x18\x03 \x01(\t\x12\x15\n\rrequest_param\x18\x04 \x01(\x08\x12\x34\n\x0f\x63\x65ll_block_meta\x18\x05 \x01(\x0b\x32\x1b.rtolap.hbase.CellBlockMeta\x12\x10\n\x08priority\x18\x06 \x01(\r\x12\x0f\n\x07timeout\x18\x07 \x01(\r\"\x8b\x01\n\x0eResponseHeader\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\r\x12\x32\n\texception\x18\x02 \x01(\x0b\x32\x1f.rtolap.hbase.ExceptionResponse\x12\x34\n\x0f\x63\x65ll_block_meta\x18\x03 \x01(\x0b\x32\x1b.rtolap.hbase.CellBlockMeta\"A\n\nServerName\x12\x11\n\thost_name\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\x12\x12\n\nstart_code\x18\x03 \x01(\x04')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,19 +32,17 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rtolap.sep.hbase.rpc_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_USERINFORMATION']._serialized_start=44
-  _globals['_USERINFORMATION']._serialized_end=104
-  _globals['_VERSIONINFO']._serialized_start=107
-  _globals['_VERSIONINFO']._serialized_end=264
-  _globals['_CONNECTIONHEADER']._serialized_start=267
-  _globals['_CONNECTIONHEADER']._serialized_end=517
-  _globals['_CELLBLOCKMETA']._serialized_start=519
-  _globals['_CELLBLOCKMETA']._serialized_end=550
-  _globals['_EXCEPTIONRESPONSE']._serialized_start=552
-  _globals['_EXCEPTIONRESPONSE']._serialized_end=676
-  _globals['_REQUESTHEADER']._serialized_start=679
-  _globals['_REQUESTHEADER']._serialized_end=844
-  _globals['_RESPONSEHEADER']._serialized_start=847
-  _globals['_RESPONSEHEADER']._serialized_end=986
-  _globals['_SERVERNAME']._serialized_start=988
-  _globals['_SERVERNAME']._serialized_end=1053
+  _globals['_USERINFORMATION']._serialized_end=85
+  _globals['_CONNECTIONHEADER']._serialized_start=88
+  _globals['_CONNECTIONHEADER']._serialized_end=247
+  _globals['_CELLBLOCKMETA']._serialized_start=249
+  _globals['_CELLBLOCKMETA']._serialized_end=280
+  _globals['_EXCEPTIONRESPONSE']._serialized_start=282
+  _globals['_EXCEPTIONRESPONSE']._serialized_end=374
+  _globals['_REQUESTHEADER']._serialized_start=377
+  _globals['_REQUESTHEADER']._serialized_end=542
+  _globals['_RESPONSEHEADER']._serialized_start=545
+  _globals['_RESPONSEHEADER']._serialized_end=684
+  _globals['_SERVERNAME']._serialized_start=686
+  _globals['_SERVERNAME']._serialized_end=751
 # @@protoc_insertion_point(module_scope)

@@ -6,48 +6,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class UserInformation(_message.Message):
-    __slots__ = ("effective_user", "real_user")
+    __slots__ = ("effective_user",)
     EFFECTIVE_USER_FIELD_NUMBER: _ClassVar[int]
-    REAL_USER_FIELD_NUMBER: _ClassVar[int]
     effective_user: str
-    real_user: str
-    def __init__(self, effective_user: _Optional[str] = ..., real_user: _Optional[str] = ...) -> None: ...
-
-class VersionInfo(_message.Message):
-    __slots__ = ("version", "url", "revision", "user", "date", "src_checksum", "version_major", "version_minor")
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    URL_FIELD_NUMBER: _ClassVar[int]
-    REVISION_FIELD_NUMBER: _ClassVar[int]
-    USER_FIELD_NUMBER: _ClassVar[int]
-    DATE_FIELD_NUMBER: _ClassVar[int]
-    SRC_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
-    VERSION_MAJOR_FIELD_NUMBER: _ClassVar[int]
-    VERSION_MINOR_FIELD_NUMBER: _ClassVar[int]
-    version: str
-    url: str
-    revision: str
-    user: str
-    date: str
-    src_checksum: str
-    version_major: int
-    version_minor: int
-    def __init__(self, version: _Optional[str] = ..., url: _Optional[str] = ..., revision: _Optional[str] = ..., user: _Optional[str] = ..., date: _Optional[str] = ..., src_checksum: _Optional[str] = ..., version_major: _Optional[int] = ..., version_minor: _Optional[int] = ...) -> None: ...
+    def __init__(self, effective_user: _Optional[str] = ...) -> None: ...
 
 class ConnectionHeader(_message.Message):
-    __slots__ = ("user_info", "service_name", "cell_block_codec_class", "cell_block_compressor_class", "version_info", "rpc_crypto_cipher_transformation")
+    __slots__ = ("user_info", "service_name", "cell_block_codec_class", "cell_block_compressor_class")
     USER_INFO_FIELD_NUMBER: _ClassVar[int]
     SERVICE_NAME_FIELD_NUMBER: _ClassVar[int]
     CELL_BLOCK_CODEC_CLASS_FIELD_NUMBER: _ClassVar[int]
     CELL_BLOCK_COMPRESSOR_CLASS_FIELD_NUMBER: _ClassVar[int]
-    VERSION_INFO_FIELD_NUMBER: _ClassVar[int]
-    RPC_CRYPTO_CIPHER_TRANSFORMATION_FIELD_NUMBER: _ClassVar[int]
     user_info: UserInformation
     service_name: str
     cell_block_codec_class: str
     cell_block_compressor_class: str
-    version_info: VersionInfo
-    rpc_crypto_cipher_transformation: str
-    def __init__(self, user_info: _Optional[_Union[UserInformation, _Mapping]] = ..., service_name: _Optional[str] = ..., cell_block_codec_class: _Optional[str] = ..., cell_block_compressor_class: _Optional[str] = ..., version_info: _Optional[_Union[VersionInfo, _Mapping]] = ..., rpc_crypto_cipher_transformation: _Optional[str] = ...) -> None: ...
+    def __init__(self, user_info: _Optional[_Union[UserInformation, _Mapping]] = ..., service_name: _Optional[str] = ..., cell_block_codec_class: _Optional[str] = ..., cell_block_compressor_class: _Optional[str] = ...) -> None: ...
 
 class CellBlockMeta(_message.Message):
     __slots__ = ("length",)
@@ -56,18 +30,14 @@ class CellBlockMeta(_message.Message):
     def __init__(self, length: _Optional[int] = ...) -> None: ...
 
 class ExceptionResponse(_message.Message):
-    __slots__ = ("exception_class_name", "stack_trace", "hostname", "port", "do_not_retry")
+    __slots__ = ("exception_class_name", "stack_trace", "do_not_retry")
     EXCEPTION_CLASS_NAME_FIELD_NUMBER: _ClassVar[int]
     STACK_TRACE_FIELD_NUMBER: _ClassVar[int]
-    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
-    PORT_FIELD_NUMBER: _ClassVar[int]
     DO_NOT_RETRY_FIELD_NUMBER: _ClassVar[int]
     exception_class_name: str
     stack_trace: str
-    hostname: str
-    port: int
     do_not_retry: bool
-    def __init__(self, exception_class_name: _Optional[str] = ..., stack_trace: _Optional[str] = ..., hostname: _Optional[str] = ..., port: _Optional[int] = ..., do_not_retry: _Optional[bool] = ...) -> None: ...
+    def __init__(self, exception_class_name: _Optional[str] = ..., stack_trace: _Optional[str] = ..., do_not_retry: _Optional[bool] = ...) -> None: ...
 
 class RequestHeader(_message.Message):
     __slots__ = ("call_id", "method_name", "request_param", "cell_block_meta", "priority", "timeout")

@@ -18,7 +18,7 @@ import msgspec
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import CommitConflict, CommitUnknown
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore
-from rtolap.metadata.updates import retrying
+from rtolap.metadata.updates import create_missing, retrying
 from rtolap.sep.subscriptions.records import SubscriptionPaths
 
 log = logging.getLogger(__name__)
@@ -62,13 +62,8 @@ class ShareNodes:
     def join(self, member: Member) -> None:
         """Make the consumer's node. One that its own session of before has left is found gone by a later
         look."""
-
-        def attempt() -> None:
-            path = self._paths.consumer(member.id)
-            if self._store.get(path) is None:
-                self._store.commit([Create(path, msgspec.json.encode(member), ephemeral=True)])
-
-        retrying(attempt)
+        path, data = self._paths.consumer(member.id), msgspec.json.encode(member)
+        create_missing(self._store, path, data, ephemeral=True)
 
     def leave(self, member: str) -> None:
         retrying(lambda: self._delete(self._paths.consumer(member)))

@@ -21,8 +21,17 @@ from rtolap.sep.status.model import (
     reason_of,
     since_ms,
 )
-from rtolap.sep.status.sources import LoadReport, LogSizes, QueueKey, ReplicationSources, ServerReports
+from rtolap.sep.status.sources import LogSizes, QueueKey, ReplicationSources, ServerReports
 
+_REPORTED = (
+    "lag_ms",
+    "last_shipped_ms",
+    "last_shipped_age_ms",
+    "next_written_ms",
+    "shipped_ops",
+    "running",
+    "reported_ms",
+)
 _NO_REPORTS = ServerReports({}, {})
 
 
@@ -83,7 +92,7 @@ def with_reasons(status: ReplicationStatus, before: ReplicationStatus | None = N
 
 def _rows(
     queues: Collection[Queue],
-    reports: Mapping[QueueKey, LoadReport],
+    reports: Mapping[QueueKey, QueueStatus],
     sizes: LogSizes | None,
     only: Collection[str],
 ) -> list[QueueStatus]:
@@ -92,14 +101,9 @@ def _rows(
     for queue in queues:
         key = (str(queue.server), str(queue.id))
         rows[key] = _with_report(_queue_status(queue, sizes), reports.get(key))
-    for (server, queue_id), report in reports.items():
-        if (server, queue_id) not in rows and (not only or report.peer in only):
-            # its queue is in no node, as in HBase 3, or it has just ended
-            peer, _, former = queue_id.partition("-")
-            row = QueueStatus(
-                peer=peer, server=server, queue=queue_id, recovered_from=(former,) if former else ()
-            )
-            rows[server, queue_id] = _with_report(row, report)
+    for key, report in reports.items():
+        if key not in rows and (not only or report.peer in only):
+            rows[key] = report  # its queue is in no node, as in HBase 3, or it has just ended
     return sorted(rows.values(), key=lambda row: (row.peer, bool(row.recovered_from), row.server, row.queue))
 
 
@@ -137,20 +141,10 @@ def _with_sizes(row: QueueStatus, queue: Queue, sizes: LogSizes) -> QueueStatus:
     )
 
 
-def _with_report(row: QueueStatus, report: LoadReport | None) -> QueueStatus:
+def _with_report(row: QueueStatus, report: QueueStatus | None) -> QueueStatus:
     if report is None:
         return row
-    return msgspec.structs.replace(
-        row,
-        logs=report.logs if row.logs is None else row.logs,
-        lag_ms=report.lag_ms,
-        last_shipped_ms=report.last_shipped_ms,
-        last_shipped_age_ms=report.last_shipped_age_ms,
-        next_written_ms=report.next_written_ms,
-        shipped_ops=report.shipped_ops,
-        running=report.running,
-        reported_ms=report.reported_ms,
-    )
+    return msgspec.structs.replace(row, **{name: getattr(report, name) for name in _REPORTED})
 
 
 def _with_counters(rows: Collection[QueueStatus], pages: JmxPages) -> list[QueueStatus]:

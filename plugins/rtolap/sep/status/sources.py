@@ -25,7 +25,7 @@ from rtolap.sep.hbase.master import MasterClient
 from rtolap.sep.hbase.peers import ClusterKey, Peer
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName
 from rtolap.sep.status.jmx import JmxReader
-from rtolap.sep.status.model import MissingSource
+from rtolap.sep.status.model import MissingSource, QueueStatus
 
 _SESSION_TIMEOUT_S = 3.0
 _MASTER_TIMEOUT_S = 5.0
@@ -111,33 +111,19 @@ class WalSizes:
         return LogSizes(bytes_by_log, self._is_exact_while_written)
 
 
-class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A source of a region server. Times in milliseconds since 1970, None: not since the server started."""
-
-    peer: str
-    reported_ms: int | None
-    logs: int
-    lag_ms: int
-    last_shipped_ms: int | None
-    last_shipped_age_ms: int | None
-    next_written_ms: int | None
-    shipped_ops: int | None
-    running: bool
-
-
 class ServerReports(msgspec.Struct, frozen=True):
-    """The load reports of region servers.
+    """The load reports of region servers. Times are None where nothing was since the server started.
 
     Attributes:
         info_ports: the ports of pages and JMX, of the servers that have one.
     """
 
-    reports: dict[QueueKey, LoadReport]
+    reports: dict[QueueKey, QueueStatus]
     info_ports: dict[str, int]
 
 
 def _parse_load_reports(status: admin_pb2.ClusterStatus) -> ServerReports:
-    reports: dict[QueueKey, LoadReport] = {}
+    reports: dict[QueueKey, QueueStatus] = {}
     info_ports: dict[str, int] = {}
     for live in status.live_servers:
         server, load = str(ServerName.of(live.server)), live.server_load
@@ -145,9 +131,13 @@ def _parse_load_reports(status: admin_pb2.ClusterStatus) -> ServerReports:
             info_ports[server] = load.info_server_port
         for source in load.replLoadSource:
             queue = source.queueId or source.peerID  # older servers name the peer only
+            peer, _, former = queue.partition("-")
             shipped = source.timeStampOfLastShippedOp > 0
-            reports[server, queue] = LoadReport(
-                peer=source.peerID.partition("-")[0],
+            reports[server, queue] = QueueStatus(
+                peer=peer,
+                server=server,
+                queue=queue,
+                recovered_from=(former,) if former else (),
                 reported_ms=load.report_end_time or None,
                 logs=source.sizeOfLogQueue,
                 lag_ms=source.replicationLag,

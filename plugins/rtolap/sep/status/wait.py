@@ -26,11 +26,11 @@ import time
 from collections.abc import Callable, Container
 
 import msgspec
+from google.protobuf.empty_pb2 import Empty
 
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import NotFound, NotYet, Refused, Unavailable
 from rtolap.model.durations import format_duration
-from rtolap.sep.hbase import admin_pb2
 from rtolap.sep.hbase.connection import Connection
 from rtolap.sep.hbase.master import MasterClient
 from rtolap.sep.hbase.queues import Queue, read_stable_queues
@@ -115,9 +115,7 @@ def roll(znodes: HBaseZnodes, due: DueLogs) -> DueLogs:
         server = ServerName.parse(name)
         connection = Connection(server.host, server.port, "AdminService", timeout_s=_ROLL_TIMEOUT_S)
         try:
-            connection.call(
-                "RollWALWriter", admin_pb2.RollWALWriterRequest(), admin_pb2.RollWALWriterResponse
-            )
+            connection.call("RollWALWriter", Empty(), Empty)
         except Unavailable:
             left.append(name)
         finally:

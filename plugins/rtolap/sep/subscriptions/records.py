@@ -31,40 +31,17 @@ ROOT = "/rtolap/sep"
 Phase = Literal["creating", "created", "dropping"]
 
 
-class SubscriptionPaths(msgspec.Struct, frozen=True):
-    name: str
-
-    @property
-    def root(self) -> str:
-        return f"{ROOT}/{self.name}"
-
-    @property
-    def definition(self) -> str:
-        return f"{self.root}/definition"
-
-    @property
-    def hbaseid(self) -> str:
-        return f"{self.root}/hbaseid"
-
-    @property
-    def rs(self) -> str:
-        return f"{self.root}/rs"
-
-    @property
-    def delivery(self) -> str:
-        return f"{self.root}/delivery"
-
-    @property
-    def requests(self) -> str:
-        return f"{self.root}/requests"
-
-    @property
-    def leader(self) -> str:
-        return f"{self.root}/leader"
-
-    @property
-    def consumers(self) -> str:
-        return f"{self.root}/consumers"
+class SubscriptionPaths:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.root = f"{ROOT}/{name}"
+        self.definition = f"{self.root}/definition"
+        self.hbaseid = f"{self.root}/hbaseid"
+        self.rs = f"{self.root}/rs"
+        self.delivery = f"{self.root}/delivery"
+        self.requests = f"{self.root}/requests"
+        self.leader = f"{self.root}/leader"
+        self.consumers = f"{self.root}/consumers"
 
     def consumer(self, member: str) -> str:
         return f"{self.consumers}/{member}"

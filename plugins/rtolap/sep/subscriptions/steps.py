@@ -29,7 +29,7 @@ import msgspec
 
 from rtolap.base.errors import AlreadyExists, Corrupted, NotFound, Refused
 from rtolap.metadata.store import Create, Delete, MetadataStore, Put
-from rtolap.metadata.updates import retrying
+from rtolap.metadata.updates import create_missing, retrying
 from rtolap.model.subscription import Subscription
 from rtolap.sep.hbase.peers import Peer, TableFamilies, cluster_key, table_name, table_text
 from rtolap.sep.hbase.znodes import parse_cluster_id
@@ -58,22 +58,12 @@ def put_definition(source: SourceCluster, record: SubscriptionRecord) -> None:
 
 
 def put_cluster_id(source: SourceCluster, record: SubscriptionRecord) -> None:
-    path = record.paths.hbaseid
-
-    def attempt() -> None:
-        if source.store.get(path) is None:
-            source.store.commit([Create(path, record.cluster_id.encode())])
-
-    retrying(attempt)
+    create_missing(source.store, record.paths.hbaseid, record.cluster_id.encode())
     check_cluster_id(source, record)
 
 
 def put_servers_node(source: SourceCluster, record: SubscriptionRecord) -> None:
-    def attempt() -> None:
-        if source.store.get(record.paths.rs) is None:
-            source.store.commit([Create(record.paths.rs, b"")])
-
-    retrying(attempt)
+    create_missing(source.store, record.paths.rs, b"")
 
 
 def put_peer(source: SourceCluster, record: SubscriptionRecord) -> None:

@@ -134,7 +134,6 @@ class RelayParts(Protocol):
 
     def dial(self, connection: Connection) -> socket.socket:
         """Connect to the server. Raises OSError."""
-        ...
 
     def note(self, reason: str) -> None: ...
 

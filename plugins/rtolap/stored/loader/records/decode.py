@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rtolap.column_types import BIGINT, STRING
 from rtolap.columnar.schema import arrow_type
 from rtolap.events.classify import Leaf, Problem
-from rtolap.events.event_time import EventTimeParser, lenient
+from rtolap.events.event_time import EventTimeParser
 from rtolap.events.formats.debezium import DELETE
 from rtolap.events.formats.readers import Registries, no_registries, record_reader
 from rtolap.events.formats.sources import NOTHING_BESIDE, Beside, with_sources
@@ -211,16 +211,7 @@ class RecordDecoder:
 
     def _parsed(self, column: TargetColumn, raw: pa.Array) -> pa.Array:
         wanted = arrow_type(column.type)
-        if raw.type == wanted:
-            return raw
-        times = self._times[column.source.format]
-        if pa.types.is_date(wanted) and times.is_iso and pa.types.is_string(raw.type):
-            encoded = raw.dictionary_encode()
-            days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
-            return days.take(encoded.indices)
-        parsed = times.parse(raw)
-        instants = pa.array(parsed.micros, mask=parsed.missing | parsed.invalid).cast(pa.timestamp("us"))
-        return pc.floor_temporal(instants, unit="day").cast(wanted) if pa.types.is_date(wanted) else instants
+        return raw if raw.type == wanted else self._times[column.source.format].read(raw, wanted)
 
 
 def latest_of_keys(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
