@@ -1,4 +1,4 @@
-"""A base class of objects that hold something until they are closed, for use in a `with` statement."""
+"""Base classes of objects that hold something until they are closed, for use in `with` and `async with`."""
 
 from __future__ import annotations
 
@@ -19,3 +19,17 @@ class Closeable(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class AsyncCloseable(ABC):
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what it holds; harmless when that is done."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -29,7 +29,6 @@ from rtolap.metadata.segment_nodes import SegmentNodes
 from rtolap.metadata.store import Check, MetadataStore, Operation
 from rtolap.metadata.updates import read, update
 from rtolap.model.offsets import Offsets
-from rtolap.model.segment import SegmentRange
 
 
 class ClusterMetadata(Definitions, Members):
@@ -44,6 +43,8 @@ class ClusterMetadata(Definitions, Members):
         self.clock = clock
         self.files = files
         self.nodes = SegmentNodes(store, None if files is None else VectorFiles(files))
+        self.whole_segment = self.nodes.whole
+        self.update_segment = self.nodes.update
 
     # -- cubes ------------------------------------------------------------------------------------------
 
@@ -164,33 +165,6 @@ class ClusterMetadata(Definitions, Members):
         It reads a file for each: views, which follow the records, read none. Raises Corrupted, Unavailable.
         """
         return {name: self.nodes.whole(record) for name, record in self.nodes.segments(cube).items()}
-
-    def whole_segment(self, record: SegmentRecord) -> SegmentRecord:
-        """Return the record with the vectors of its READY version. Raises Corrupted, Unavailable."""
-        return self.nodes.whole(record)
-
-    def update_segment(
-        self,
-        cube: str,
-        window: SegmentRange,
-        change: Callable[[SegmentRecord], SegmentRecord],
-        *,
-        cube_id: str | None = None,
-        require: Callable[[], Sequence[Operation]] = tuple,
-        with_vectors: bool = True,
-    ) -> SegmentRecord:
-        """Commit `change(record)` together with the cube's ChangeLog, and only where `require` holds, which
-        is called again each round. Return the record with its vectors.
-
-        A segment without a record is given to `change` as a fresh ACTIVE one, and is only written if it
-        comes back changed; one that ends at or below the purge horizon is Refused. Errors of `change`
-        (Refused, IllegalTransition) pass through; nothing is written. `cube_id`: of the creation that the
-        change is of; None: of any. NotFound where it is gone, whoever has its name. `with_vectors`: False for
-        a change that needs none of the READY version.
-        """
-        return self.nodes.update(
-            cube, window, change, cube_id=cube_id, require=require, with_vectors=with_vectors
-        )
 
     def remove_segment(self, cube: str, name: str, *, cube_id: str | None = None) -> None:
         """Forget a record, with its entry in the ChangeLog. Only below the purge horizon. `cube_id`: of the

@@ -41,8 +41,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import ParamSpec
 
 from rtolap.base.errors import DefinitionError
+
+P = ParamSpec("P")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,199}")
 
@@ -71,132 +75,65 @@ RESTORING = "/restoring"
 CLUSTER_FORMAT = "/cluster_format"
 
 
-def publication(name: str) -> str:
-    return f"{PUBLICATIONS}/{checked(name)}"
+def _place(parent: Callable[P, str], place: str) -> Callable[P, str]:
+    """Return the function of the node `place` below the node of `parent`, which takes the same names."""
+
+    def path(*args: P.args, **kwargs: P.kwargs) -> str:
+        return f"{parent(*args, **kwargs)}/{place}"
+
+    return path
 
 
-def publication_definition(name: str) -> str:
-    return f"{publication(name)}/definition"
+def _named(parent: str) -> Callable[[str], str]:
+    """Return the function of the nodes below `parent` by name. It raises DefinitionError for a wrong name."""
+
+    def path(name: str) -> str:
+        return f"{parent}/{checked(name)}"
+
+    return path
 
 
-def publication_holds(name: str) -> str:
-    return f"{publication(name)}/holds"
+def _named_of(parent: Callable[[str], str]) -> Callable[[str, str], str]:
+    """Return the function of the nodes below a node of `parent`: the name of that node, then its own."""
+
+    def path(parent_name: str, name: str) -> str:
+        return f"{parent(parent_name)}/{checked(name)}"
+
+    return path
 
 
-def publication_status(name: str) -> str:
-    return f"{publication(name)}/status"
-
-
-def publication_lead(name: str) -> str:
-    return f"{publication(name)}/lead"
-
-
-def request(request_id: str) -> str:
-    return f"{REQUESTS}/{checked(request_id)}"
-
-
-def receiver(receiver_id: str) -> str:
-    return f"{RECEIVERS}/{checked(receiver_id)}"
-
-
-def receiver_live(receiver_id: str) -> str:
-    return f"{RECEIVERS_LIVE}/{checked(receiver_id)}"
-
-
-def replica_set(name: str) -> str:
-    return f"{REPLICA_SETS}/{checked(name)}"
-
-
-def replica_set_election(name: str) -> str:
-    return f"/replica_sets_lead/{checked(name)}"
-
-
-def table(name: str) -> str:
-    return f"{TABLES}/{checked(name)}"
-
-
-def lookup(name: str) -> str:
-    return f"{LOOKUPS}/{checked(name)}"
-
-
-def cube(name: str) -> str:
-    return f"{CUBES}/{checked(name)}"
-
-
-def cube_definition(name: str) -> str:
-    return f"{CUBES}/{checked(name)}/definition"
-
-
-def cube_control(name: str) -> str:
-    return f"{CUBES}/{checked(name)}/control"
-
-
-def cube_changes(name: str) -> str:
-    return f"{CUBES}/{checked(name)}/changes"
-
-
-def cube_watermark(name: str) -> str:
-    return f"{CUBES}/{checked(name)}/watermark"
-
-
-def segments(cube_name: str) -> str:
-    return f"{CUBES}/{checked(cube_name)}/segments"
-
-
-def segment(cube_name: str, segment_name: str) -> str:
-    return f"{CUBES}/{checked(cube_name)}/segments/{checked(segment_name)}"
-
-
-def closing(cube_name: str) -> str:
-    return f"{CUBES}/{checked(cube_name)}/closing"
-
-
-def closing_piece(cube_name: str, piece_name: str) -> str:
-    return f"{closing(cube_name)}/{checked(piece_name)}"
-
-
-def history(cube_name: str) -> str:
-    return f"{CUBES}/{checked(cube_name)}/history"
-
-
-def history_page(cube_name: str, page_name: str) -> str:
-    return f"{history(cube_name)}/{checked(page_name)}"
-
-
-def frontier(cube_name: str) -> str:
-    return f"{CUBES}/{checked(cube_name)}/frontier"
-
-
-def replay_from_all(cube_name: str) -> str:
-    return f"{CUBES}/{checked(cube_name)}/replay_from"
-
-
-def replay_from(cube_name: str, replica_set_name: str) -> str:
-    return f"{CUBES}/{checked(cube_name)}/replay_from/{checked(replica_set_name)}"
-
-
-def application(name: str) -> str:
-    return f"{APPLICATIONS}/{checked(name)}"
-
-
-def application_definition(name: str) -> str:
-    return f"{application(name)}/definition"
-
-
-def application_state(name: str) -> str:
-    return f"{application(name)}/state"
-
-
-def application_approvals(name: str) -> str:
-    return f"{application(name)}/approvals"
-
-
-def application_hosts_all(name: str) -> str:
-    return f"{application(name)}/hosts"
-
-
-def application_hosts(name: str, level: str) -> str:
-    return f"{application(name)}/hosts/{checked(level)}"
+publication = _named(PUBLICATIONS)
+publication_definition = _place(publication, "definition")
+publication_holds = _place(publication, "holds")
+publication_status = _place(publication, "status")
+publication_lead = _place(publication, "lead")
+request = _named(REQUESTS)
+receiver = _named(RECEIVERS)
+receiver_live = _named(RECEIVERS_LIVE)
+replica_set = _named(REPLICA_SETS)
+replica_set_election = _named("/replica_sets_lead")
+table = _named(TABLES)
+lookup = _named(LOOKUPS)
+cube = _named(CUBES)
+cube_definition = _place(cube, "definition")
+cube_control = _place(cube, "control")
+cube_changes = _place(cube, "changes")
+cube_watermark = _place(cube, "watermark")
+segments = _place(cube, "segments")
+segment = _named_of(segments)
+closing = _place(cube, "closing")
+closing_piece = _named_of(closing)
+history = _place(cube, "history")
+history_page = _named_of(history)
+frontier = _place(cube, "frontier")
+replay_from_all = _place(cube, "replay_from")
+replay_from = _named_of(replay_from_all)
+application = _named(APPLICATIONS)
+application_definition = _place(application, "definition")
+application_state = _place(application, "state")
+application_approvals = _place(application, "approvals")
+application_hosts_all = _place(application, "hosts")
+application_hosts = _named_of(application_hosts_all)
 
 
 def fleet(cluster_id: str) -> str:
@@ -204,44 +141,16 @@ def fleet(cluster_id: str) -> str:
     return f"{FLEET}/{checked(f'id-{cluster_id}')}"
 
 
-def fleet_lease(cluster_id: str) -> str:
-    return f"{fleet(cluster_id)}/lease"
-
-
-def fleet_mover(cluster_id: str) -> str:
-    return f"{fleet(cluster_id)}/mover"
-
-
-def fleet_current(cluster_id: str) -> str:
-    return f"{fleet(cluster_id)}/current"
-
-
-def fleet_plans(cluster_id: str) -> str:
-    return f"{fleet(cluster_id)}/plans"
-
-
-def fleet_plan(cluster_id: str, plan_id: str) -> str:
-    return f"{fleet_plans(cluster_id)}/{checked(plan_id)}"
-
-
-def fleet_plan_moves(cluster_id: str, plan_id: str) -> str:
-    return f"{fleet_plan(cluster_id, plan_id)}/moves"
-
-
-def fleet_requests(cluster_id: str) -> str:
-    return f"{fleet(cluster_id)}/requests"
-
-
-def fleet_request(cluster_id: str, request_id: str) -> str:
-    return f"{fleet_requests(cluster_id)}/{checked(request_id)}"
-
-
-def fleet_asking(cluster_id: str, request_id: str) -> str:
-    return f"{fleet(cluster_id)}/asking/{checked(request_id)}"
-
-
-def fleet_brokers(cluster_id: str) -> str:
-    return f"{fleet(cluster_id)}/brokers"
+fleet_lease = _place(fleet, "lease")
+fleet_mover = _place(fleet, "mover")
+fleet_current = _place(fleet, "current")
+fleet_plans = _place(fleet, "plans")
+fleet_plan = _named_of(fleet_plans)
+fleet_plan_moves = _place(fleet_plan, "moves")
+fleet_requests = _place(fleet, "requests")
+fleet_request = _named_of(fleet_requests)
+fleet_asking = _named_of(_place(fleet, "asking"))
+fleet_brokers = _place(fleet, "brokers")
 
 
 def fleet_broker(cluster_id: str, broker: int) -> str:
@@ -256,9 +165,5 @@ def fleet_audit_entry(cluster_id: str, broker: int, number: int) -> str:
     return f"{fleet_audit(cluster_id, broker)}/{number}"
 
 
-def fleet_quota_changes(cluster_id: str) -> str:
-    return f"{fleet(cluster_id)}/quotas"
-
-
-def fleet_quota_change(cluster_id: str, operation_id: str) -> str:
-    return f"{fleet_quota_changes(cluster_id)}/{checked(operation_id)}"
+fleet_quota_changes = _place(fleet, "quotas")
+fleet_quota_change = _named_of(fleet_quota_changes)

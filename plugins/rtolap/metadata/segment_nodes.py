@@ -180,7 +180,14 @@ class SegmentNodes:
         require: Callable[[], Sequence[Operation]] = tuple,
         with_vectors: bool = True,
     ) -> SegmentRecord:
-        """Commit `change(record)`. Return it with its vectors.
+        """Commit `change(record)` together with the cube's ChangeLog, and only where `require` holds, which
+        is called again each round. Return the record with its vectors.
+
+        A segment without a record is given to `change` as a fresh ACTIVE one, and is only written if it
+        comes back changed; one that ends at or below the purge horizon is Refused. Errors of `change`
+        (Refused, IllegalTransition) pass through; nothing is written. `cube_id`: of the creation that the
+        change is of; None: of any. NotFound where it is gone, whoever has its name. `with_vectors`: False for
+        a change that needs none of the READY version.
 
         1. write the vectors of a version that has become READY   crash: a file that no record names, which
                                                                   goes with its version; the repetition

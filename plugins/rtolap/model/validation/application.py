@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from rtolap.model.application import Application, ApplicationSource, HostList, Operator, Sink
@@ -68,26 +68,22 @@ def cube_watermark_problems(schema: Schema, applications: Mapping[str, Applicati
     return found
 
 
-def _level_problems(application: Application) -> list[Problem]:
-    found: list[Problem] = []
+def _level_problems(application: Application) -> Iterator[Problem]:
     seen: set[str] = set()
     for role, levels in _roles(application):
         if not levels and role != "operators":
-            found.append(Problem((role,), f"no {role}", expected="one or more", found="none"))
+            yield Problem((role,), f"no {role}", expected="one or more", found="none")
         for position, level in enumerate(levels):
             key: Key = (role, position, "name")
-            found += name_problems(level.name, key)
+            yield from name_problems(level.name, key)
             if level.name in seen:
-                found.append(Problem(key, "level is declared twice", found=repr(level.name)))
+                yield Problem(key, "level is declared twice", found=repr(level.name))
             seen.add(level.name)
-            found += _duration(level.unit_lease_ms, _SECOND_MS, _DAY_MS, (role, position, "unit_lease_ms"))
+            yield from _duration(level.unit_lease_ms, _SECOND_MS, _DAY_MS, (role, position, "unit_lease_ms"))
     if len(application.levels) > LEVELS_MAX:
-        found.append(
-            Problem(
-                (), "too many levels", expected=f"at most {LEVELS_MAX}", found=str(len(application.levels))
-            )
+        yield Problem(
+            (), "too many levels", expected=f"at most {LEVELS_MAX}", found=str(len(application.levels))
         )
-    return found
 
 
 def _source_problems(source: ApplicationSource, key: Key) -> list[Problem]:
@@ -182,8 +178,7 @@ def _edge_problems(application: Application) -> list[Problem]:
     return found
 
 
-def _shape_problems(application: Application) -> list[Problem]:
-    found: list[Problem] = []
+def _shape_problems(application: Application) -> Iterator[Problem]:
     upstream = {edge[1] for edge in application.edges}
     downstream = {edge[0] for edge in application.edges}
     for role, levels in _roles(application):
@@ -191,13 +186,10 @@ def _shape_problems(application: Application) -> list[Problem]:
             key: Key = (role, position, "name")
             if role != "sources" and level.name not in upstream:
                 expected = f"an edge [upstream, {level.name}]"
-                found.append(
-                    Problem(key, f"{role[:-1]} without an upstream", expected=expected, found="none")
-                )
+                yield Problem(key, f"{role[:-1]} without an upstream", expected=expected, found="none")
             if role != "sinks" and level.name not in downstream:
                 expected = f"an edge [{level.name}, downstream]"
-                found.append(Problem(key, f"{role[:-1]} leads nowhere", expected=expected, found="none"))
-    return found
+                yield Problem(key, f"{role[:-1]} leads nowhere", expected=expected, found="none")
 
 
 def _cycle(application: Application) -> tuple[str, ...]:

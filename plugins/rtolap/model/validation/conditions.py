@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.column_types import BOOLEAN, ColumnType
 from rtolap.model.cube import Measure, Schema
@@ -39,9 +41,8 @@ def condition_problems(table: Table, where: str, key: Key) -> list[Problem]:
     return [Problem(key, "not a condition", expected=expected, found=f"{kind or 'NULL'}: {where}")]
 
 
-def filter_problems(schema: Schema) -> list[Problem]:
+def filter_problems(schema: Schema) -> Iterator[Problem]:
     """Return the problems of the measures' keys `where` and `name`."""
-    found: list[Problem] = []
     first: dict[str, tuple[str | None, str]] = {}  # of each filtered column: what it is made of
     for position, measure in enumerate(schema.cube.measures):
         key: Key = ("measures", position)
@@ -49,9 +50,9 @@ def filter_problems(schema: Schema) -> list[Problem]:
             if measure.name is not None:
                 expected = "the key where: other measures are asked for by their columns"
                 where = "a name without a condition"
-                found.append(Problem((*key, "name"), where, expected=expected, found=repr(measure.name)))
+                yield Problem((*key, "name"), where, expected=expected, found=repr(measure.name))
             continue
-        found += _filter_problems(schema, measure, measure.where, key)
+        yield from _filter_problems(schema, measure, measure.where, key)
         made = [(measure.source, (measure.column, measure.where))]
         if measure.adds_values:
             made.append((schema.conditions[measure.where], (None, measure.where)))
@@ -61,8 +62,7 @@ def filter_problems(schema: Schema) -> list[Problem]:
                 column, where = first[name]
                 expected = f"another name than that of {column or 'events'} where {where}"
                 message = "the name of another filtered column"
-                found.append(Problem((*key, "name"), message, expected=expected, found=repr(name)))
-    return found
+                yield Problem((*key, "name"), message, expected=expected, found=repr(name))
 
 
 def _filter_problems(schema: Schema, measure: Measure, where: str, key: Key) -> list[Problem]:

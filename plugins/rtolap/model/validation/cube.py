@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from math import prod
 
 from rtolap.aggregates.accumulator import LG_MAX_MAX, LG_MAX_MIN
@@ -45,51 +46,43 @@ def _merge_problems(cube: Cube) -> list[Problem]:
     return found
 
 
-def _policy_problems(cube: Cube) -> list[Problem]:
+def _policy_problems(cube: Cube) -> Iterator[Problem]:
     segment, retention, late = cube.segment, cube.retention, cube.late
-    found: list[Problem] = []
     window = segment.window_ms
     if not WINDOW_MIN_MS <= window <= WINDOW_MAX_MS:
         bounds = f"{format_duration(WINDOW_MIN_MS)} to {format_duration(WINDOW_MAX_MS)}"
-        found.append(
-            Problem(("segment", "window_ms"), "out of bounds", expected=bounds, found=_spell_duration(window))
+        yield Problem(
+            ("segment", "window_ms"), "out of bounds", expected=bounds, found=_spell_duration(window)
         )
     elif window % WINDOW_MIN_MS or (_DAY_MS % window and window % _DAY_MS):
-        found.append(
-            Problem(
-                ("segment", "window_ms"),
-                "segments would not line up with days",
-                expected="whole seconds that divide a day, or whole days",
-                found=_spell_duration(window),
-            )
+        yield Problem(
+            ("segment", "window_ms"),
+            "segments would not line up with days",
+            expected="whole seconds that divide a day, or whole days",
+            found=_spell_duration(window),
         )
     for name, value in (
         ("allowed_lateness_ms", segment.allowed_lateness_ms),
         ("sliding_window_ms", segment.sliding_window_ms),
         ("sliding_window_max_ms", segment.sliding_window_max_ms),
     ):
-        found += bound_problems(("segment", name), value, 0)
+        yield from bound_problems(("segment", name), value, 0)
     if segment.sliding_window_max_ms < segment.sliding_window_ms:
-        found.append(
-            Problem(
-                ("segment", "sliding_window_max_ms"),
-                "shorter than the sliding window it bounds",
-                expected=f"at least {_spell_duration(segment.sliding_window_ms)}",
-                found=_spell_duration(segment.sliding_window_max_ms),
-            )
+        yield Problem(
+            ("segment", "sliding_window_max_ms"),
+            "shorter than the sliding window it bounds",
+            expected=f"at least {_spell_duration(segment.sliding_window_ms)}",
+            found=_spell_duration(segment.sliding_window_max_ms),
         )
     if retention.after_ms is None:
         if retention.policy == "PURGE":
-            found.append(
-                Problem(("retention",), "PURGE needs a time", expected="the key after, as 2d", found="none")
-            )
+            yield Problem(("retention",), "PURGE needs a time", expected="the key after, as 2d", found="none")
     else:
-        found += bound_problems(("retention", "after_ms"), retention.after_ms, 0)
-    found += bound_problems(("late", "merge_after_ms"), late.merge_after_ms, 0)
-    found += bound_problems(("merge", "after_ms"), cube.merge.after_ms, 0)
-    found += _merge_problems(cube)
-    found += bound_problems(("consumer_tasks_max",), cube.consumer_tasks_max, 1, CONSUMER_TASKS_MAX)
-    return found
+        yield from bound_problems(("retention", "after_ms"), retention.after_ms, 0)
+    yield from bound_problems(("late", "merge_after_ms"), late.merge_after_ms, 0)
+    yield from bound_problems(("merge", "after_ms"), cube.merge.after_ms, 0)
+    yield from _merge_problems(cube)
+    yield from bound_problems(("consumer_tasks_max",), cube.consumer_tasks_max, 1, CONSUMER_TASKS_MAX)
 
 
 def _spell_duration(duration_ms: int) -> str:
@@ -131,106 +124,90 @@ def cube_problems(schema: Schema) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-def _dimension_problems(schema: Schema) -> list[Problem]:
+def _dimension_problems(schema: Schema) -> Iterator[Problem]:
     cube, table = schema.cube, schema.table
     columns = [column.name for column in table.columns]
     binary = {column.name for column in table.columns if column.column_type == BINARY}
-    found: list[Problem] = []
     if not cube.all_dimensions:
-        found.append(
-            Problem(("dimensions",), "a cube without dimensions", expected="at least one", found="none")
-        )
+        yield Problem(("dimensions",), "a cube without dimensions", expected="at least one", found="none")
     if len(cube.all_dimensions) > DIMENSIONS_MAX:
         expected = f"at most {DIMENSIONS_MAX}"
-        found.append(
-            Problem(
-                ("dimensions",), "too many dimensions", expected=expected, found=str(len(cube.all_dimensions))
-            )
+        yield Problem(
+            ("dimensions",), "too many dimensions", expected=expected, found=str(len(cube.all_dimensions))
         )
     for position, name in enumerate(cube.dimensions):
         key: Key = ("dimensions", position)
         if name in columns:
             if name in cube.dimensions[:position]:
-                found.append(Problem(key, "dimension is declared twice", found=repr(name)))
+                yield Problem(key, "dimension is declared twice", found=repr(name))
             if name in binary:
                 expected = "a column of values"
-                found.append(
-                    Problem(key, "bytes are no dimension", expected=expected, found=f"{name} {BINARY}")
-                )
+                yield Problem(key, "bytes are no dimension", expected=expected, found=f"{name} {BINARY}")
             continue
         hint = did_you_mean(name, columns)
         unit = name.removesuffix("_start")
         if unit in TIME_UNITS:
             hint = f"put {unit} into time_dimensions"
-        found.append(
-            Problem(
-                key, "no such column", expected=f"a column of table {table.name}", found=repr(name), hint=hint
-            )
+        yield Problem(
+            key, "no such column", expected=f"a column of table {table.name}", found=repr(name), hint=hint
         )
-    found += [
+    yield from [
         Problem(("time_dimensions", position), "declared twice", found=repr(unit))
         for position, unit in enumerate(cube.time_dimensions)
         if unit in cube.time_dimensions[:position]
     ]
-    return found
 
 
-def _measure_problems(schema: Schema) -> list[Problem]:
-    found: list[Problem] = []
+def _measure_problems(schema: Schema) -> Iterator[Problem]:
     seen: set[tuple[str, str | None]] = set()
     for position, measure in enumerate(schema.cube.measures):
         key: Key = ("measures", position)
         identity = (measure.function, measure.source)
         if identity in seen:
-            found.append(Problem(key, "measure is declared twice", found=str(measure)))
+            yield Problem(key, "measure is declared twice", found=str(measure))
         seen.add(identity)
-        found += _one_measure(schema, measure, key)
-    return found
+        yield from _one_measure(schema, measure, key)
 
 
-def _one_measure(schema: Schema, measure: Measure, key: Key) -> list[Problem]:
+def _one_measure(schema: Schema, measure: Measure, key: Key) -> Iterator[Problem]:
     names = [column.name for column in schema.table.columns]
     function = AGGREGATES[measure.function]
     if measure.column is None:
         if function.takes_events:
-            return []
-        return [Problem(key, f"{measure.function} needs a column", expected="the key column", found="none")]
+            return
+        yield Problem(key, f"{measure.function} needs a column", expected="the key column", found="none")
+        return
     if measure.column not in names:
-        return [
-            Problem(
-                (*key, "column"),
-                "no such column",
-                expected=f"a column of table {schema.table.name}",
-                found=repr(measure.column),
-                hint=did_you_mean(measure.column, names),
-            )
-        ]
-    found: list[Problem] = []
+        yield Problem(
+            (*key, "column"),
+            "no such column",
+            expected=f"a column of table {schema.table.name}",
+            found=repr(measure.column),
+            hint=did_you_mean(measure.column, names),
+        )
+        return
     if function.takes_lg_k:
-        found += bound_problems((*key, "lg_k"), measure.lg_k, LG_K_MIN, LG_K_MAX)
+        yield from bound_problems((*key, "lg_k"), measure.lg_k, LG_K_MIN, LG_K_MAX)
     if function.takes_k:
-        found += bound_problems((*key, "k"), measure.k, KLL_K_MIN, KLL_K_MAX)
+        yield from bound_problems((*key, "k"), measure.k, KLL_K_MIN, KLL_K_MAX)
     if function.takes_lg_max:
-        found += bound_problems((*key, "lg_max"), measure.lg_max, LG_MAX_MIN, LG_MAX_MAX)
+        yield from bound_problems((*key, "lg_max"), measure.lg_max, LG_MAX_MIN, LG_MAX_MAX)
     if function.takes_bytes_max:
-        found += bound_problems((*key, "bytes_max"), measure.bytes_max, BYTES_MAX_MIN, BYTES_MAX_MAX)
+        yield from bound_problems((*key, "bytes_max"), measure.bytes_max, BYTES_MAX_MIN, BYTES_MAX_MAX)
     column_type = schema.table.column(measure.column).column_type
-    found += given_sketch_problems(schema, measure, column_type, key)
+    yield from given_sketch_problems(schema, measure, column_type, key)
     expected = "" if measure.input == "sketch" else function.mismatch(column_type)
     if expected and column_type == BINARY and function.takes_sketches:
         expected += ", or input: sketch"
     if function.reads_source and measure.column == schema.table.time.column:
         expected = "another column than the event time, of which min and max say the same"
     if expected:
-        found.append(
-            Problem(
-                (*key, "column"),
-                f"{measure.function} does not fit the column",
-                expected=expected,
-                found=f"{measure.column} {column_type}",
-            )
+        yield Problem(
+            (*key, "column"),
+            f"{measure.function} does not fit the column",
+            expected=expected,
+            found=f"{measure.column} {column_type}",
         )
-    return found
 
 
 def _group_problems(group: AggregationGroup, key: Key, dimensions: tuple[str, ...]) -> list[Problem]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rtolap.base.errors import DefinitionError
 from rtolap.column_types import DECIMAL_PRECISION_MAX, parse_type
@@ -166,8 +166,7 @@ def _any_item(path: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(step if index_of(step) is None else "[]" for step in path)
 
 
-def _rounding_problems(columns: Sequence[Column]) -> list[Problem]:
-    found: list[Problem] = []
+def _rounding_problems(columns: Sequence[Column]) -> Iterator[Problem]:
     for position, column in enumerate(columns):
         try:
             kind = column.column_type
@@ -177,8 +176,7 @@ def _rounding_problems(columns: Sequence[Column]) -> list[Problem]:
         if column.rounding != "refuse" and not fits:
             expected = f"a decimal column of at most {ROUNDED_PRECISION_MAX} digits"
             key: Key = ("columns", position, "rounding")
-            found.append(Problem(key, "cannot be rounded", expected=expected, found=str(kind)))
-    return found
+            yield Problem(key, "cannot be rounded", expected=expected, found=str(kind))
 
 
 def _host_column_problems(table: Table) -> list[Problem]:
@@ -219,10 +217,9 @@ def watermark_field_problems(table: Table | Loader) -> list[Problem]:
     return [Problem(key, f"column {taken[0]} reads this field", expected=expected, found=repr(field))]
 
 
-def _path_problems(columns: Sequence[Column]) -> list[Problem]:
+def _path_problems(columns: Sequence[Column]) -> Iterator[Problem]:
     """Return the problems of the columns' paths. A JSON value is either a scalar or an object: `a` and `a.b`
     cannot both be columns."""
-    found: list[Problem] = []
     read = [column for column in columns if column.expression is None and column.source == VALUE]
     paths = {_any_item(column.json_path): column.name for column in read}
     for position, column in enumerate(columns):
@@ -230,21 +227,18 @@ def _path_problems(columns: Sequence[Column]) -> list[Problem]:
             continue
         wrong = step_problems(position, column)
         if wrong:
-            found += wrong
+            yield from wrong
             continue
         path = _any_item(column.json_path)
         for length in range(1, len(path)):
             if path[:length] in paths:
-                found.append(
-                    Problem(
-                        ("columns", position, "path"),
-                        f"{'.'.join(path[:length])} is column {paths[path[:length]]} and an object at once",
-                        expected="columns at the leaves of the JSON document",
-                        found=repr(".".join(path)),
-                    )
+                yield Problem(
+                    ("columns", position, "path"),
+                    f"{'.'.join(path[:length])} is column {paths[path[:length]]} and an object at once",
+                    expected="columns at the leaves of the JSON document",
+                    found=repr(".".join(path)),
                 )
-        found += _mixed_problems(position, path, paths)
-    return found
+        yield from _mixed_problems(position, path, paths)
 
 
 def _mixed_problems(

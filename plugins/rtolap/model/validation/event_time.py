@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -25,50 +26,41 @@ _DIRECTIVE = re.compile(r"%(.)")
 _PROBE = datetime(2001, 2, 3, 4, 5, 6)
 
 
-def time_problems(table: Table) -> list[Problem]:
+def time_problems(table: Table) -> Iterator[Problem]:
     """Return the problems of the event time. The columns must be valid already."""
-    found: list[Problem] = []
     time = table.time
     names = {column.name: column for column in table.columns}
     if time.format not in NAMED_FORMATS:
-        found += _pattern_problems(time.format)
+        yield from _pattern_problems(time.format)
     if time.column not in names:
-        found.append(
-            Problem(
-                ("time", "column"),
-                "no such column",
-                expected=f"a column of table {table.name}",
-                found=repr(time.column),
-                hint=did_you_mean(time.column, names),
-            )
+        yield Problem(
+            ("time", "column"),
+            "no such column",
+            expected=f"a column of table {table.name}",
+            found=repr(time.column),
+            hint=did_you_mean(time.column, names),
         )
     else:
         kind = names[time.column].column_type.kind
         allowed = _TYPES.get(time.format, _PATTERN_TYPES)
         if kind not in allowed:
-            found.append(
-                Problem(
-                    ("time", "column"),
-                    f"a column of another type cannot hold {time.format}",
-                    expected=f"type {' or '.join(allowed)}",
-                    found=f"{time.column} {kind}",
-                )
+            yield Problem(
+                ("time", "column"),
+                f"a column of another type cannot hold {time.format}",
+                expected=f"type {' or '.join(allowed)}",
+                found=f"{time.column} {kind}",
             )
     if not zone_is_known(time.zone):
-        found.append(
-            Problem(
-                ("time", "zone"),
-                "unknown zone",
-                expected="an IANA zone, as Europe/Berlin",
-                found=repr(time.zone),
-            )
+        yield Problem(
+            ("time", "zone"),
+            "unknown zone",
+            expected="an IANA zone, as Europe/Berlin",
+            found=repr(time.zone),
         )
-    return found
 
 
-def column_format_problems(table: Table) -> list[Problem]:
+def column_format_problems(table: Table) -> Iterator[Problem]:
     """Return the problems of the formats of columns. The columns must be valid already."""
-    found: list[Problem] = []
     for place, column in enumerate(table.columns):
         key = ("columns", place, "format")
         if column.format == "iso8601":
@@ -76,10 +68,9 @@ def column_format_problems(table: Table) -> list[Problem]:
         if column.column_type.kind not in ("date", "timestamp") or column.name == table.time.column:
             expected = "a date or timestamp that is not the event time, whose format is time.format"
             shown = f"{column.name} {column.type}"
-            found.append(Problem(key, "not for this column", expected=expected, found=shown))
+            yield Problem(key, "not for this column", expected=expected, found=shown)
         elif column.format not in NAMED_FORMATS:
-            found += [msgspec.structs.replace(each, key=key) for each in _pattern_problems(column.format)]
-    return found
+            yield from [msgspec.structs.replace(each, key=key) for each in _pattern_problems(column.format)]
 
 
 def zone_is_known(zone: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from rtolap.model.fleet import BrokerPool, DeclaredQuota, FleetCluster, KafkaFleet, PlacementRule, TopicOwner
@@ -214,22 +214,20 @@ def _factor_problems(factor: int, in_sync: int, factor_key: Key, in_sync_key: Ke
     return found
 
 
-def _quota_problems(quota: DeclaredQuota, key: Key) -> list[Problem]:
-    found: list[Problem] = []
+def _quota_problems(quota: DeclaredQuota, key: Key) -> Iterator[Problem]:
     if not quota.entity:
-        found.append(Problem(key, "a quota of nobody", expected="user, client_id, both, or ip"))
+        yield Problem(key, "a quota of nobody", expected="user, client_id, both, or ip")
     if quota.ip is not None and (quota.user is not None or quota.client_id is not None):
-        found.append(Problem((*key, "ip"), "not beside user and client_id", expected="ip alone"))
+        yield Problem((*key, "ip"), "not beside user and client_id", expected="ip alone")
     if not quota.rates:
-        found.append(Problem(key, "a quota without a rate", expected="such as producer_byte_rate"))
+        yield Problem(key, "a quota without a rate", expected="such as producer_byte_rate")
     for name, value in quota.rates.items():
         wrong = _USER_OR_CLIENT_KEYS if quota.ip is not None else ("connection_creation_rate",)
         if name in wrong:
             whose = "an ip" if quota.ip is not None else "a user or client_id"
-            found.append(Problem((*key, name), f"not a rate of {whose}", found=name))
+            yield Problem((*key, name), f"not a rate of {whose}", found=name)
         elif not (math.isfinite(value) and value > 0):
-            found.append(Problem((*key, name), "out of bounds", expected="more than 0", found=f"{value:g}"))
-    return found
+            yield Problem((*key, name), "out of bounds", expected="more than 0", found=f"{value:g}")
 
 
 def _pattern_problems(patterns: tuple[str, ...], key: Key) -> list[Problem]:
@@ -243,18 +241,16 @@ def _pattern_problems(patterns: tuple[str, ...], key: Key) -> list[Problem]:
     ]
 
 
-def _hidden_problems(patterns: list[tuple[str, ...]], key: Key) -> list[Problem]:
+def _hidden_problems(patterns: list[tuple[str, ...]], key: Key) -> Iterator[Problem]:
     """Return a problem for each pattern behind `*`, or behind itself, since it decides nothing."""
-    found: list[Problem] = []
     seen: set[str] = set()
     for place, alternatives in enumerate(patterns):
         for position, pattern in enumerate(alternatives):
             if pattern in seen or "*" in seen:
                 message = "never decides: what it matches is matched before"
                 at: Key = (*key, place, "match", position)
-                found.append(Problem(at, message, expected="narrow patterns first", found=repr(pattern)))
+                yield Problem(at, message, expected="narrow patterns first", found=repr(pattern))
             seen.add(pattern)
-    return found
 
 
 def _id_problems(ids: tuple[int, ...], key: Key) -> list[Problem]:

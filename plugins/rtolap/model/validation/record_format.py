@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -74,8 +74,7 @@ def _columns(reads: Table | Loader) -> tuple[Column | LoaderColumn, ...]:
     return reads.columns
 
 
-def _source_problems(reads: Table | Loader) -> list[Problem]:
-    found: list[Problem] = []
+def _source_problems(reads: Table | Loader) -> Iterator[Problem]:
     seen: set[str] = set()
     for place, column in enumerate(_columns(reads)):
         source, key = column.source, ("columns", place, "source")
@@ -83,16 +82,15 @@ def _source_problems(reads: Table | Loader) -> list[Problem]:
         if source not in _SOURCES and not name:
             hint = did_you_mean(source, _SOURCES)
             expected = f"one of {', '.join(_SOURCES)}, {HEADER}<name>"
-            found.append(Problem(key, "unknown source", expected=expected, found=repr(source), hint=hint))
+            yield Problem(key, "unknown source", expected=expected, found=repr(source), hint=hint)
         elif source != VALUE and column.path is not None:
             expected = "no path: only values have parts"
-            found.append(Problem((*key[:2], "path"), "a path in a source", expected=expected, found=source))
+            yield Problem((*key[:2], "path"), "a path in a source", expected=expected, found=source)
         elif source != VALUE and getattr(column, "expression", None) is not None:
-            found.append(Problem(key, "a computed column is not read", expected="no source", found=source))
+            yield Problem(key, "a computed column is not read", expected="no source", found=source)
         elif source != VALUE and source in seen:
-            found.append(Problem(key, "another column reads it", expected="a source once", found=source))
+            yield Problem(key, "another column reads it", expected="a source once", found=source)
         seen.add(source)
-    return found
 
 
 def _envelope_problems(form: RecordFormat, reads: Table | Loader) -> list[Problem]:

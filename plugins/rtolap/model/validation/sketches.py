@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.base.errors import DefinitionError
 from rtolap.column_types import BINARY, ColumnType
@@ -22,21 +24,17 @@ def not_computed_with(name: str, kind: ColumnType) -> ColumnType:
     return kind
 
 
-def binary_column_problems(table: Table) -> list[Problem]:
+def binary_column_problems(table: Table) -> Iterator[Problem]:
     """Return the problems of a table's columns of bytes. The columns' names and types are sound."""
-    found: list[Problem] = []
     for position, column in enumerate(table.columns):
         if column.column_type != BINARY:
             continue
         if column.expression is not None:
             key: Key = ("columns", position, "expression")
-            found.append(Problem(key, "bytes are not computed", expected="a column that is read"))
+            yield Problem(key, "bytes are not computed", expected="a column that is read")
         if column.source != VALUE:
             key = ("columns", position, "source")
-            found.append(
-                Problem(key, "bytes stand in values alone", expected=VALUE, found=repr(column.source))
-            )
-    return found
+            yield Problem(key, "bytes stand in values alone", expected=VALUE, found=repr(column.source))
 
 
 def given_sketch_problems(schema: Schema, measure: Measure, kind: ColumnType, key: Key) -> list[Problem]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rtolap.base.errors import DefinitionError
 from rtolap.column_types import parse_type
 from rtolap.model.durations import format_duration
@@ -104,17 +106,15 @@ def _names_problems(table: StoredTable, names: tuple[str, ...], key: Key) -> lis
     return found
 
 
-def _aggregate_problems(table: StoredTable) -> list[Problem]:
-    found: list[Problem] = []
+def _aggregate_problems(table: StoredTable) -> Iterator[Problem]:
     for position, column in enumerate(table.columns):
         key: Key = ("columns", position)
         if column.name not in table.keys:
-            found += _function_problems(column, table.model, key)
+            yield from _function_problems(column, table.model, key)
         elif column.aggregate is not None:
             at: Key = (*key, "aggregate")
             expected = "only on value columns"
-            found.append(Problem(at, "a function that is never applied", expected, column.aggregate))
-    return found
+            yield Problem(at, "a function that is never applied", expected, column.aggregate)
 
 
 def _function_problems(column: StoredColumn, model: TableModel, key: Key) -> list[Problem]:
@@ -133,51 +133,45 @@ def _function_problems(column: StoredColumn, model: TableModel, key: Key) -> lis
     return []
 
 
-def _unique_problems(table: StoredTable) -> list[Problem]:
-    found: list[Problem] = []
+def _unique_problems(table: StoredTable) -> Iterator[Problem]:
     if table.delete_sign is not None and table.model != "unique":
-        found.append(Problem(("delete_sign",), "rows are deleted by key", "model: unique", table.model))
+        yield Problem(("delete_sign",), "rows are deleted by key", "model: unique", table.model)
     name, key = table.sequence_column, ("sequence_column",)
     if name is None:
-        return found
+        return
     column = next((column for column in table.columns if column.name == name), None)
     if table.model != "unique":
-        found.append(Problem(key, "versions of a row are ordered by it", "model: unique", table.model))
+        yield Problem(key, "versions of a row are ordered by it", "model: unique", table.model)
     elif column is None:
-        found.append(_no_column(table, name, key))
+        yield _no_column(table, name, key)
     elif name in table.keys or column.load_type.kind not in _SEQUENCE_KINDS:
         expected = f"a value column of type {', '.join(_SEQUENCE_KINDS)}"
-        found.append(Problem(key, "cannot order a row's versions", expected, f"{name} {column.type}"))
-    return found
+        yield Problem(key, "cannot order a row's versions", expected, f"{name} {column.type}")
 
 
-def _partition_problems(table: StoredTable) -> list[Problem]:
+def _partition_problems(table: StoredTable) -> Iterator[Problem]:
     policy = table.partitions
     if policy is None:
-        return []
-    found: list[Problem] = []
+        return
     key: Key = ("partitions", "column")
     column = next((column for column in table.columns if column.name == policy.column), None)
     if column is None:
-        found.append(_no_column(table, policy.column, key))
+        yield _no_column(table, policy.column, key)
     else:
         kind = column.load_type.kind
         if kind not in ("date", "timestamp"):
-            found.append(Problem(key, "no time to partition by", "a date or a timestamp", column.type))
+            yield Problem(key, "no time to partition by", "a date or a timestamp", column.type)
         elif kind == "date" and policy.unit == "hour":
-            found.append(Problem(("partitions", "unit"), "a date has no hours", "day or longer", "hour"))
+            yield Problem(("partitions", "unit"), "a date has no hours", "day or longer", "hour")
         if column.nullable:
-            found.append(
-                Problem(key, "a null has no partition", "nullable: false", f"{column.name} nullable")
-            )
+            yield Problem(key, "a null has no partition", "nullable: false", f"{column.name} nullable")
         if table.model != "duplicate" and column.name not in table.keys:
             expected = "a key column, so that equal keys meet in one partition"
-            found.append(Problem(key, "not a key column", expected, repr(column.name)))
-    found += bound_problems(("partitions", "ahead"), policy.ahead, 0, AHEAD_MAX)
+            yield Problem(key, "not a key column", expected, repr(column.name))
+    yield from bound_problems(("partitions", "ahead"), policy.ahead, 0, AHEAD_MAX)
     if policy.retention_ms is not None and policy.retention_ms <= 0:
         spelled = format_duration(policy.retention_ms) if policy.retention_ms == 0 else "less than nothing"
-        found.append(Problem(("partitions", "retention_ms"), "out of bounds", "more than 0s", spelled))
-    return found
+        yield Problem(("partitions", "retention_ms"), "out of bounds", "more than 0s", spelled)
 
 
 def _bucket_problems(table: StoredTable) -> list[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterator
 
 from rtolap.base.errors import DefinitionError
 from rtolap.column_types import parse_type
@@ -85,38 +86,32 @@ def _source_problems(source: HBaseSource) -> list[Problem]:
     return found
 
 
-def _followed_problems(subscription: Subscription) -> list[Problem]:
-    found: list[Problem] = []
+def _followed_problems(subscription: Subscription) -> Iterator[Problem]:
     for key in ("tables", "exclude_tables"):
         for table, families in getattr(subscription, key).items():
-            found += _unlike(_TABLE, table, (key, table), "not a table", "table or namespace:table")
+            yield from _unlike(_TABLE, table, (key, table), "not a table", "table or namespace:table")
             for place, family in enumerate(families):
-                found += _unlike(_FAMILY, family, (key, table, place), "not a column family", "its name")
+                yield from _unlike(_FAMILY, family, (key, table, place), "not a column family", "its name")
     for key in ("namespaces", "exclude_namespaces"):
         for place, name in enumerate(getattr(subscription, key)):
-            found += _unlike(_NAMESPACE, name, (key, place), "not a namespace", "its name")
+            yield from _unlike(_NAMESPACE, name, (key, place), "not a namespace", "its name")
     if subscription.follows_everything:
         for key in ("tables", "namespaces"):
             if getattr(subscription, key):
-                found.append(
-                    Problem(
-                        (key,),
-                        "followed and excluded at once",
-                        expected="tables and namespaces, or exclusions from everything",
-                    )
+                yield Problem(
+                    (key,),
+                    "followed and excluded at once",
+                    expected="tables and namespaces, or exclusions from everything",
                 )
     elif not subscription.tables and not subscription.namespaces:
-        found.append(Problem(("tables",), "nothing is followed", expected="tables, namespaces or exclusions"))
+        yield Problem(("tables",), "nothing is followed", expected="tables, namespaces or exclusions")
     for table in subscription.tables:
         if table.rpartition(":")[0] in subscription.namespaces:
-            found.append(
-                Problem(
-                    ("tables", table),
-                    "followed twice",
-                    expected="the table or its namespace: HBase refuses both",
-                )
+            yield Problem(
+                ("tables", table),
+                "followed twice",
+                expected="the table or its namespace: HBase refuses both",
             )
-    return found
 
 
 def _start_problems(start: str) -> list[Problem]:
@@ -157,30 +152,28 @@ def _type_problems(value_type: str, key: Key) -> list[Problem]:
     return [Problem(key, "not a type", expected=expected, found=repr(value_type), hint=hint)]
 
 
-def _listener_problems(listener: SubscriptionListener) -> list[Problem]:
-    found: list[Problem] = []
+def _listener_problems(listener: SubscriptionListener) -> Iterator[Problem]:
     for kind, keys in _WANTED.items():
         for key in keys:
             value = getattr(listener, key)
             at = ("listener", key)
             if kind == listener.kind and not value:
-                found.append(Problem(at, "a key is missing", expected=f"{key} of a {kind} listener"))
+                yield Problem(at, "a key is missing", expected=f"{key} of a {kind} listener")
             elif kind != listener.kind and value is not None:
-                found.append(Problem(at, f"not for a {listener.kind} listener", found=repr(value)))
+                yield Problem(at, f"not for a {listener.kind} listener", found=repr(value))
     if listener.kind == "kafka" and listener.topic:
-        found += [
+        yield from [
             Problem(("listener", *problem.key), problem.message, problem.expected, problem.found)
             for problem in topic_problems(listener.topic)
         ]
     if listener.kind == "stored_table":
         for key in ("database", "table"):
             if value := getattr(listener, key):
-                found += name_problems(value, ("listener", key))
-    found += [
+                yield from name_problems(value, ("listener", key))
+    yield from [
         Problem(("listener", "cluster"), problem.message, problem.expected, problem.found)
         for problem in cluster_problems(listener.cluster)
     ]
-    return found
 
 
 def _address_problems(addresses: tuple[str, ...]) -> list[Problem]:

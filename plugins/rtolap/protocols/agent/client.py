@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, TypeVar
 
 import httpx
 import msgspec
 
-from rtolap.base.closeable import Closeable
+from rtolap.base.closeable import AsyncCloseable, Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.base.tls import trust
@@ -157,7 +156,7 @@ class AgentClient(Closeable):
         return _checked(response)
 
 
-class AsyncAgentClient:
+class AsyncAgentClient(AsyncCloseable):
     """The calls that a trigger makes, without blocking its loop."""
 
     def __init__(self, base_url: str, token: str) -> None:
@@ -170,12 +169,7 @@ class AsyncAgentClient:
             verify=trust(None),
         )
 
-    async def __aenter__(self) -> AsyncAgentClient:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         await self._http.aclose()
 
     async def processes(self) -> tuple[ProcessStatus, ...]:

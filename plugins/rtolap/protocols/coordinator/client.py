@@ -10,13 +10,12 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 import httpx
 from tenacity import AsyncRetrying, Retrying, stop_after_delay
 
-from rtolap.base.closeable import Closeable
+from rtolap.base.closeable import AsyncCloseable, Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
 from rtolap.protocols.coordinator import calls
@@ -173,7 +172,7 @@ class _Awaited(Method[P, T]):
         return send
 
 
-class AsyncCoordinatorClient:
+class AsyncCoordinatorClient(AsyncCloseable):
     """The polling calls, for one event loop."""
 
     def __init__(
@@ -193,14 +192,6 @@ class AsyncCoordinatorClient:
             transport=transport,
             verify=trust(None),
         )
-
-    async def __aenter__(self) -> AsyncCoordinatorClient:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         await self._http.aclose()

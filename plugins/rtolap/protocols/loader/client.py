@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 from urllib.parse import urlencode
 
 import httpx
 import msgspec
 
-from rtolap.base.closeable import Closeable
+from rtolap.base.closeable import AsyncCloseable, Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
@@ -80,7 +79,7 @@ class LoaderClient(Closeable):
         return response.content
 
 
-class AsyncLoaderClient:
+class AsyncLoaderClient(AsyncCloseable):
     """Raises Unavailable where nobody answers, and the loader's errors of the tree."""
 
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -94,12 +93,7 @@ class AsyncLoaderClient:
             verify=trust(None),
         )
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         await self._http.aclose()
 
     async def status(self) -> LoaderStatus:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
+from rtolap.base.closeable import AsyncCloseable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import TooLarge, Unavailable
 from rtolap.base.tls import trust
@@ -43,7 +43,7 @@ class Answered(NamedTuple):
         return decode_json(self.content, QueryAnswer)
 
 
-class AsyncQueryClient:
+class AsyncQueryClient(AsyncCloseable):
     """A client that asks with the cluster's token, for a person or for itself.
 
     A call that is cancelled closes its connection, by which the service ends the statement. Raises the
@@ -60,12 +60,7 @@ class AsyncQueryClient:
             headers[ON_BEHALF_HEADER] = quote(on_behalf_of)
         self._http = httpx.AsyncClient(headers=headers, verify=trust(ca_file))
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         await self._http.aclose()
 
     async def ask(
