@@ -32,7 +32,7 @@ from rtolap.stored.metastore import pending_tablet_tasks
 from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
-from rtolap.stored.metastore.records import NewTransaction, Partition, PendingTabletTask, Tablet
+from rtolap.stored.metastore.records import BeginRequest, Partition, PendingTabletTask, Tablet
 from rtolap.stored.stream_load.table_entry import TableEntry
 
 from tests.support.stored.ledgers import open_ledger
@@ -245,7 +245,7 @@ def test_a_partition_that_a_load_runs_into_outlives_its_retention(world: World) 
     partition = Partition("d", "t", "p20231114", 1)
 
     def begin(connection: Connection) -> int:
-        made = transaction_rows.insert(connection, NewTransaction("d", ("t",), "l", "r", 1), 0)
+        made = transaction_rows.insert(connection, BeginRequest("d", ("t",), "l", "r", 1), 0)
         transaction_rows.touch(connection, made.txn_id, (partition,))
         return made.txn_id
 

@@ -12,7 +12,7 @@ from rtolap.base.errors import DefinitionError, IllegalTransition, LabelUsed, No
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.request import headers
-from rtolap.stored.metastore.records import NewTransaction, TransactionState
+from rtolap.stored.metastore.records import BeginRequest, TransactionState
 from rtolap.stored.stream_load import decision_messages as wire
 from rtolap.stored.stream_load.decision_client import DecisionClient
 
@@ -51,23 +51,21 @@ def test_decisions_want_the_token_of_the_cluster(endpoint: LoadEndpoint, path: s
 def test_a_begin_that_comes_twice_begins_one_transaction(client: DecisionClient) -> None:
     label, request_id = uuid.uuid4().hex, uuid.uuid4().hex
     first, second = (
-        client.begin(NewTransaction("web", ("hits",), label, request_id, 60_000)) for _ in range(2)
+        client.begin(BeginRequest("web", ("hits",), label, request_id, 60_000)) for _ in range(2)
     )
     assert (first, first.state) == (second, TransactionState.PREPARE)
     with pytest.raises(LabelUsed) as used:
-        client.begin(NewTransaction("web", ("hits",), label, uuid.uuid4().hex, 60_000))
+        client.begin(BeginRequest("web", ("hits",), label, uuid.uuid4().hex, 60_000))
     assert (used.value.txn_id, used.value.existing_job_status) == (first.txn_id, "RUNNING")
     for _ in range(2):
         assert client.abort("web", first.txn_id, "given up").state is TransactionState.ABORTED
     with pytest.raises(IllegalTransition):
         client.commit("web", first.txn_id, ())
-    assert (
-        client.begin(NewTransaction("web", ("hits",), label, uuid.uuid4().hex, 60_000)).txn_id > first.txn_id
-    )
+    assert client.begin(BeginRequest("web", ("hits",), label, uuid.uuid4().hex, 60_000)).txn_id > first.txn_id
 
 
 def test_a_commit_that_comes_twice_is_made_once_and_visible(client: DecisionClient) -> None:
-    begun = client.begin(NewTransaction("web", ("hits",), uuid.uuid4().hex, uuid.uuid4().hex, 60_000))
+    begun = client.begin(BeginRequest("web", ("hits",), uuid.uuid4().hex, uuid.uuid4().hex, 60_000))
     for _ in range(2):
         committed = client.commit("web", begun.txn_id, ())
         assert committed.state in (TransactionState.COMMITTED, TransactionState.VISIBLE)
@@ -88,7 +86,7 @@ def test_errors_of_the_master_keep_their_type(client: DecisionClient) -> None:
     with pytest.raises(NotFound):
         client.get("web", 1 << 40)
     with pytest.raises(DefinitionError):
-        client.begin(NewTransaction("web", ("hits",), "no label!", uuid.uuid4().hex, 60_000))
+        client.begin(BeginRequest("web", ("hits",), "no label!", uuid.uuid4().hex, 60_000))
 
 
 def test_a_front_end_that_is_away_is_asked_until_the_time_is_over() -> None:
@@ -103,5 +101,5 @@ def test_a_front_end_that_is_away_is_asked_until_the_time_is_over() -> None:
         urls = ["http://one:1", "http://two:1"]
         client = DecisionClient(LeaderFinder(urls), http, retry_s=0.0)
         with pytest.raises(NotLeader, match="send it again with the same label"):
-            client.begin(NewTransaction("web", ("hits",), "label", "request", 60_000))
+            client.begin(BeginRequest("web", ("hits",), "label", "request", 60_000))
     assert asked == [f"{url}{wire.PREFIX}/begin" for url in urls]

@@ -31,7 +31,7 @@ from rtolap.servers.limits import HttpLimits
 from rtolap.stored.bodies.batches import DecodedBatch
 from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.frontend.assembly import FrontendOptions
-from rtolap.stored.metastore.records import NewTransaction, Tablet, Transaction
+from rtolap.stored.metastore.records import BeginRequest, Tablet, Transaction
 from rtolap.stored.stream_load import error_files, group_commit
 from rtolap.stored.stream_load import load as one_load
 from rtolap.stored.stream_load.body_pipe import BYTES_MAX
@@ -453,7 +453,7 @@ def test_a_load_of_one_phase_is_not_committed_from_outside_while_it_runs(
 ) -> None:
     """It would be committed without its rows, and its own commit would find that done."""
     manager = endpoint.assembly.manager
-    running = manager.begin(NewTransaction("web", ("hits",), label, "r", 60_000, user_name=USER))
+    running = manager.begin(BeginRequest("web", ("hits",), label, "r", 60_000, user_name=USER))
     answer = second_phase(endpoint, label=label, txn_operation="commit")
     assert answer["status"] == "Fail"
     assert answer["msg"].endswith(f"transaction [{running.txn_id}] is prepare, not pre-committed.")
@@ -699,7 +699,7 @@ def test_the_timeout_of_one_load_is_not_that_of_its_group(
     asked: list[int] = []
     begin = endpoint.assembly.manager.begin
 
-    def noted(wanted: NewTransaction) -> Transaction:
+    def noted(wanted: BeginRequest) -> Transaction:
         asked.append(wanted.timeout_ms)
         return begin(wanted)
 

@@ -15,7 +15,7 @@ from rtolap.stored.frontend.upkeep import Upkeep
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.leases import Leases
-from rtolap.stored.metastore.records import NewTransaction, Partition, Tablet, Transaction, TransactionState
+from rtolap.stored.metastore.records import BeginRequest, Partition, Tablet, Transaction, TransactionState
 
 from tests.support.stored.ledgers import open_ledger
 from tests.support.twins.clock import ManualClock
@@ -40,7 +40,7 @@ class Endpoint:
     def begin(self, label: str, request_id: str = "", *, keep: bool = False) -> Transaction:
         request_id = request_id or label
         return self.manager.begin(
-            NewTransaction("web", ("hits",), label, request_id, 100 * HOUR_MS, keep_until_acknowledged=keep)
+            BeginRequest("web", ("hits",), label, request_id, 100 * HOUR_MS, keep_until_acknowledged=keep)
         )
 
     def load(self, label: str, *, keep: bool = False) -> Transaction:
@@ -187,7 +187,7 @@ def test_the_limit_counts_what_runs_in_one_database(ledger: Ledger) -> None:
     endpoint.begin("two")
     with pytest.raises(TooManyAtOnce, match=r"current running txns on db web is 2, larger than limit 2"):
         endpoint.begin("three")
-    endpoint.manager.begin(NewTransaction("other", ("hits",), "three", "r", HOUR_MS))
+    endpoint.manager.begin(BeginRequest("other", ("hits",), "three", "r", HOUR_MS))
     endpoint.manager.abort("web", first.txn_id, "enough")
     endpoint.begin("three")
 

@@ -12,7 +12,7 @@ from rtolap.protocols.storage.messages import CatchUp, CreateTablets, Missed, Ta
 from rtolap.protocols.stored_tables.messages import AddPartition
 from rtolap.stored.frontend.catalogue.stray_tablets import StrayTablets, is_gone, is_unplaced
 from rtolap.stored.metastore import partitions as partition_rows
-from rtolap.stored.metastore.records import NewTransaction, Partition, Tablet
+from rtolap.stored.metastore.records import BeginRequest, Partition, Tablet
 
 from tests.support.stored.replicated_table import NAMES, ReplicatedTable
 
@@ -88,7 +88,7 @@ def test_a_late_call_does_not_reach_the_partition_that_was_made_again(world: Rep
 
 def test_a_commit_into_a_partition_that_was_made_again_is_refused(world: ReplicatedTable) -> None:
     before = day_of(world)
-    transaction = world.manager.begin(NewTransaction("shop", ("daily",), "l", "l", 60_000))
+    transaction = world.manager.begin(BeginRequest("shop", ("daily",), "l", "l", 60_000))
     world.catalogue.drop_partition("shop", "daily", DAY.name)
     world.catalogue.add_partition("shop", "daily", DAY)
     old = Partition("shop", "daily", DAY.name, before.incarnation)

@@ -43,7 +43,7 @@ from rtolap.stored.metastore.leases import Lease, Leases
 from rtolap.stored.metastore.load_jobs import TRANSITIONS, LoadJob, LoadJobEvent, LoadJobs, LoadJobState
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecords
 from rtolap.stored.metastore.records import (
-    NewTransaction,
+    BeginRequest,
     Partition,
     PartitionVersions,
     PendingTabletTask,
@@ -122,7 +122,7 @@ def listening_for_definitions(listener: Callable[[str], None]) -> Iterator[None]
 
 
 def begin(connection: sa.Connection, label: str, db: str = "d") -> Transaction:
-    return transactions.insert(connection, NewTransaction(db, ("t",), label, "r", 1000), 0)
+    return transactions.insert(connection, BeginRequest(db, ("t",), label, "r", 1000), 0)
 
 
 class LedgerContract:

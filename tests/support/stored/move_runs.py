@@ -34,8 +34,8 @@ from rtolap.stored.metastore import tables as table_rows
 from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.records import (
+    BeginRequest,
     MoveState,
-    NewTransaction,
     Partition,
     Replica,
     StorageNode,
@@ -225,7 +225,7 @@ class MoveRun(Run):
 
     def received_load(self) -> Load | None:
         label = f"whole{len(self.loads)}"
-        wanted = NewTransaction(self.db, ("t",), label, label, TIMEOUT_MS)
+        wanted = BeginRequest(self.db, ("t",), label, label, TIMEOUT_MS)
         begun = self.ask(lambda it: it.manager.begin(wanted))
         if not isinstance(begun, Transaction):
             return None

@@ -16,7 +16,7 @@ from rtolap.stored.frontend.transactions.rebuilding import Rebuilding
 from rtolap.stored.frontend.transactions.remote_participants import RemoteParticipants, RemoteTabletHosts
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.metastore.leases import Leases
-from rtolap.stored.metastore.records import NewTransaction, Partition, Tablet, Transaction
+from rtolap.stored.metastore.records import BeginRequest, Partition, Tablet, Transaction
 from rtolap.stored.stream_load.writer import LoadWriter
 
 from tests.support.stored.ledgers import open_ledger
@@ -67,7 +67,7 @@ class ReplicatedTable(Closeable):
         """Begin a transaction, and return it with a writer that has taken these rows."""
         table = self.catalogue.table("shop", name)
         label = f"{name}-" + "-".join(map(str, ids))
-        transaction = self.manager.begin(NewTransaction("shop", (name,), label, label, 60_000, two_phase))
+        transaction = self.manager.begin(BeginRequest("shop", (name,), label, label, 60_000, two_phase))
         txn_id = transaction.txn_id
         writer = LoadWriter(self.known, txn_id, table.table_id, table.schema, table.replicas)
         writer.write("all", 0, pa.record_batch({"id": pa.array(ids, pa.int32())}))

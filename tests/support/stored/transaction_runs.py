@@ -28,7 +28,7 @@ from rtolap.stored.frontend.upkeep import Upkeep
 from rtolap.stored.metastore import partitions
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Leases
-from rtolap.stored.metastore.records import NewTransaction, Partition, Tablet, Transaction, TransactionState
+from rtolap.stored.metastore.records import BeginRequest, Partition, Tablet, Transaction, TransactionState
 
 from tests.support.twins.clock import ManualClock
 from tests.support.twins.storage_nodes import MemoryNodes
@@ -266,7 +266,7 @@ class Run:
         label = f"label{self.random.randrange(4)}"
         two_phase = self.random.random() < 0.4
         request_id = f"r{len(self.loads)}"
-        wanted = NewTransaction(self.db, ("t",), label, request_id, TIMEOUT_MS, two_phase)
+        wanted = BeginRequest(self.db, ("t",), label, request_id, TIMEOUT_MS, two_phase)
         begun = self.ask(lambda master: master.manager.begin(wanted))
         if not isinstance(begun, Transaction):
             return

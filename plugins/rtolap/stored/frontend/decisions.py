@@ -15,7 +15,7 @@ import httpx
 from rtolap.base.errors import NotLeader
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.stored.frontend.election import Election
-from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, NewTransaction, Partition, Transaction
+from rtolap.stored.metastore.records import NO_FIGURES, BeginRequest, LoadFigures, Partition, Transaction
 from rtolap.stored.stream_load.decision_client import RETRY_S, DecisionClient
 from rtolap.stored.stream_load.decisions import TableDecisions, TransactionDecisions, VisibilityDecisions
 from rtolap.stored.stream_load.table_entry import TableEntry
@@ -77,7 +77,7 @@ class ElectedDecisions:
     def can_take(self, entry: TableEntry, partitions: Collection[str]) -> bool:
         return self._ask(lambda master: master.tables.can_take(entry, partitions))
 
-    def begin(self, wanted: NewTransaction) -> Transaction:
+    def begin(self, wanted: BeginRequest) -> Transaction:
         return self._ask(lambda master: master.transactions.begin(wanted))
 
     def precommit(

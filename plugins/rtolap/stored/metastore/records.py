@@ -56,7 +56,7 @@ class Transaction(msgspec.Struct, frozen=True):
     error_url: str | None = None
 
 
-class NewTransaction(msgspec.Struct, frozen=True):
+class BeginRequest(msgspec.Struct, frozen=True):
     """What a transaction is begun with: a label, by a request of this id.
 
     Attributes:

@@ -14,7 +14,7 @@ from rtolap.stored.metastore.records import (
     ABORTABLE,
     FINAL,
     RUNNING,
-    NewTransaction,
+    BeginRequest,
     Partition,
     Transaction,
     TransactionState,
@@ -29,7 +29,7 @@ _AT_ONCE = 1000  # rows of one statement, to hold few locks
 LIKE_MAX = 1000  # what one look at labels shows
 
 
-def insert(connection: sa.Connection, wanted: NewTransaction, now_ms: int) -> Transaction:
+def insert(connection: sa.Connection, wanted: BeginRequest, now_ms: int) -> Transaction:
     """Insert a transaction in PREPARE. If the label is in use, the write raises CommitConflict."""
     named = (("database", wanted.db), ("label", wanted.label), ("request id", wanted.request_id))
     for field, name in named:

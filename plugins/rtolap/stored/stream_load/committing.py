@@ -10,8 +10,8 @@ from rtolap.base.decoding import copied
 from rtolap.base.errors import IllegalTransition, NotFound, RtolapError
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.metastore.records import (
+    BeginRequest,
     LoadFigures,
-    NewTransaction,
     Partition,
     Transaction,
     TransactionState,
@@ -43,7 +43,7 @@ class Committing:
     def begin(self, request: LoadRequest) -> Transaction:
         """Begin a transaction. Raises as `TransactionDecisions.begin`."""
         wanted = copied(
-            NewTransaction,
+            BeginRequest,
             request,
             tables=(request.table,),
             request_id=uuid.uuid4().hex,

@@ -20,7 +20,7 @@ from rtolap.base.errors import LabelUsed, NotLeader, Unavailable
 from rtolap.protocols.rest.error_responses import unreadable
 from rtolap.protocols.storage.messages import StorageNodeInfo
 from rtolap.protocols.stored_tables.messages import API
-from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, NewTransaction, Partition, Transaction
+from rtolap.stored.metastore.records import NO_FIGURES, BeginRequest, LoadFigures, Partition, Transaction
 from rtolap.stored.stream_load import decision_messages as wire
 from rtolap.stored.stream_load.table_entry import TableEntry
 
@@ -74,7 +74,7 @@ class DecisionClient:
         request = wire.CanTakeRequest(entry.db, entry.name, entry.table_id, names)
         return self._ask("can-take", request, wire.CanTakeAnswer).can_take
 
-    def begin(self, wanted: NewTransaction) -> Transaction:
+    def begin(self, wanted: BeginRequest) -> Transaction:
         answer = self._ask("begin", wanted, wire.BeginAnswer)
         if answer.transaction is not None:
             return answer.transaction

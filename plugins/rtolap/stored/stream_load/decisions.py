@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from rtolap.stored.metastore.records import NO_FIGURES, LoadFigures, NewTransaction, Partition, Transaction
+from rtolap.stored.metastore.records import NO_FIGURES, BeginRequest, LoadFigures, Partition, Transaction
 from rtolap.stored.stream_load.table_entry import TableEntry
 
 
@@ -36,7 +36,7 @@ class TableDecisions(Protocol):
 class TransactionDecisions(Protocol):
     """The life of a load's transaction."""
 
-    def begin(self, wanted: NewTransaction) -> Transaction:
+    def begin(self, wanted: BeginRequest) -> Transaction:
         """Return a new transaction; the old one where this very request has begun it and it still is in
         PREPARE.
 

@@ -21,7 +21,7 @@ from rtolap.stored.frontend.election import Election
 from rtolap.stored.frontend.http.messages import json_answer, read_body
 from rtolap.stored.frontend.transactions.publishing import Visibility
 from rtolap.stored.frontend.transactions.requests import TransactionManager
-from rtolap.stored.metastore.records import NewTransaction
+from rtolap.stored.metastore.records import BeginRequest
 from rtolap.stored.stream_load import decision_messages as wire
 
 DECISIONS_MAX = 64  # at once: as many bodies as one process takes by default
@@ -48,7 +48,7 @@ class Decisions:
             raise NotFound(f"table {request.db}.{request.table} was recreated while a load of it ran")
         return wire.CanTakeAnswer(self._catalogue.can_take(entry, request.partitions))
 
-    def begin(self, wanted: NewTransaction) -> msgspec.Struct:
+    def begin(self, wanted: BeginRequest) -> msgspec.Struct:
         try:
             transaction = self._manager.begin(wanted)
         except LabelUsed as used:
@@ -96,7 +96,7 @@ def decisions_router(decisions: Decisions, election: Election) -> APIRouter:
     route("table", wire.TableRequest, decisions.table)
     route("partitions", wire.PartitionsRequest, decisions.partitions)
     route("can-take", wire.CanTakeRequest, decisions.can_take)
-    route("begin", NewTransaction, decisions.begin)
+    route("begin", BeginRequest, decisions.begin)
     route("precommit", wire.CommitRequest, decisions.precommit)
     route("commit", wire.CommitRequest, decisions.commit)
     route("abort", wire.AbortRequest, decisions.abort)

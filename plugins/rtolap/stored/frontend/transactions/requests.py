@@ -30,8 +30,8 @@ from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import (
     ABORTABLE,
     NO_FIGURES,
+    BeginRequest,
     LoadFigures,
-    NewTransaction,
     Partition,
     Transaction,
     TransactionState,
@@ -62,7 +62,7 @@ class TransactionManager:
         self._running_max = running_max
         self._precommitted_timeout_ms = precommitted_timeout_ms
 
-    def begin(self, wanted: NewTransaction) -> Transaction:
+    def begin(self, wanted: BeginRequest) -> Transaction:
         """Return a new transaction in PREPARE; the old one when this very request has begun it and it still
         is.
 
@@ -179,9 +179,7 @@ class TransactionManager:
             running = rows.find_live(connection, db, label)
             if running is not None:
                 check(running)
-            closing = NewTransaction(
-                db, (), label, label, 0, keep_until_acknowledged=True, user_name=user_name
-            )
+            closing = BeginRequest(db, (), label, label, 0, keep_until_acknowledged=True, user_name=user_name)
             holder = running or rows.insert(connection, closing, now_ms)
             if holder.state in ABORTABLE:
                 self._move(
