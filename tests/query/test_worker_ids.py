@@ -13,7 +13,7 @@ from rtolap.base.metrics import Metrics
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.workers.pool import WorkerPool
 
-from tests.support.log_lines import json_lines
+from tests.support.telemetry.log_lines import json_lines
 from tests.support.waiting import until
 
 MEMORY_BYTES = 64 << 20

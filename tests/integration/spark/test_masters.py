@@ -30,7 +30,7 @@ from rtolap.stack.spec import ProcessSpec as PartSpec
 from tests.support.agent_harness import running_agent
 from tests.support.cubes.built import assert_nothing_else, assert_recount
 from tests.support.cubes.staging import Staging, raw_events
-from tests.support.log_lines import json_lines
+from tests.support.telemetry.log_lines import json_lines
 
 pytestmark = pytest.mark.integration
 

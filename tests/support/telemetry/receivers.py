@@ -26,7 +26,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from rtolap.stack.artifacts import cache_dir
 from rtolap.stack.ports import free_port
 
-from tests.support.log_lines import json_lines
+from tests.support.telemetry.log_lines import json_lines
 from tests.support.waiting import until
 
 COLLECTOR = Path(os.environ.get("RTOLAP_TEST_OTLP_COLLECTOR", cache_dir() / "otlp-collector" / "collector"))
