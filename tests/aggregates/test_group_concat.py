@@ -95,14 +95,19 @@ def test_other_bytes_are_refused(image: bytes) -> None:
         united_texts(both, np.zeros(2, np.int64), 1, BOUND)
 
 
-@pytest.fixture(scope="module", params=[0, 2, 1], ids=["live", "half built", "built"])
+@pytest.fixture(
+    scope="module",
+    params=[(0, False), (2, False), (1, False), (2, True)],
+    ids=["live", "half built", "built", "half built, in workers"],
+)
 def asked(request: pytest.FixtureRequest) -> Iterator[tuple[QueryService, list[dict[str, Any]]]]:
+    step, in_workers = request.param
     rng = random.Random(SEED)
     events = with_computed(measured_events(rng, 300, limits=False), SCHEMA).drop_columns([EVENT_MS])
     with contextlib.closing(QueryWorld(SCHEMA, events, {})) as world:
-        for segment in world.segments()[:: request.param] if request.param else ():
+        for segment in world.segments()[::step] if step else ():
             world.build(segment, rng)
-        with contextlib.closing(world.service()) as service:
+        with contextlib.closing(world.service(in_workers=in_workers)) as service:
             yield service, world.visible().to_pylist()
 
 

@@ -6,8 +6,12 @@ import asyncio
 import io
 import json
 import logging
+import multiprocessing
+import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 
 import pytest
 from hypothesis import given
@@ -155,3 +159,31 @@ def test_an_id_takes_the_place_of_no_field_of_a_line() -> None:
 
 def test_a_line_without_a_request_says_nothing_of_ids() -> None:
     assert logged("text", "started").endswith("rtolap.test: started\n")
+
+
+def test_no_two_requests_have_one_id_whatever_thread_or_process_makes_it() -> None:
+    def made(to: Connection | None = None) -> list[str]:
+        found = [new_id() for _ in range(500)]
+        if to is not None:
+            to.send(found)
+        return found
+
+    context = multiprocessing.get_context(
+        "fork"
+    )  # as workers of statements begin: with all that is in memory
+    children = []
+    for _ in range(4):
+        here, there = context.Pipe(duplex=False)
+        child = context.Process(target=made, args=(there,))
+        child.start()
+        children.append((child, here))
+    with ThreadPoolExecutor(8) as pool:
+        of_threads = [pool.submit(made) for _ in range(8)]
+    drawn = made()
+    for future in of_threads:
+        drawn += future.result()
+    for child, here in children:
+        drawn += here.recv()
+        child.join()
+    assert len(set(drawn)) == len(drawn) == 13 * 500
+    assert all(re.fullmatch("[0-9a-f]{16}", one) for one in drawn)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import sqlglot
 from rtolap.base.errors import QueryError, SqlSyntaxError
@@ -68,6 +70,17 @@ def test_a_list_answers_as_its_values_do(kind: str, template: str, service: Quer
     assert rows_of(ours.table()) == rows_of(expected.table())
     assert ours.schema.types == expected.schema.types  # a column is called as it is written
     assert set(ours.warnings) == set(expected.warnings)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_list_is_taken_from_so_many_values_on_and_not_before(seed: int) -> None:
+    dice = random.Random(seed)
+    count = dice.choice((1, 2, MEMBERS_MIN - 1, MEMBERS_MIN, MEMBERS_MIN + 1, dice.randrange(3, 200)))
+    comma = dice.choice((",", ", ", " ,\n"))
+    values = comma.join(dice.choice(("'a'", "'b,c'", "''''")) for _ in range(count))
+    beside = "x, " * dice.randrange(60)  # other commas count for no list
+    short = shortened(f"select {beside}1 from t where a in ({values})")
+    assert [len(each.values) for each in short.lists.values()] == ([count] if count >= MEMBERS_MIN else [])
 
 
 def test_a_column_without_a_name_is_called_as_it_is_written(service: QueryService) -> None:

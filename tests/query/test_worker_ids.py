@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 
@@ -14,6 +13,7 @@ from rtolap.base.metrics import Metrics
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.workers.pool import WorkerPool
 
+from tests.support.telemetry.log_lines import json_lines
 from tests.support.waiting import until
 
 MEMORY_BYTES = 64 << 20
@@ -45,9 +45,9 @@ def test_each_statement_has_its_own_ids_in_the_log_of_one_worker(
 
     def said() -> list[dict[str, str]]:
         written.append(capfd.readouterr().err)
-        lines = "".join(written).splitlines(keepends=True)
-        whole = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
-        return [line for line in whole if line["logger"] == "rtolap.query.workers.process"]
+        return [
+            line for line in json_lines("".join(written)) if line["logger"] == "rtolap.query.workers.process"
+        ]
 
     pool = WorkerPool(MEMORY_BYTES, 1, 1, Metrics("query"), warm=1)
     timeouts = Timeouts(SystemClock())

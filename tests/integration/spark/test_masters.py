@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import time
@@ -31,6 +30,7 @@ from rtolap.stack.spec import ProcessSpec as PartSpec
 from tests.support.agent_harness import running_agent
 from tests.support.cubes.built import assert_nothing_else, assert_recount
 from tests.support.cubes.staging import Staging, raw_events
+from tests.support.telemetry.log_lines import json_lines
 
 pytestmark = pytest.mark.integration
 
@@ -81,8 +81,7 @@ class Standalone:
         An executor that its worker ends while it writes leaves half a line at the end of its log.
         """
         texts = [path.read_text() for path in sorted(self._work.glob("app-*/*/stderr"))]
-        whole = [line for text in texts for line in text.split("\n")[:-1]]
-        return [json.loads(line) for line in whole if line.startswith("{")]
+        return [line for text in texts for line in json_lines(text)]
 
     def _part(self, folder: Path, name: str, arguments: tuple[str, ...], *, workers: int) -> PartSpec:
         home = Path(_find_spark_home())

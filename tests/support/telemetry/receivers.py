@@ -26,6 +26,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from rtolap.stack.artifacts import cache_dir
 from rtolap.stack.ports import free_port
 
+from tests.support.telemetry.log_lines import json_lines
 from tests.support.waiting import until
 
 COLLECTOR = Path(os.environ.get("RTOLAP_TEST_OTLP_COLLECTOR", cache_dir() / "otlp-collector" / "collector"))
@@ -86,8 +87,7 @@ class Collector:
     def spans(self) -> list[Received]:
         if not self._file.exists():
             return []
-        lines = self._file.read_text().splitlines(keepends=True)
-        return [span for line in lines if line.endswith("\n") for span in _spans(json.loads(line))]
+        return [span for line in json_lines(self._file.read_text()) for span in _spans(line)]
 
     def close(self) -> None:
         self._process.terminate()

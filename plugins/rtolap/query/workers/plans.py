@@ -17,6 +17,7 @@ from rtolap.query.catalogue import QueryCatalogue, relation_key
 from rtolap.query.information_schema import INFORMATION_TABLES
 from rtolap.query.plan import (
     CubeRead,
+    CutCheck,
     LatestRows,
     NodeWork,
     PlainMerge,
@@ -67,6 +68,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     merge: PlainMerge | None
     is_constant: bool
     sets: tuple[ValueSet, ...]
+    cuts: tuple[CutCheck, ...]
 
 
 def plan_of(rewritten: Rewritten) -> WorkerPlan:
@@ -91,6 +93,7 @@ def plan_of(rewritten: Rewritten) -> WorkerPlan:
         merge=rewritten.merge,
         is_constant=rewritten.is_constant,
         sets=rewritten.sets,
+        cuts=rewritten.cuts,
     )
 
 
@@ -102,6 +105,8 @@ def rewritten_of(plan: WorkerPlan, catalogue: QueryCatalogue, parameters: tuple[
     _check(set(plan.parameters) <= set(parameters), "a parameter")
     _check(plan.merge is None or len(plan.reads) == 1, "a merge of several cubes")
     _check(plan.latest is None or len(plan.reads) == 1, "the latest rows of several cubes")
+    for check in plan.cuts:
+        _check(set(check.parameters) <= set(plan.parameters), "a parameter")
     read = {each.cube for each in plan.reads}
     for each in plan.sets:
         _check(read.issuperset((each.cube, *each.needs)), "a cube of a set of values")
@@ -119,6 +124,7 @@ def rewritten_of(plan: WorkerPlan, catalogue: QueryCatalogue, parameters: tuple[
         merge=plan.merge,
         is_constant=plan.is_constant,
         sets=plan.sets,
+        cuts=plan.cuts,
     )
 
 
