@@ -3,7 +3,7 @@
     POST /table               TableRequest          TableEntry
     POST /partitions          PartitionsRequest     TableEntry
     POST /can-take            CanTakeRequest        CanTakeAnswer
-    POST /begin               BeginRequest        BeginAnswer
+    POST /begin               BeginRequest          BeginAnswer
     POST /precommit, /commit  CommitRequest         Transaction
     POST /abort               AbortRequest          Transaction
     POST /transaction         TransactionRequest    Transaction
