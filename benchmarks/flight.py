@@ -23,7 +23,7 @@ from pyarrow import flight
 from rtolap.base.metrics import Metrics
 from rtolap.base.mutual_proof import ServerSessions
 from rtolap.cli.serving import switch_often
-from rtolap.servers.flight_server import GuardedFlightServer, TokenFactory
+from rtolap.servers.flight_server import CallFactory, GuardedFlightServer
 
 TOKEN = "bench"
 CALLS = 1000
@@ -45,9 +45,8 @@ class _Answers:
 
 class _Bare(_Answers, flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     def __init__(self) -> None:
-        super().__init__(
-            "grpc://127.0.0.1:0", middleware={"token": TokenFactory(TOKEN, ServerSessions(TOKEN, "bare"))}
-        )
+        calls = CallFactory(TOKEN, ServerSessions(TOKEN, "bare"), Metrics("bare"))
+        super().__init__("grpc://127.0.0.1:0", middleware={"call": calls})
 
 
 class _Guarded(_Answers, GuardedFlightServer):

@@ -44,7 +44,7 @@ T = TypeVar("T")
 DRAIN_S = 10.0
 SOCKET = "s"
 _FOLDERS = "rtolap-flight-"
-_IDS = "ids"
+_CALL = "call"
 _ANSWERING = frozenset({"do_get", "do_put", "do_exchange", "do_action"})
 _PATH_BYTES_MAX = 100  # of a Unix socket: the system takes 107
 
@@ -79,11 +79,7 @@ class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pya
             super().__init__(
                 f"grpc+unix://{path}",
                 auth_handler=None,
-                middleware={
-                    "token": TokenFactory(token, sessions),
-                    "metrics": FlightCalls(metrics),
-                    _IDS: _IdsFactory(),
-                },
+                middleware={_CALL: CallFactory(token, sessions, metrics)},
             )
             undo.callback(super().shutdown)
             self._relay = FlightRelay(
@@ -150,33 +146,64 @@ def _remove_left(parent: Path) -> None:
                 os.close(lock)
 
 
-class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
-    """Refuses every call without the cluster's token or a session, before anything else is looked at, and has
-    the answers of a session prove the server."""
+class CallFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+    """Looks at every call before its method does, and when it has ended.
 
-    def __init__(self, token: str, sessions: ServerSessions) -> None:
+    A call without the cluster's token or a session is refused before anything else is looked at; it is not
+    counted. The answers of a session prove the server. The others are counted with their time, until their
+    last message: `rtolap_<service>_flight_call_seconds{method, outcome}`. `method` is do_get, do_put,
+    do_action, …; `outcome` is ok, or the code of the error that the peer received.
+
+    It is one for all of that: each middleware is entered three times a call, and every time it waits for the
+    interpreter.
+    """
+
+    def __init__(self, token: str, sessions: ServerSessions, metrics: Metrics) -> None:
         self._expected = f"Bearer {token}".encode()
         self._sessions = sessions
+        self._seconds = metrics.histogram(
+            "flight_call_seconds", "A Flight call, until its last message.", ("method", "outcome")
+        )
 
-    def start_call(self, info: Any, headers: dict[str, list[str] | list[bytes]]) -> _Proof | None:
-        given = next((v for k, vs in headers.items() if k.lower() == "authorization" for v in vs), "")
-        sent = given if isinstance(given, bytes) else given.encode()
+    def start_call(self, info: Any, headers: dict[str, list[str] | list[bytes]]) -> _Call:
+        sent = _first(headers, "authorization").encode()
         try:
             if sent.startswith(CALL):
-                return _Proof(self._sessions.answer(sent))
+                return _Call(self, info.method.name.lower(), headers, self._sessions.answer(sent))
             if hmac.compare_digest(sent, self._expected):
-                return None
+                return _Call(self, info.method.name.lower(), headers, None)
         except Unauthorized as error:
             raise flight.FlightUnauthenticatedError(error_text(error)) from error
         raise flight.FlightUnauthenticatedError(error_text(Unauthorized("the token is missing or wrong")))
 
+    def ended(self, method: str, error: Exception | None, took_s: float) -> None:
+        outcome = "ok" if error is None else named("the service", method, error).code
+        self._seconds.labels(method, outcome).observe(took_s)
 
-class _Proof(flight.ServerMiddleware):  # type: ignore[misc]
-    def __init__(self, proof: str) -> None:
+
+class _Call(flight.ServerMiddleware):  # type: ignore[misc]
+    """One call. `headers` are those by which it is told apart: gRPC gives its method another context."""
+
+    def __init__(
+        self, calls: CallFactory, method: str, headers: Mapping[str, Sequence[str | bytes]], proof: str | None
+    ) -> None:
+        self.headers = {name: _first(headers, name) for name in (HEADER, TRACEPARENT)}
+        self._calls = calls
+        self._method = method
         self._proof = proof
+        self._began_s = time.perf_counter()
 
     def sending_headers(self) -> dict[str, str]:
-        return {ANSWER_HEADER: self._proof}
+        return {} if self._proof is None else {ANSWER_HEADER: self._proof}
+
+    def call_completed(self, exception: Exception | None) -> None:
+        self._calls.ended(self._method, exception, time.perf_counter() - self._began_s)
+
+
+def _first(headers: Mapping[str, Sequence[str | bytes]], name: str) -> str:
+    """Return the first value of a header; "" without one. HTTP/2 has names in small letters alone."""
+    value = next(iter(headers.get(name, ())), "")
+    return value if isinstance(value, str) else value.decode("latin-1")
 
 
 def shut_down(server: flight.FlightServerBase, within_s: float = DRAIN_S) -> bool:
@@ -235,28 +262,10 @@ def error_text(error: RtolapError) -> str:
     return ERROR_MARK + json.dumps(error.to_dict())
 
 
-class _IdsFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Keeps the headers by which a call is told apart: gRPC gives its method another context."""
-
-    def start_call(self, info: Any, headers: dict[str, list[str] | list[bytes]]) -> _CallIds:
-        return _CallIds({name: _first(headers, name) for name in (HEADER, TRACEPARENT)})
-
-
-class _CallIds(flight.ServerMiddleware):  # type: ignore[misc]
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        self.headers = headers
-
-
-def _first(headers: Mapping[str, Sequence[str | bytes]], name: str) -> str:
-    values = next((values for known, values in headers.items() if known.lower() == name), ())
-    value = next(iter(values), "")
-    return value if isinstance(value, str) else value.decode("latin-1")
-
-
 def _with_ids(name: str, answer: Callable[..., T]) -> Callable[..., T]:
     @functools.wraps(answer)
     def answered(self: Any, context: Any, *call: Any) -> T:
-        found = context.get_middleware(_IDS)
+        found = context.get_middleware(_CALL)
         headers: Mapping[str, str] = {} if found is None else found.headers
         began_s = time.perf_counter()
         with bound(received(headers.get(HEADER, ""))), served(name, headers.get):
@@ -267,33 +276,3 @@ def _with_ids(name: str, answer: Callable[..., T]) -> Callable[..., T]:
                     log.debug("%s took %.1f ms", name, (time.perf_counter() - began_s) * 1000)
 
     return answered
-
-
-class FlightCalls(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
-    """Middleware that counts the calls: `rtolap_<service>_flight_call_seconds{method, outcome}`.
-
-    `method` is do_get, do_put, do_action, …; `outcome` is ok, or the code of the error that the peer
-    received. A call ends with its last message, so that a stream's time holds its reader's.
-    """
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._seconds = metrics.histogram(
-            "flight_call_seconds", "A Flight call, until its last message.", ("method", "outcome")
-        )
-
-    def start_call(self, info: Any, headers: dict[str, list[str] | list[bytes]]) -> _Call:
-        return _Call(self, info.method.name.lower())
-
-    def ended(self, method: str, error: Exception | None, took_s: float) -> None:
-        outcome = "ok" if error is None else named("the service", method, error).code
-        self._seconds.labels(method, outcome).observe(took_s)
-
-
-class _Call(flight.ServerMiddleware):  # type: ignore[misc]
-    def __init__(self, calls: FlightCalls, method: str) -> None:
-        self._calls = calls
-        self._method = method
-        self._began_s = time.perf_counter()
-
-    def call_completed(self, exception: Exception | None) -> None:
-        self._calls.ended(self._method, exception, time.perf_counter() - self._began_s)

@@ -105,6 +105,10 @@ _remembered = lru_cache(DEFINITIONS_CACHED_MAX)(_definition)
 def as_text(column: Any) -> Any:
     """Return the column as strings of MySQL's text protocol. Nulls stay null, binary columns unchanged."""
     kind = column.type
+    if pa.types.is_string(kind):
+        return column
+    if pa.types.is_integer(kind):
+        return column.cast(pa.string())
     if pa.types.is_dictionary(kind):
         return as_text(column.dictionary_decode())
     if pa.types.is_boolean(kind):
@@ -142,7 +146,7 @@ def _text_column(column: pa.Array[Any]) -> list[bytes]:
     value takes longer than all the rest."""
     values = as_text(column)
     if pa.types.is_string(values.type):
-        values = values.cast(pa.binary())  # the same bytes
+        values = values.view(pa.binary())  # the same bytes
     return [
         _NULL_TEXT
         if value is None

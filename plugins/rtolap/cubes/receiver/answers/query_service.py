@@ -131,7 +131,7 @@ def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collect
         if vectors is not None:
             _reached(state, vectors.covered, f"what history holds of {window.name}")
         segment = state.segments.get(start_ms)
-        if segment is not None and any(table.unsettled for table in segment.tables):
+        if segment is not None and segment.unsettled:
             raise NotReady(f"{window.name} is being realigned")
 
 

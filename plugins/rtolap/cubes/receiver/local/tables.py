@@ -113,6 +113,11 @@ class LocalSegment:
     start_ms: int
     tables: tuple[LocalTable, ...] = ()
 
+    @cached_property
+    def unsettled(self) -> bool:
+        """True if one of its tables is: every statement looks at every segment."""
+        return any(table.unsettled for table in self.tables)
+
     def of_version(self, version: int) -> tuple[LocalTable, ...]:
         return tuple(table for table in self.tables if table.versions == (version,))
 
