@@ -45,13 +45,13 @@ class _Answers:
 
 class _Bare(_Answers, flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     def __init__(self) -> None:
-        calls = CallFactory(TOKEN, ServerSessions(TOKEN, "bare"), Metrics("bare"))
+        calls = CallFactory(TOKEN, ServerSessions(TOKEN, "bare"), Metrics("receiver"))
         super().__init__("grpc://127.0.0.1:0", middleware={"call": calls})
 
 
 class _Guarded(_Answers, GuardedFlightServer):
     def __init__(self) -> None:
-        super().__init__(host="127.0.0.1", port=0, token=TOKEN, metrics=Metrics("bench"))
+        super().__init__(host="127.0.0.1", port=0, token=TOKEN, metrics=Metrics("receiver"))
 
 
 def ask(port: int, megabytes: int) -> dict[str, float]:

@@ -133,7 +133,7 @@ def serve(core: CubeReceiver, view: CubeView) -> None:
         pass
     switch_often()
     desk = _Desk(core)
-    server = ReceiverFlightServer(desk, host="127.0.0.1", port=0, token=TOKEN, metrics=Metrics("bench"))
+    server = ReceiverFlightServer(desk, host="127.0.0.1", port=0, token=TOKEN, metrics=Metrics("receiver"))
     print(server.port, flush=True)
     sys.stdin.read()
     server.shutdown()

@@ -25,7 +25,6 @@ from tests.support.seeds import so_many
 
 pytest_plugins = [
     "tests.support.runs.busy_loops",
-    "tests.support.monitoring.declared",
     "tests.support.runs.failures",
     "tests.support.runs.time_budget",
 ]

@@ -83,7 +83,7 @@ class _NodeServer(GuardedFlightServer):
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        super().__init__(host=HOST, port=0, token=TOKEN, metrics=Metrics("bench_node"))
+        super().__init__(host=HOST, port=0, token=TOKEN, metrics=Metrics("receiver"))
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         request = guarded(lambda: body_of(ticket.ticket, CopyRequest))
@@ -93,10 +93,10 @@ class _NodeServer(GuardedFlightServer):
 @contextmanager
 def serving(desk: Desk) -> Iterator[dict[str, int]]:
     """Serve in this process. Yields the ports."""
-    endpoint = AnswerEndpoint(desk.query, desk.copy, host=HOST, token=TOKEN, metrics=Metrics("bench_http"))
+    endpoint = AnswerEndpoint(desk.query, desk.copy, host=HOST, token=TOKEN, metrics=Metrics("receiver"))
     with (
         endpoint,
-        ReceiverFlightServer(desk, host=HOST, port=0, token=TOKEN, metrics=Metrics("bench")) as receiver,
+        ReceiverFlightServer(desk, host=HOST, port=0, token=TOKEN, metrics=Metrics("receiver")) as receiver,
         _NodeServer(desk) as node,
     ):
         yield {"receiver": receiver.port, "node": node.port, "http": endpoint.port}

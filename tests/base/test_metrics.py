@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from rtolap.base.metric_catalogue import MetricRow
 from rtolap.base.metrics import Metrics
 
 from tests.support.scrape import Scrape
+
+ROWS = (
+    MetricRow("rows", "counter", "Rows.", ("table",)),
+    MetricRow("memory_bytes", "gauge", "Memory."),
+    MetricRow("flush_seconds", "histogram", "A flush."),
+)
 
 
 def page(metrics: Metrics) -> Scrape:
@@ -13,10 +20,10 @@ def page(metrics: Metrics) -> Scrape:
 
 
 def test_names_carry_the_service_and_counters_end_in_total() -> None:
-    metrics = Metrics("storage")
-    metrics.counter("rows", "Rows.", ["table"]).labels("hits").inc(3)
-    metrics.gauge("memory_bytes", "Memory.").set(7)
-    with metrics.histogram("flush_seconds", "A flush.").time():
+    metrics = Metrics("storage", ROWS)
+    metrics.counter("rows").labels("hits").inc(3)
+    metrics.gauge("memory_bytes").set(7)
+    with metrics.histogram("flush_seconds").time():
         pass
     found = page(metrics)
     assert found("rtolap_storage_rows_total", table="hits") == 3
@@ -26,31 +33,29 @@ def test_names_carry_the_service_and_counters_end_in_total() -> None:
 
 
 def test_samples_are_taken_at_each_scrape_and_not_before() -> None:
-    metrics = Metrics("receiver")
+    metrics = Metrics("receiver", ROWS)
     taken = []
 
     def sample():  # type: ignore[no-untyped-def]
         taken.append(1)
-        family = metrics.counter_family("events", "Events.", ["cube"])
-        family.add_metric(["flights"], 10 * len(taken))
-        yield family
+        yield metrics.family("rows", [(("hits",), 10 * len(taken))])
 
     metrics.sampled(sample)
     assert not taken
-    seen = [page(metrics)("rtolap_receiver_events_total", cube="flights") for _ in range(2)]
+    seen = [page(metrics)("rtolap_receiver_rows_total", table="hits") for _ in range(2)]
     assert seen == [10, 20]
 
 
 def test_two_services_in_one_process_do_not_meet() -> None:
-    first, second = Metrics("query"), Metrics("query")
-    first.counter("rows", "Rows.").inc()
-    second.counter("rows", "Rows.")
-    assert page(first)("rtolap_query_rows_total") == 1
-    assert page(second)("rtolap_query_rows_total") == 0
+    first, second = Metrics("query", ROWS), Metrics("query", ROWS)
+    first.counter("rows").labels("hits").inc()
+    second.counter("rows").labels("hits")
+    assert page(first)("rtolap_query_rows_total", table="hits") == 1
+    assert page(second)("rtolap_query_rows_total", table="hits") == 0
 
 
 def test_one_name_twice_is_refused() -> None:
-    metrics = Metrics("query")
-    metrics.counter("rows", "Rows.")
+    metrics = Metrics("query", ROWS)
+    metrics.counter("rows")
     with pytest.raises(ValueError, match="Duplicated"):
-        metrics.counter("rows", "Rows.")
+        metrics.counter("rows")

@@ -128,9 +128,9 @@ def test_announcements_of_others_are_left_out_counted_and_named(
     )
     for _ in range(3):
         assert set(metadata.receivers()) == {"genuine"}
-    metrics = Metrics("test")
+    metrics = Metrics("receiver")
     show_refused(metrics, neighbour.store)
-    assert b"rtolap_test_metadata_records_refused_total 3.0" in metrics.render()[0]
+    assert b"rtolap_receiver_metadata_records_refused_total 3.0" in metrics.render()[0]
     said = [record.message for record in caplog.records if "/receivers/made-up" in record.message]
     assert len(said) == 1
     assert "evil" not in said[0]

@@ -29,7 +29,7 @@ LONG_S = 6.5  # of refusals
 
 class Peer(GuardedFlightServer):
     def __init__(self, port: int) -> None:
-        super().__init__(host="127.0.0.1", port=port, token=TOKEN, metrics=Metrics("peer"))
+        super().__init__(host="127.0.0.1", port=port, token=TOKEN, metrics=Metrics("receiver"))
 
     def list_actions(self, context: Any) -> Any:
         return []
@@ -106,7 +106,7 @@ class Dripping(GuardedFlightServer):
     """Sends a batch and then nothing until `go_on` is set."""
 
     def __init__(self, port: int) -> None:
-        super().__init__(host="127.0.0.1", port=port, token=TOKEN, metrics=Metrics("dripping"))
+        super().__init__(host="127.0.0.1", port=port, token=TOKEN, metrics=Metrics("receiver"))
         self.go_on = threading.Event()
 
     def do_get(self, context: Any, ticket: Any) -> Any:

@@ -31,7 +31,7 @@ class Genuine(GuardedFlightServer):
 
     def __init__(self, port: int = 0) -> None:
         self.calls = 0
-        super().__init__(host="127.0.0.1", port=port, token=TOKEN, metrics=Metrics("genuine"))
+        super().__init__(host="127.0.0.1", port=port, token=TOKEN, metrics=Metrics("receiver"))
 
     def list_actions(self, context: Any) -> Any:
         self.calls += 1

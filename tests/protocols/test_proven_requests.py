@@ -37,7 +37,7 @@ class Coordinator:
             self.asked.append(name + caller_of(request).user)
             raise NotFound(f"no cube {name}")
 
-        metrics = Metrics("test")
+        metrics = Metrics("receiver")
         guard(
             app, metrics, TOKEN, limits=HttpLimits(), sessions=ServerSessions(TOKEN, f"127.0.0.1:{self.port}")
         )

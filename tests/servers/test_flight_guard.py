@@ -51,7 +51,7 @@ class Answering(GuardedFlightServer):
     """Ticket `3`: three batches; `hold`: batches until `go_on` is set. Actions are answered by themselves."""
 
     def __init__(self, limits: FlightLimits = LIMITS) -> None:
-        self.metrics = Metrics("test")
+        self.metrics = Metrics("receiver")
         self.go_on = threading.Event()
         self.holding = threading.Semaphore(0)
         self.ended_holds = 0
@@ -79,13 +79,13 @@ class Answering(GuardedFlightServer):
         return iter([flight.Result(action.body.to_pybytes())])
 
     def ended(self, reason: str) -> float:
-        return self._scrape()("rtolap_test_flight_connections_ended_total", reason=reason)
+        return self._scrape()("rtolap_receiver_flight_connections_ended_total", reason=reason)
 
     def refused(self, reason: str) -> float:
-        return self._scrape()("rtolap_test_flight_calls_refused_total", reason=reason)
+        return self._scrape()("rtolap_receiver_flight_calls_refused_total", reason=reason)
 
     def open_connections(self) -> float:
-        return self._scrape()("rtolap_test_flight_connections")
+        return self._scrape()("rtolap_receiver_flight_connections")
 
     def _scrape(self) -> Scrape:
         return Scrape(self.metrics.render()[0].decode())
@@ -371,7 +371,7 @@ class Empty(GuardedFlightServer):
     def list_actions(self, context):
         return [("only", "one")]
 
-server = Empty(host="127.0.0.1", port=0, token=sys.argv[1], metrics=Metrics("test"))
+server = Empty(host="127.0.0.1", port=0, token=sys.argv[1], metrics=Metrics("receiver"))
 used = len(os.listdir("/proc/self/fd"))
 resource.setrlimit(resource.RLIMIT_NOFILE, (used + 30, used + 30))
 print(server.port, flush=True)
@@ -719,7 +719,7 @@ def accepts(port: int) -> bool:
 
 def test_a_port_that_is_taken_is_told() -> None:
     with Answering() as server, pytest.raises(Unavailable, match="take another port"):
-        GuardedFlightServer(host="127.0.0.1", port=server.port, token=TOKEN, metrics=Metrics("second"))
+        GuardedFlightServer(host="127.0.0.1", port=server.port, token=TOKEN, metrics=Metrics("receiver"))
 
 
 def test_the_way_around_the_guard_is_this_users_alone(

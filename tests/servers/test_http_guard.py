@@ -40,7 +40,7 @@ class Endpoint:
     """A guarded application on a real socket."""
 
     def __init__(self, limits: HttpLimits, listening: socket.socket) -> None:
-        self.metrics = Metrics("endpoint")
+        self.metrics = Metrics("receiver")
         self.taken_bytes = 0
         self.waiting = 0
         self.go_on = threading.Event()
@@ -62,7 +62,7 @@ class Endpoint:
 
     def ended(self, reason: str) -> float:
         return Scrape(self.metrics.render()[0].decode())(
-            "rtolap_endpoint_http_connections_ended_total", reason=reason
+            "rtolap_receiver_http_connections_ended_total", reason=reason
         )
 
     def _app(self) -> FastAPI:

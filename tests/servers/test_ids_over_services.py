@@ -84,7 +84,7 @@ class Services:
 
 class Hops(GuardedFlightServer):
     def __init__(self, called: Callable[[Kind, str], None]) -> None:
-        super().__init__(host="127.0.0.1", port=0, token=TOKEN, metrics=Metrics("flight"))
+        super().__init__(host="127.0.0.1", port=0, token=TOKEN, metrics=Metrics("receiver"))
         self._called = called
 
     def list_actions(self, context: Any) -> Any:
@@ -104,7 +104,7 @@ def services() -> Iterator[Services]:
     def hop(left_and_done: list[Any]) -> None:
         made.called("http", json.dumps(left_and_done))
 
-    metrics, limits = Metrics("http"), HttpLimits()
+    metrics, limits = Metrics("receiver"), HttpLimits()
     guard(app, metrics, TOKEN, limits=limits)
     with contextlib.ExitStack() as closing:
         listening = closing.enter_context(socket.create_server(("127.0.0.1", 0)))

@@ -71,8 +71,8 @@ def test_requests_are_counted_by_route_and_status_not_by_path(endpoint: TestClie
 
 @pytest.fixture
 def server() -> Iterator[MetricsServer]:
-    metrics = Metrics("trial")
-    metrics.counter("rows", "Rows.").inc(5)
+    metrics = Metrics("stream_load")
+    metrics.counter("load_bytes").inc(5)
     server = MetricsServer(metrics, host="127.0.0.1", port=0, token=TOKEN, limits=HttpLimits())
     yield server
     server.close()
@@ -82,7 +82,7 @@ def test_a_server_of_its_own_wants_the_token_too(server: MetricsServer) -> None:
     for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "Bearer ä".encode()}):
         assert http_calls.get(server.url, headers=headers).status_code == 401
     assert http_calls.get(server.url + "/else", headers=BEARER).status_code == 404
-    assert scrape(server.url, TOKEN)("rtolap_trial_rows_total") == 5
+    assert scrape(server.url, TOKEN)("rtolap_stream_load_load_bytes_total") == 5
 
 
 def test_a_silent_client_holds_up_neither_others_nor_the_end(server: MetricsServer) -> None:
@@ -109,4 +109,6 @@ def test_the_limits_of_the_process_hold_for_its_page_of_metrics() -> None:
 
 def test_a_taken_port_is_named(server: MetricsServer) -> None:
     with pytest.raises(Unavailable, match=str(server.port)):
-        MetricsServer(Metrics("other"), host="127.0.0.1", port=server.port, token=TOKEN, limits=HttpLimits())
+        MetricsServer(
+            Metrics("receiver"), host="127.0.0.1", port=server.port, token=TOKEN, limits=HttpLimits()
+        )

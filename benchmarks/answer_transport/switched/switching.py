@@ -37,7 +37,7 @@ def begin(name: str) -> None:
         begin_flight(self, desk, **options)
         host, token = options["host"], options["token"]
         endpoint = AnswerEndpoint(
-            desk.query, lambda request: iter(()), host=host, token=token, metrics=Metrics("bench_http")
+            desk.query, lambda request: iter(()), host=host, token=token, metrics=Metrics("receiver")
         )
         (folder / str(self.port)).write_text(str(endpoint.port))
 

@@ -20,9 +20,7 @@ _OTHER = "other"
 class AgentMetrics:
     def __init__(self) -> None:
         self.registry = Metrics("agent")
-        self._events = self.registry.counter(
-            "process_events", "Steps in the lives of processes.", ("kind", "event")
-        )
+        self._events = self.registry.counter("process_events")
         self._kinds: set[str] = set()
 
     def follow(self, processes: Callable[[], Iterable[ProcessRecord]]) -> None:
@@ -35,10 +33,8 @@ class AgentMetrics:
                 kind = self._kind(record.key)
                 states[kind, record.state.value] += 1
                 restarts[(kind,)] += record.restarts
-            gauge = self.registry.gauge_family
-            yield gauge("processes", "Processes by state.", ("kind", "state"), sorted(states.items()))
-            purpose = "Restarts after crashes that count against their limit now."
-            yield gauge("restarts", purpose, ("kind",), sorted(restarts.items()))
+            yield self.registry.family("processes", sorted(states.items()))
+            yield self.registry.family("restarts", sorted(restarts.items()))
 
         self.registry.sampled(sample)
 

@@ -39,9 +39,7 @@ class CoordinatorMetrics:
         relief: Relief,
     ) -> None:
         self.registry = Metrics("coordinator")
-        self.ticks = self.registry.histogram(
-            "tick_seconds", "One round of its duties, as an owner and as the leader."
-        )
+        self.ticks = self.registry.histogram("tick_seconds")
         self._metadata = metadata
         self._leadership = leadership
         self._heartbeats = heartbeats
@@ -55,8 +53,8 @@ class CoordinatorMetrics:
     def _sample(self) -> Iterator[Family]:
         leads = self._leadership.is_leader()
         connected = self._metadata.store.connected()
-        yield self._gauge("leading", "1 while this coordinator leads.", leads)
-        yield self._gauge("zookeeper_connected", "1 while its session is connected.", connected)
+        yield self.registry.value("leading", leads)
+        yield self.registry.value("zookeeper_connected", connected)
         yield from self._applications()
         if leads:
             yield from self._receivers()
@@ -66,26 +64,14 @@ class CoordinatorMetrics:
             yield from self._replica_sets()
 
     def _applications(self) -> Iterator[Family]:
-        yield self._gauge("applications", "Applications that it owns.", self._own.count())
-        moves = self.registry.counter_family(
-            "application_moves", "Applications that it has taken, given up to others, and lost.", ["how"]
-        )
-        for how in MOVES:
-            moves.add_metric([how], self._own.moves[how])
-        yield moves
-
-    def _gauge(self, what: str, purpose: str, value: float) -> Family:
-        family = self.registry.gauge_family(what, purpose)
-        family.add_metric((), value)
-        return family
+        yield self.registry.value("applications", self._own.count())
+        yield self.registry.family("application_moves", [((how,), self._own.moves[how]) for how in MOVES])
 
     def _receivers(self) -> Iterator[Family]:
         heartbeats = self._heartbeats.heard()
         now_ms = self._metadata.clock.now_ms()
-        seen = self.registry.gauge_family("heartbeat_age_seconds", "Since its last heartbeat.", ["receiver"])
-        lag = self.registry.gauge_family(
-            "lag_records", "Records that its partitions hold and it has not read.", ["receiver", "cube"]
-        )
+        seen = self.registry.family("heartbeat_age_seconds")
+        lag = self.registry.family("lag_records")
         for name, heartbeat in sorted(heartbeats.items()):
             seen.add_metric([name], (now_ms - heartbeat.at_ms) / 1000)
             for cube, report in sorted(heartbeat.request.cubes.items()):
@@ -99,9 +85,7 @@ class CoordinatorMetrics:
         yield lag
 
     def _low_watermarks(self) -> Family:
-        family = self.registry.gauge_family(
-            "low_watermark_seconds", "Event time up to which a cube's events are there, Unix time.", ["cube"]
-        )
+        family = self.registry.family("low_watermark_seconds")
         for cube, record in sorted(self._watermarks.all_published().items()):
             if record.low_watermark_ms is not None:
                 family.add_metric([cube], record.low_watermark_ms / 1000)
@@ -109,46 +93,30 @@ class CoordinatorMetrics:
 
     def _replica_sets(self) -> Iterator[Family]:
         now_ms = self._metadata.clock.now_ms()
-        states = self.registry.gauge_family(
-            "replica_sets", "Replica sets by state, as the leader has seen them last.", ["state"]
-        )
-        missing = self.registry.gauge_family(
-            "replica_set_missing_seconds", "Since none of its receivers lives.", ["replica_set"]
-        )
-        moves = self.registry.counter_family(
-            "relief_moves", "Moves that it has planned off a drained or lost replica set.", ["replica_set"]
-        )
-        seen = self._relief.seen()
-        for state, number in sorted(Counter(one.state for one in seen.values()).items()):
-            states.add_metric([state], number)
-        for name, one in sorted(seen.items()):
-            if one.missing_since_ms is not None:
-                missing.add_metric([name], (now_ms - one.missing_since_ms) / 1000)
-        for name, number in sorted(self._relief.planned().items()):
-            moves.add_metric([name], number)
-        yield from (states, missing, moves)
+        seen = sorted(self._relief.seen().items())
+        states = Counter((one.state,) for _, one in seen)
+        missing = [
+            ((name,), (now_ms - one.missing_since_ms) / 1000)
+            for name, one in seen
+            if one.missing_since_ms is not None
+        ]
+        yield self.registry.family("replica_sets", sorted(states.items()))
+        yield self.registry.family("replica_set_missing_seconds", missing)
+        moves = [((name,), number) for name, number in sorted(self._relief.planned().items())]
+        yield self.registry.family("relief_moves", moves)
 
     def _shared_places(self) -> Family:
-        family = self.registry.gauge_family(
-            "shared_place_receivers",
-            "Receivers of a replica set that one machine or rack takes together.",
-            ["replica_set", "kind", "place"],
-        )
-        for name, places in sorted(self._placement.seen().items()):
-            for shared in places:
-                family.add_metric([name, shared.kind, shared.place], len(shared.receivers))
-        return family
+        shared = [
+            ((name, each.kind, each.place), len(each.receivers))
+            for name, places in sorted(self._placement.seen().items())
+            for each in places
+        ]
+        return self.registry.family("shared_place_receivers", shared)
 
     def _segments(self) -> Iterator[Family]:
-        family = self.registry.gauge_family("segments", "Segments by state.", ["cube", "state"])
-        failed = self.registry.gauge_family(
-            "failed_builds", "Segments whose newest build has failed.", ["cube"]
-        )
-        waiting = self.registry.gauge_family(
-            "waiting_segment_end_seconds",
-            "End of the earliest segment that is closed and not READY, Unix time.",
-            ["cube"],
-        )
+        family = self.registry.family("segments")
+        failed = self.registry.family("failed_builds")
+        waiting = self.registry.family("waiting_segment_end_seconds")
         for cube, records in sorted(self._views.watched().items()):
             for state, number in sorted(Counter(record.state for record in records.values()).items()):
                 family.add_metric([cube, state], number)

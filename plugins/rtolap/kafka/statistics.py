@@ -181,23 +181,15 @@ def _read(statistics: Statistics, topic: str) -> Iterator[_Partition]:
 def _families(
     metrics: Metrics, rows: Mapping[tuple[str, int], BrokerStatistics], waits_s: Mapping[str, float]
 ) -> Iterable[Family]:
-    labels = ["topic", "broker"]
-    requests = metrics.gauge_family("kafka_client_requests", "Answers in the last interval.", labels)
-    wait = metrics.gauge_family("kafka_client_fetch_wait_seconds", "The longest long poll.", labels[:1])
+    requests = metrics.family("kafka_client_requests")
+    wait = metrics.family("kafka_client_fetch_wait_seconds")
     latencies = {
-        name: metrics.gauge_family(f"kafka_client_{name}_seconds", purpose, [*labels, "rank"])
-        for name, purpose in (
-            ("rtt", "From sending a request until its answer."),
-            ("outbuf", "Requests that wait in this process to be sent."),
-            ("throttle", "What a quota of the broker adds."),
-        )
+        "rtt": metrics.family("kafka_client_rtt_seconds"),
+        "outbuf": metrics.family("kafka_client_outbuf_seconds"),
+        "throttle": metrics.family("kafka_client_throttle_seconds"),
     }
-    lag = metrics.gauge_family(
-        "kafka_client_lag_records", "Over partitions: not read yet.", [*labels, "rank"]
-    )
-    queued = metrics.gauge_family(
-        "kafka_client_fetch_queue_records", "Over partitions: fetched, not taken yet.", [*labels, "rank"]
-    )
+    lag = metrics.family("kafka_client_lag_records")
+    queued = metrics.family("kafka_client_fetch_queue_records")
     for topic, seconds in sorted(waits_s.items()):
         wait.add_metric([topic], seconds)
     for (topic, broker), row in rows.items():

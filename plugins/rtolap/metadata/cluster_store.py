@@ -7,14 +7,12 @@ before it reads anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from rtolap.base.cluster_secret import ZOOKEEPER, derived_key
 from rtolap.base.errors import Refused, RtolapError, SchemaTooNew
 from rtolap.base.files import read_password
-from rtolap.base.metrics import Family, Metrics
+from rtolap.base.metrics import Metrics
 from rtolap.base.settings import Settings
 from rtolap.metadata import codec, paths
 from rtolap.metadata.signed import SignedStore
@@ -110,11 +108,4 @@ def show_refused(metrics: Metrics, store: MetadataStore) -> None:
     if not isinstance(store, SignedStore):
         return
 
-    def sample() -> Iterable[Family]:
-        family = metrics.counter_family(
-            "metadata_records_refused", "Records in ZooKeeper without the cluster's signature, as read."
-        )
-        family.add_metric((), store.refused_records)
-        yield family
-
-    metrics.sampled(sample)
+    metrics.sampled(lambda: [metrics.value("metadata_records_refused", store.refused_records)])

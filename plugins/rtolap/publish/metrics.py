@@ -9,11 +9,11 @@ from rtolap.publish.publisher import Look
 class PublishMetrics:
     def __init__(self) -> None:
         self.registry = Metrics("publish")
-        self._looks = self.registry.counter("looks", "Looks at the cube that succeeded.")
-        self._failures = self.registry.counter("failed_looks", "Looks that failed, by error.", ("error",))
-        self._committed = self.registry.counter("snapshots", "Snapshots that were committed.")
-        self._kept = self.registry.gauge("table_snapshots", "Snapshots that the table has.")
-        self._bytes = self.registry.gauge("table_metadata_bytes", "Size of the newest metadata file.")
+        self._looks = self.registry.counter("looks")
+        self._failures = self.registry.counter("failed_looks")
+        self._committed = self.registry.counter("snapshots")
+        self._kept = self.registry.gauge("table_snapshots")
+        self._bytes = self.registry.gauge("table_metadata_bytes")
 
     def looked(self, look: Look) -> None:
         self._looks.inc()

@@ -41,33 +41,18 @@ class QueryMetrics:
 
     def __init__(self) -> None:
         self.registry = Metrics("query")
-        self._queries = self.registry.counter("queries", "Queries that have ended.", ("outcome",))
-        self._seconds = self.registry.histogram(
-            "query_seconds", "A query, from its text to its last row read or its error."
-        )
-        self._running = self.registry.gauge("queries_running", "Queries whose rows are not all read yet.")
-        self._answered = self.registry.counter("rows_answered", "Rows that queries answered.")
-        self._read = self.registry.counter("rows_read", "Rows of history that were read.", ("cube",))
-        self._files = self.registry.counter(
-            "history_files_read", "Files of history that were read, by where they were.", ("source",)
-        )
-        self._spilled = self.registry.counter(
-            "history_spilled_bytes",
-            "Bytes of partial rows of history that were written to the disk.",
-            ("cube",),
-        )
-        self._partial = self.registry.counter(
-            "partial_rows", "Partial aggregates that receivers answered.", ("cube",)
-        )
-        self._joined = self.registry.counter(
-            "reads_joined", "Reads of cubes that an equal statement made for more than itself.", ("cube",)
-        )
-        self.logins = self.registry.counter(
-            "mysql_logins", "MySQL connections by what became of their login.", ("outcome",)
-        )
-        self.slow_readers = self.registry.counter(
-            "mysql_slow_readers", "MySQL connections that were cut off because they did not read."
-        )
+        counter = self.registry.counter
+        self._queries = counter("queries")
+        self._seconds = self.registry.histogram("query_seconds")
+        self._running = self.registry.gauge("queries_running")
+        self._answered = counter("rows_answered")
+        self._read = counter("rows_read")
+        self._files = counter("history_files_read")
+        self._spilled = counter("history_spilled_bytes")
+        self._partial = counter("partial_rows")
+        self._joined = counter("reads_joined")
+        self.logins = counter("mysql_logins")
+        self.slow_readers = counter("mysql_slow_readers")
 
     def measure(
         self, execute: Callable[[], StatementOutcome], note: Callable[[Ended], None] = lambda ended: None
@@ -101,19 +86,9 @@ class QueryMetrics:
         """Sample these functions at each scrape, from any thread."""
 
         def sample() -> Iterable[Family]:
-            connections = self.registry.gauge_family("mysql_connections", "Open MySQL connections.")
-            connections.add_metric((), mysql_connections())
-            yield connections
-            rewritten = self.registry.counter_family(
-                "rewrites", "Statements that were not known as they had been rewritten before."
-            )
-            rewritten.add_metric((), rewrites())
-            yield rewritten
-            waiting = self.registry.gauge_family(
-                "reads_waiting", "Statements that wait while an equal one reads."
-            )
-            waiting.add_metric((), reads_waiting())
-            yield waiting
+            yield self.registry.value("mysql_connections", mysql_connections())
+            yield self.registry.value("rewrites", rewrites())
+            yield self.registry.value("reads_waiting", reads_waiting())
 
         self.registry.sampled(sample)
 
@@ -121,16 +96,8 @@ class QueryMetrics:
         """Sample both functions at each scrape, from any thread."""
 
         def sample() -> Iterable[Family]:
-            reserved = self.registry.gauge_family(
-                "user_memory_bytes", "Memory of the service that users have reserved."
-            )
-            reserved.add_metric((), reserved_bytes())
-            yield reserved
-            refused = self.registry.counter_family(
-                "user_memory_refusals", "What was refused because a user would have had too much memory."
-            )
-            refused.add_metric((), refusals())
-            yield refused
+            yield self.registry.value("user_memory_bytes", reserved_bytes())
+            yield self.registry.value("user_memory_refusals", refusals())
 
         self.registry.sampled(sample)
 

@@ -161,9 +161,7 @@ class CallFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
     def __init__(self, token: str, sessions: ServerSessions, metrics: Metrics) -> None:
         self._expected = f"Bearer {token}".encode()
         self._sessions = sessions
-        self._seconds = metrics.histogram(
-            "flight_call_seconds", "A Flight call, until its last message.", ("method", "outcome")
-        )
+        self._seconds = metrics.histogram("flight_call_seconds")
 
     def start_call(self, info: Any, headers: dict[str, list[str] | list[bytes]]) -> _Call:
         sent = _first(headers, "authorization").encode()

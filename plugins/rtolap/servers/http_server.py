@@ -18,14 +18,13 @@ import logging
 import socket
 import ssl
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from rtolap.base.errors import Unavailable
-from rtolap.base.metrics import Family, Metrics
+from rtolap.base.metrics import Metrics
 from rtolap.servers.http_protocol import BoundedProtocol
 from rtolap.servers.limits import Connections, HttpLimits
 
@@ -47,16 +46,8 @@ class HttpConnections:
         self.open = Connections(
             total_max=limits.connections_max, per_address_max=limits.connections_per_address_max
         )
-        self._ended = metrics.counter(
-            "http_connections_ended", "Connections that were refused or cut off.", ("reason",)
-        )
-
-        def sample() -> Iterable[Family]:
-            family = metrics.gauge_family("http_connections", "Open HTTP connections.")
-            family.add_metric((), len(self.open))
-            yield family
-
-        metrics.sampled(sample)
+        self._ended = metrics.counter("http_connections_ended")
+        metrics.sampled(lambda: [metrics.value("http_connections", len(self.open))])
 
     def note(self, reason: str) -> None:
         self._ended.labels(reason).inc()

@@ -35,13 +35,9 @@ class _Counting:
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
-        self._requests = metrics.counter(
-            "http_requests", "Requests that were answered.", ("method", "route", "status")
-        )
-        self._seconds = metrics.histogram(
-            "http_request_seconds", "A request, until the last byte of its answer.", ("method", "route")
-        )
-        self._running = metrics.gauge("http_requests_running", "Requests under way.")
+        self._requests = metrics.counter("http_requests")
+        self._seconds = metrics.histogram("http_request_seconds")
+        self._running = metrics.gauge("http_requests_running")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -177,7 +177,7 @@ from rtolap.protocols.receiver.client import ReceiverClient
 
 table = answer_rows(6, seed=1)
 desk = Desk({"cube": table})
-with ReceiverFlightServer(desk, host=HOST, port=0, token=TOKEN, metrics=Metrics("bench")) as server:
+with ReceiverFlightServer(desk, host=HOST, port=0, token=TOKEN, metrics=Metrics("receiver")) as server:
     client = ReceiverClient(f"{HOST}:{server.port}", TOKEN)
     given, held = client.query(query_of("cube"))
     assert held == HELD

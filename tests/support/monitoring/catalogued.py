@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
 from rtolap.base.metric_catalogue import CATALOGUE, PROCESS, MetricRow
 
-_TRIAL = "rtolap_trial_"  # of a test's own service
 _SUFFIXES = {
     "counter": ("", "_created"),
     "gauge": ("",),
@@ -27,18 +26,6 @@ def sample_labels() -> dict[str, frozenset[str]]:
     return found
 
 
-def misfit(service: str, what: str, metric_type: str, purpose: str, labels: Sequence[str]) -> str | None:
-    """Return what is wrong with a declaration, or None."""
-    row = next((row for row in CATALOGUE[service] if row.what == what), None)
-    if row is None:
-        return f"rtolap_{service}_{what} is not in the catalogue"
-    given = tuple(labels)
-    fits = given in (row.labels, tuple(name for name in row.labels if name not in row.optional))
-    if (metric_type, purpose) == (row.metric_type, row.purpose) and fits:
-        return None
-    return f"rtolap_{service}_{what} is {metric_type} {purpose!r} {given}, and in the catalogue {row}"
-
-
 def page_misfits(page: str) -> list[str]:
     """Return what is wrong with an exposition, family by family."""
     return list(_misfits(page))
@@ -46,7 +33,7 @@ def page_misfits(page: str) -> list[str]:
 
 def _misfits(page: str) -> Iterator[str]:
     for family in text_string_to_metric_families(page):
-        if family.name.startswith((_TRIAL, "process_", "python_")):
+        if family.name.startswith(("process_", "python_")):
             continue
         name = f"{family.name}_total" if family.type == "counter" else family.name
         row = ROWS.get(name)

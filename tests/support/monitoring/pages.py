@@ -9,7 +9,7 @@ from rtolap.base.metrics import Metrics
 def catalogue_page(service: str) -> str:
     metrics = Metrics(service)
     for row in CATALOGUE[service]:
-        metric = getattr(metrics, row.metric_type)(row.what, row.purpose, row.labels)
+        metric = getattr(metrics, row.metric_type)(row.what)
         child = metric.labels(*("x" for _ in row.labels)) if row.labels else metric
         (child.observe if row.metric_type == "histogram" else child.inc)(1)
     return metrics.render()[0].decode()

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from rtolap.base.metrics import Family, Metrics
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.protocols.receiver.messages import CubeStats, PartitionStats, ReceiverStats
 
-_PARTITION = ("cube", "partition")
+# What is shown of each partition; None: it is not known.
+_OF_PARTITIONS: Final[Mapping[str, Callable[[PartitionStats], float | None]]] = {
+    "events": lambda it: it.events,
+    "late_events": lambda it: it.late,
+    "dropped_events": lambda it: it.dropped,
+    "hostless_events": lambda it: it.hostless,
+    "filtered_records": lambda it: it.filtered,
+    "position_offset": lambda it: it.position,
+    "lag_records": lambda it: None if it.log_end is None else max(it.log_end - it.position, 0),
+    "watermark_seconds": lambda it: None if it.watermark_ms is None else it.watermark_ms / 1000,
+}
 
 
 class ReceiverMetrics:
@@ -22,27 +33,17 @@ class ReceiverMetrics:
 
     def _sample(self) -> Iterator[Family]:
         stats = self._stats()
-        memory = self.registry.gauge_family("memory_table_bytes", "Tables in memory, small cuboids included.")
-        memory.add_metric((), stats.memory_bytes)
-        yield memory
+        yield self.registry.value("memory_table_bytes", stats.memory_bytes)
         yield from self._cubes(stats.cubes)
         yield from self._partitions(stats.cubes)
-        yield from self._refused(stats.cubes)
-        yield from self._segments(stats.cubes)
+        yield self._refused(stats.cubes)
+        yield self._segments(stats.cubes)
 
     def _cubes(self, cubes: tuple[CubeStats, ...]) -> Iterator[Family]:
-        leading = self.registry.gauge_family("leading", "1 while it leads its replica set.", ("cube",))
-        beside = self.registry.gauge_family(
-            "cuboid_bytes", "Small cuboids in memory, beside fragments.", ("cube",)
-        )
-        freshness = self.registry.gauge_family(
-            "freshness_seconds",
-            "From a record's creation until answers have it, the longest of the last minute.",
-            ("cube",),
-        )
-        standing = self.registry.gauge_family(
-            "consumer_state", "1 for the state that the consumer is in.", ("cube", "state")
-        )
+        leading = self.registry.family("leading")
+        beside = self.registry.family("cuboid_bytes")
+        freshness = self.registry.family("freshness_seconds")
+        standing = self.registry.family("consumer_state")
         for cube in cubes:
             leading.add_metric((cube.cube,), cube.is_leader)
             beside.add_metric((cube.cube,), cube.cuboid_bytes)
@@ -50,60 +51,23 @@ class ReceiverMetrics:
                 freshness.add_metric((cube.cube,), cube.freshness_ms / 1000)
             for state in ConsumerState:
                 standing.add_metric((cube.cube, state.value), state.value == cube.state)
-        yield leading
-        yield beside
-        yield freshness
-        yield standing
+        yield from (leading, beside, freshness, standing)
 
     def _partitions(self, cubes: tuple[CubeStats, ...]) -> Iterator[Family]:
-        events = self.registry.counter_family("events", "Events that were taken in.", _PARTITION)
-        late = self.registry.counter_family(
-            "late_events", "Of them, those after their segment closed.", _PARTITION
-        )
-        dropped = self.registry.counter_family("dropped_events", "Late ones that were dropped.", _PARTITION)
-        hostless = self.registry.counter_family(
-            "hostless_events", "Events without a usable host, where hosts decide what closes.", _PARTITION
-        )
-        filtered = self.registry.counter_family(
-            "filtered_records", "Records that the table's condition left out.", _PARTITION
-        )
-        position = self.registry.gauge_family("position_offset", "The next offset to read.", _PARTITION)
-        lag = self.registry.gauge_family("lag_records", "Records up to the end of the log.", _PARTITION)
-        watermark = self.registry.gauge_family(
-            "watermark_seconds", "The largest event time seen, Unix time.", _PARTITION
-        )
-        for cube, partition in _each(cubes):
-            labels = (cube, str(partition.partition))
-            events.add_metric(labels, partition.events)
-            late.add_metric(labels, partition.late)
-            dropped.add_metric(labels, partition.dropped)
-            hostless.add_metric(labels, partition.hostless)
-            filtered.add_metric(labels, partition.filtered)
-            position.add_metric(labels, partition.position)
-            if partition.log_end is not None:
-                lag.add_metric(labels, max(partition.log_end - partition.position, 0))
-            if partition.watermark_ms is not None:
-                watermark.add_metric(labels, partition.watermark_ms / 1000)
-        yield from (events, late, dropped, hostless, filtered, position, lag, watermark)
+        for name, of in _OF_PARTITIONS.items():
+            values = [((cube, str(each.partition)), of(each)) for cube, each in _each(cubes)]
+            yield self.registry.family(name, values)
 
-    def _refused(self, cubes: tuple[CubeStats, ...]) -> Iterator[Family]:
-        family = self.registry.counter_family(
-            "refused_records", "Records that are no events of the table.", ("cube", "reason")
-        )
+    def _refused(self, cubes: tuple[CubeStats, ...]) -> Family:
         numbers: Counter[tuple[str, str]] = Counter()
         for cube, partition in _each(cubes):
             for reason, number in partition.rejected.items():
                 numbers[cube, reason] += number
-        for labels, number in sorted(numbers.items()):
-            family.add_metric(labels, number)
-        yield family
+        return self.registry.family("refused_records", sorted(numbers.items()))
 
-    def _segments(self, cubes: tuple[CubeStats, ...]) -> Iterator[Family]:
-        family = self.registry.gauge_family("segments", "Local segments by state.", ("cube", "state"))
+    def _segments(self, cubes: tuple[CubeStats, ...]) -> Family:
         numbers = Counter((cube.cube, segment.state) for cube in cubes for segment in cube.segments)
-        for labels, number in sorted(numbers.items()):
-            family.add_metric(labels, number)
-        yield family
+        return self.registry.family("segments", sorted(numbers.items()))
 
 
 def _each(cubes: tuple[CubeStats, ...]) -> Iterator[tuple[str, PartitionStats]]:

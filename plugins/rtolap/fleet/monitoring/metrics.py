@@ -44,27 +44,22 @@ class StageMetrics:
             yield from self._stages(shown.window)
 
     def _brokers(self, shown: _Shown) -> Iterable[Family]:
-        gauge = self._metrics.gauge_family
-        looked = gauge("stages_looked_at_seconds", "When brokers were last looked at, since 1970.")
-        looked.add_metric([], shown.look.at_ms / 1000)
-        answers = gauge("broker_answers", "1 where the broker's source has answered.", ["broker"])
-        behind = gauge("broker_lag_records", "How far it is behind a leader, at most.", ["broker"])
+        family = self._metrics.family
+        looked = self._metrics.value("stages_looked_at_seconds", shown.look.at_ms / 1000)
+        answers, behind, slow = family("broker_answers"), family("broker_lag_records"), family("broker_slow")
         for broker, gauges in sorted(shown.look.gauges.items()):
             answers.add_metric([str(broker)], 1)
             if gauges.lag_records_max is not None:
                 behind.add_metric([str(broker)], gauges.lag_records_max)
         for broker in shown.look.silent_brokers:
             answers.add_metric([str(broker)], 0)
-        slow = gauge("broker_slow", "1 while the broker is called slow.", ["broker", "request"])
         for row in shown.rows:
             slow.add_metric([str(row.broker), REQUEST_NAMES[row.request]], int(row.is_slow))
         return (looked, answers, behind, slow)
 
     def _stages(self, window: StageWindow) -> Iterable[Family]:
-        gauge, labels = self._metrics.gauge_family, ["broker", "request", "stage"]
-        requests = gauge("requests_per_second", "Requests of the last window.", labels[:2])
-        mean = gauge("stage_mean_seconds", "Of the last window's requests.", labels)
-        p99 = gauge("stage_p99_seconds", "Of late requests, at most what their mean allows.", labels)
+        requests = self._metrics.family("requests_per_second")
+        mean, p99 = self._metrics.family("stage_mean_seconds"), self._metrics.family("stage_p99_seconds")
         seconds = max((window.to_ms - window.from_ms) / 1000, 1e-3)
         for row in range(len(window)):
             names = [str(window.brokers[row]), REQUEST_NAMES[RequestType(window.requests[row])]]
@@ -86,9 +81,7 @@ class LogMetrics:
         metrics.sampled(self._sample)
 
     def _sample(self) -> Iterable[Family]:
-        labels = ["broker", "rule"]
-        lines = self._metrics.counter_family("log_lines", "Lines of broker logs by rule.", labels)
-        storms = self._metrics.gauge_family("log_storm_seconds", "When a storm was last seen.", labels)
+        lines, storms = self._metrics.family("log_lines"), self._metrics.family("log_storm_seconds")
         for row in self._rows():
             lines.add_metric([str(row.broker), row.rule], row.count)
             if row.storm_ms is not None:

@@ -37,10 +37,8 @@ class MoverMetrics:
         self._leading = False
         self._looked_ms: int | None = None
         self._shown: _Shown | None = None
-        self._errors = self.registry.counter("errors", "Steps that failed and are tried again.", ("code",))
-        self._requests = self.registry.counter(
-            "requests", "Requests that were answered: taken, or the code of the error.", ("kind", "outcome")
-        )
+        self._errors = self.registry.counter("errors")
+        self._requests = self.registry.counter("requests")
         self.registry.sampled(self._sample)
 
     def stand_by(self) -> None:
@@ -67,10 +65,9 @@ class MoverMetrics:
     def _sample(self) -> Iterator[Family]:
         with self._lock:
             shown, leading, looked_ms = self._shown, self._leading, self._looked_ms
-        gauge = self.registry.gauge_of
-        yield gauge("leading", "1 while it has the lease of the cluster.", int(leading))
+        yield self.registry.value("leading", leading)
         if looked_ms is not None:
-            yield gauge("stepped_seconds", "When a step last ended well, since 1970.", looked_ms / 1000)
+            yield self.registry.value("stepped_seconds", looked_ms / 1000)
         status = None
         if shown is not None:
             status = plan_status(shown.record, shown.plan, self._clock.now_ms(), self._settings)
@@ -79,70 +76,39 @@ class MoverMetrics:
             yield from self._of_plan(status)
 
     def _states(self, status: PlanStatus | None) -> Iterator[Family]:
-        family = self.registry.gauge_family
         found = None if status is None else status.record.state
-        plans = [((state.value,), int(found is state)) for state in PlanState]
-        yield family("plan_state", "1 for the state of the plan that is carried out.", ["state"], plans)
+        yield self.registry.family("plan_state", [((state.value,), found is state) for state in PlanState])
         counts = {} if status is None else status.counts
         moves = [((state.value,), counts.get(state.value, 0)) for state in MoveState]
-        yield family("moves", "Moves of that plan by state.", ["state"], moves)
+        yield self.registry.family("moves", moves)
 
     def _of_plan(self, status: PlanStatus) -> Iterator[Family]:
-        gauge, now_ms = self.registry.gauge_of, self._clock.now_ms()
-        yield gauge("left_bytes", "To be copied of moves that are pending or under way.", status.left_bytes)
-        yield gauge("moved_bytes", "Copied by moves that are done.", status.moved_bytes)
-        yield gauge("copied_bytes_per_second", "Of moves that go on, at the last look.", status.bytes_per_s)
+        value, now_ms = self.registry.value, self._clock.now_ms()
+        yield value("left_bytes", status.left_bytes)
+        yield value("moved_bytes", status.moved_bytes)
+        yield value("copied_bytes_per_second", status.bytes_per_s)
         if status.expected_end_ms is not None:
-            yield gauge(
-                "expected_end_seconds", "At the present pace, since 1970.", status.expected_end_ms / 1000
-            )
+            yield value("expected_end_seconds", status.expected_end_ms / 1000)
         age_s = 0.0 if status.oldest_ms is None else (now_ms - status.oldest_ms) / 1000
-        yield gauge("oldest_move_seconds", "For so long the oldest move is under way.", age_s)
+        yield value("oldest_move_seconds", age_s)
         stalled = sum(move.stalled for move in status.active)
         behind = sum(move.behind for move in status.active)
-        yield self.registry.gauge_family(
-            "slow_moves",
-            "Moves that copy nothing, that do not gain on what is written, or that the end waits for.",
-            ["reason"],
-            [(["stalled"], stalled), (["behind"], behind), (["tail"], len(status.tail))],
-        )
+        slow = [(("stalled",), stalled), (("behind",), behind), (("tail",), len(status.tail))]
+        yield self.registry.family("slow_moves", slow)
         if status.record.rate_bytes_per_s is not None:
-            yield gauge(
-                "throttle_bytes_per_second",
-                "What each broker sends and takes at most.",
-                status.record.rate_bytes_per_s,
-            )
+            yield value("throttle_bytes_per_second", status.record.rate_bytes_per_s)
         if status.throttle_needed_bytes_per_s is not None:
-            yield gauge(
-                "throttle_needed_bytes_per_second",
-                "The throttle under which moves that are behind would gain.",
-                status.throttle_needed_bytes_per_s,
-            )
+            yield value("throttle_needed_bytes_per_second", status.throttle_needed_bytes_per_s)
         yield from self._produce(status)
-        yield gauge(
-            "window_open", "1 while moves may begin by the hours of the plan.", int(status.hours_open)
-        )
+        yield value("window_open", status.hours_open)
 
     def _produce(self, status: PlanStatus) -> Iterator[Family]:
         latency = status.record.produce_latency
         if latency is None:
             return
-        yield self.registry.gauge_of(
-            "produce_p99_max_seconds",
-            "A broker whose writes take longer gets fewer moves.",
-            latency.p99_ms_max / 1000,
-        )
-        p99 = self.registry.gauge_family("produce_p99_seconds", "Of writes, as last read.", ["broker"])
-        most = self.registry.gauge_family(
-            "broker_moves_max", "Moves that a broker may have under way by its writes.", ["broker"]
-        )
-        for broker, window in latency.windows.items():
-            p99.add_metric([str(broker)], window.p99_ms / 1000)
-            most.add_metric([str(broker)], window.moves_max)
-        yield p99
-        yield most
-        yield self.registry.gauge_of(
-            "produce_unread_brokers",
-            "Brokers that serve and whose writes the last reading does not tell of.",
-            len(latency.unread),
-        )
+        yield self.registry.value("produce_p99_max_seconds", latency.p99_ms_max / 1000)
+        windows = [((str(broker),), window) for broker, window in latency.windows.items()]
+        p99_s = [(broker, window.p99_ms / 1000) for broker, window in windows]
+        yield self.registry.family("produce_p99_seconds", p99_s)
+        yield self.registry.family("broker_moves_max", [(broker, it.moves_max) for broker, it in windows])
+        yield self.registry.value("produce_unread_brokers", len(latency.unread))

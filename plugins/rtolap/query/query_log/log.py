@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rtolap.base.metrics import Family, Metrics
+from rtolap.base.metrics import Metrics
 from rtolap.query.query_log.entries import SCHEMA, Entry, Row, batch_of, row_of
 from rtolap.query.query_log.folder import LogFolder
 from rtolap.query.query_log.texts import without_values
@@ -112,15 +112,7 @@ class QueryLog:
 
     def follow(self, registry: Metrics) -> None:
         """Sample what was dropped at each scrape."""
-
-        def sample() -> Iterable[Family]:
-            dropped = registry.counter_family(
-                "query_log_dropped", "Statements that are not in the query log: its disk took none for long."
-            )
-            dropped.add_metric((), self.dropped)
-            yield dropped
-
-        registry.sampled(sample)
+        registry.sampled(lambda: [registry.value("query_log_dropped", self.dropped)])
 
     def _run(self) -> None:
         while True:

@@ -316,14 +316,6 @@ class WorkerPool(EngineSessions):
 def _families(
     metrics: Metrics, counts: dict[str, int], started: int, ended: dict[str, int]
 ) -> Iterator[Family]:
-    running = metrics.gauge_family("workers", "Worker processes.", ("state",))
-    for state, count in counts.items():
-        running.add_metric((state,), count)
-    yield running
-    begun = metrics.counter_family("workers_started", "Worker processes that were started.")
-    begun.add_metric((), started)
-    yield begun
-    over = metrics.counter_family("workers_ended", "Worker processes that were ended, or ended.", ("reason",))
-    for reason, count in ended.items():
-        over.add_metric((reason,), count)
-    yield over
+    yield metrics.family("workers", [((state,), count) for state, count in counts.items()])
+    yield metrics.value("workers_started", started)
+    yield metrics.family("workers_ended", [((reason,), count) for reason, count in ended.items()])

@@ -32,19 +32,16 @@ class ConsumerMetrics:
 
     def __init__(self) -> None:
         self.registry = Metrics("sep_consumer")
-        counter = self.registry.counter
-        self._accepted = counter("connections_accepted", "Connections that were accepted.")
-        self._closed = counter("connections_closed", "Connections that ended, by reason.", ("reason",))
-        self._calls = counter("calls", "Calls, by outcome.", ("outcome",))
-        self._bytes = counter("received_bytes", "Bytes of frames that were read whole.")
-        self._entries = counter("entries", "WAL entries in calls that could be read.")
-        self._events = counter("events", "Events that were handed to delivery.")
-        self._cells = counter("cells", "Cells of these events.")
-        self._left_out = counter("left_out", "Entries, cells and events left out, by reason.", ("reason",))
-        self.call_seconds = self.registry.histogram(
-            "call_seconds", "A call of ReplicateWALEntry, from its first byte to its answer."
-        )
-        self._set_apart = counter("set_apart_events", "Events that HBase's logs cannot hold, set apart.")
+        self._accepted = self.registry.counter("connections_accepted")
+        self._closed = self.registry.counter("connections_closed")
+        self._calls = self.registry.counter("calls")
+        self._bytes = self.registry.counter("received_bytes")
+        self._entries = self.registry.counter("entries")
+        self._events = self.registry.counter("events")
+        self._cells = self.registry.counter("cells")
+        self._left_out = self.registry.counter("left_out")
+        self.call_seconds = self.registry.histogram("call_seconds")
+        self._set_apart = self.registry.counter("set_apart_events")
         self._open = 0
         for reason in CLOSED_REASONS:
             self._closed.labels(reason)
@@ -57,10 +54,9 @@ class ConsumerMetrics:
 
     def follow(self, budget: FrameBudget) -> None:
         def sample() -> Iterator[Family]:
-            gauge = self.registry.gauge_of
-            yield gauge("connections", "Connections that are open.", self._open)
-            yield gauge("in_flight_bytes", "Bytes of frames that are read or worked on.", budget.taken_bytes)
-            yield gauge("waiting_frames", "Frames that wait until bytes are free.", budget.waiting)
+            yield self.registry.value("connections", self._open)
+            yield self.registry.value("in_flight_bytes", budget.taken_bytes)
+            yield self.registry.value("waiting_frames", budget.waiting)
 
         self.registry.sampled(sample)
 

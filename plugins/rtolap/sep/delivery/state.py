@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -116,41 +116,38 @@ def _text(row: bytes) -> str:
     return row.decode("utf-8", "backslashreplace")
 
 
+_FIGURES: Final[Mapping[str, Callable[[DeliveryState], float]]] = {
+    "remembered_edits": lambda it: it.remembered_edits,
+    "failing_events": lambda it: it.failing_events,
+    "rows_apart": lambda it: it.rows_apart,
+    "stopped": lambda it: bool(it.stopped),
+    "troubled": lambda it: bool(it.last_error),
+}
+
+
 def show_delivery(metrics: Metrics, current: Callable[[], Delivery | None]) -> None:
     """Add it to the metrics of a process; `current` is None while it does not lead."""
 
     def sample() -> Iterator[Family]:
         delivery = current()
-        yield metrics.gauge_of("leads", "1 while this process delivers.", float(delivery is not None))
+        yield metrics.value("leads", delivery is not None)
         if delivery is not None:
-            yield from delivery_families(metrics, {(): delivery_state(delivery)})
+            yield from delivery_families(metrics, {(): delivery_state(delivery)}, without=("share",))
 
     metrics.sampled(sample)
 
 
 def delivery_families(
-    metrics: Metrics, states: Mapping[Labels, DeliveryState], labels: tuple[str, ...] = ()
+    metrics: Metrics, states: Mapping[Labels, DeliveryState], *, without: Collection[str] = ()
 ) -> Iterator[Family]:
-    """Return the metrics of deliveries, whose states stand under the values of these labels."""
-
-    def gauge(name: str, purpose: str, value: Callable[[DeliveryState], float]) -> Family:
-        values = [(key, float(value(state))) for key, state in states.items()]
-        return metrics.gauge_family(name, purpose, labels, values)
-
-    yield metrics.counter_family(
-        "delivery_events",
-        "Events by what became of them, since this process delivers.",
-        (*labels, "outcome"),
-        [((*key, outcome), getattr(state, outcome)) for key, state in states.items() for outcome in OUTCOMES],
-    )
-    yield gauge(
-        "remembered_edits", "Delivered edits that would be recognised.", lambda it: it.remembered_edits
-    )
-    yield gauge("failing_events", "Events that the listener did not take.", lambda it: it.failing_events)
-    yield gauge("rows_apart", "Rows whose events wait among the dead letters.", lambda it: it.rows_apart)
-    purpose = "1 where nothing more is taken until it is started again."
-    yield gauge("stopped", purpose, lambda it: bool(it.stopped))
-    yield gauge("troubled", "1 while the target takes nothing.", lambda it: bool(it.last_error))
+    """Return the metrics of deliveries, whose states stand under the values of their labels: the share, or
+    none `without` it."""
+    outcomes = [
+        ((*key, outcome), getattr(state, outcome)) for key, state in states.items() for outcome in OUTCOMES
+    ]
+    yield metrics.family("delivery_events", outcomes, without=without)
+    for name, of in _FIGURES.items():
+        yield metrics.family(name, [(key, of(state)) for key, state in states.items()], without=without)
 
 
 class StateNode:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from rtolap.base.metrics import Family, Metrics
-from rtolap.sep.status.model import ReplicationStatus
+from rtolap.sep.status.model import QueueStatus, ReplicationStatus
 from rtolap.sep.status.summary import PeerSummary
 
 SERVICE = "replication"
@@ -35,42 +36,31 @@ class ReplicationMetrics:
         yield from self._queues(status)
 
     def _peers(self, status: ReplicationStatus, summaries: list[PeerSummary]) -> Iterable[Family]:
-        gauge = self._metrics.gauge_family
-        looked = gauge("looked_at_seconds", "When the cluster was looked at, since 1970.")
-        looked.add_metric([], status.at_ms / 1000)
-        enabled = gauge("peer_enabled", "1 where HBase ships to the peer.", ["peer"])
-        sinks = gauge("peer_sinks", "Servers of the receiving cluster.", ["peer"])
-        recovered = gauge("peer_recovered_queues", "Queues of servers that are gone.", ["peer"])
-        catch_up = gauge("peer_catch_up_seconds", "Until nothing remains, if it goes on so.", ["peer"])
-        for row in summaries:
-            recovered.add_metric([row.peer], row.recovered_queues)
-            if row.enabled is not None:
-                enabled.add_metric([row.peer], int(row.enabled))
-            if row.sinks is not None:
-                sinks.add_metric([row.peer], row.sinks)
-            if row.catch_up_ms is not None:
-                catch_up.add_metric([row.peer], row.catch_up_ms / 1000)
-        return (looked, enabled, sinks, recovered, catch_up)
+        yield self._metrics.value("looked_at_seconds", status.at_ms / 1000)
+        for name, of in _OF_PEERS.items():
+            yield self._metrics.family(name, [((row.peer,), of(row)) for row in summaries])
 
     def _queues(self, status: ReplicationStatus) -> Iterable[Family]:
-        gauge, labels = self._metrics.gauge_family, ["peer", "server", "queue"]
-        logs = gauge("queue_logs", "Logs that are not shipped, with the current one.", labels)
-        lag = gauge("queue_lag_seconds", "Age of the oldest edit that is not shipped.", labels)
-        remaining = gauge(
-            "queue_remaining_bytes", "Of its logs, not read yet; at least, while HDFS has one open.", labels
-        )
-        shipped = gauge("queue_last_shipped_seconds", "When an edit was last shipped, since 1970.", labels)
-        failed = gauge("queue_failed_batches", "Calls that failed since the server started.", labels)
-        for row in status.queues:
-            values = [row.peer, row.server, row.queue]
-            if row.logs is not None:
-                logs.add_metric(values, row.logs)
-            if row.lag_ms is not None:
-                lag.add_metric(values, row.lag_ms / 1000)
-            if row.remaining_bytes is not None:
-                remaining.add_metric(values, row.remaining_bytes)
-            if row.last_shipped_ms is not None:
-                shipped.add_metric(values, row.last_shipped_ms / 1000)
-            if row.failed_batches is not None:
-                failed.add_metric(values, row.failed_batches)
-        return (logs, lag, remaining, shipped, failed)
+        for name, of in _OF_QUEUES.items():
+            values = [((row.peer, row.server, row.queue), of(row)) for row in status.queues]
+            yield self._metrics.family(name, values)
+
+
+def _seconds(time_ms: float | None) -> float | None:
+    return None if time_ms is None else time_ms / 1000
+
+
+# None: it is not known.
+_OF_PEERS: Final[Mapping[str, Callable[[PeerSummary], float | None]]] = {
+    "peer_enabled": lambda row: row.enabled,
+    "peer_sinks": lambda row: row.sinks,
+    "peer_recovered_queues": lambda row: row.recovered_queues,
+    "peer_catch_up_seconds": lambda row: _seconds(row.catch_up_ms),
+}
+_OF_QUEUES: Final[Mapping[str, Callable[[QueueStatus], float | None]]] = {
+    "queue_logs": lambda row: row.logs,
+    "queue_lag_seconds": lambda row: _seconds(row.lag_ms),
+    "queue_remaining_bytes": lambda row: row.remaining_bytes,
+    "queue_last_shipped_seconds": lambda row: _seconds(row.last_shipped_ms),
+    "queue_failed_batches": lambda row: row.failed_batches,
+}

@@ -25,12 +25,12 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError
-from rtolap.base.metrics import Family, Metrics
+from rtolap.base.metrics import Metrics
 from rtolap.base.mutual_proof import ServerSessions
 from rtolap.servers.flight_guard import frames
 from rtolap.servers.flight_guard.calls import Calls
@@ -76,19 +76,9 @@ class FlightRelay(Closeable):
         self._places = Connections(
             total_max=limits.connections_max, per_address_max=limits.connections_per_address_max
         )
-        self._ended = metrics.counter(
-            "flight_connections_ended", "Flight connections that were refused or cut off.", ("reason",)
-        )
-        self._refused = metrics.counter(
-            "flight_calls_refused", "Flight calls that were refused before the server saw them.", ("reason",)
-        )
-
-        def sample() -> Iterable[Family]:
-            family = metrics.gauge_family("flight_connections", "Open Flight connections.")
-            family.add_metric((), len(self._places))
-            yield family
-
-        metrics.sampled(sample)
+        self._ended = metrics.counter("flight_connections_ended")
+        self._refused = metrics.counter("flight_calls_refused")
+        metrics.sampled(lambda: [metrics.value("flight_connections", len(self._places))])
         # Each holds connections in the order of their deadlines, as all of one kind have equally long.
         self._early: dict[Connection, float] = {}
         self._lingering: dict[Connection, float] = {}

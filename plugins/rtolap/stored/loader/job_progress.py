@@ -69,6 +69,16 @@ class Counts:
     def __add__(self, other: Counts) -> Counts:
         return Counts(**{name: value + vars(other)[name] for name, value in vars(self).items()})
 
+    def figures(self) -> dict[str, int]:
+        """Return them by the names of their metrics."""
+        return {
+            "rows_loaded": self.rows_loaded,
+            "rows_rejected": self.rows_rejected,
+            "loaded_bytes": self.bytes,
+            "batches": self.batches,
+            "attempts": self.attempts,
+        }
+
 
 @dataclass(frozen=True)
 class Shown:

@@ -16,7 +16,6 @@ from rtolap.protocols.loader.messages import (
     EXIT_OWNED,
     EXIT_STOPPED,
     LoaderStatus,
-    PartitionsStatus,
 )
 from rtolap.servers.http_server import HttpConnections
 from rtolap.servers.limits import HttpLimits
@@ -181,46 +180,18 @@ def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], Loade
 
     def sample() -> Iterable[Family]:
         work = process.work
-        shown = work.progress.shown(work.clock)
-        counts = shown.counts
-        for name, purpose, number in (
-            ("rows_loaded", "Rows that the sink has taken.", counts.rows_loaded),
-            ("rows_rejected", "Records and rows that were refused.", counts.rows_rejected),
-            ("loaded_bytes", "Bytes of the records that were loaded.", counts.bytes),
-            ("batches", "Batches that were settled.", counts.batches),
-            ("attempts", "Attempts to settle a batch.", counts.attempts),
-        ):
-            family = metrics.counter_family(name, purpose, ["loader"])
-            family.add_metric([work.loader.name], number)
-            yield family
-        pending = metrics.gauge_family("batches_pending", "Batches recorded and not settled.", ["loader"])
-        pending.add_metric([work.loader.name], len(work.window))
-        yield pending
-        if (partitions := process.partitions) is not None:
-            yield from _of_partitions(metrics, work.loader.name, partitions.status)
-        lag_records = status().lag_records
-        if lag_records is not None:
-            lag = metrics.gauge_family(
-                "lag_records", "Records of its partitions that are not loaded.", ["loader"]
-            )
-            lag.add_metric([work.loader.name], lag_records)
-            yield lag
+        figures: dict[str, float | None] = {
+            **work.progress.shown(work.clock).counts.figures(),
+            "batches_pending": len(work.window),
+            "lag_records": status().lag_records,
+        }
+        if process.partitions is not None:
+            made = process.partitions.status
+            figures["partitions_made"] = made.made_count
+            figures["partitions_failing"] = made.state == "failing"
+            figures["partitions_until_seconds"] = None if made.until_ms is None else made.until_ms / 1000
+        for name, figure in figures.items():
+            if figure is not None:
+                yield metrics.family(name, [((work.loader.name,), figure)])
 
     metrics.sampled(sample)
-
-
-def _of_partitions(metrics: Metrics, job: str, status: PartitionsStatus) -> Iterable[Family]:
-    partitions_made = metrics.counter_family(
-        "partitions_made", "Partitions that were made in the sink.", ["loader"]
-    )
-    partitions_made.add_metric([job], status.made_count)
-    yield partitions_made
-    failing = metrics.gauge_family("partitions_failing", "1 while partitions cannot be made.", ["loader"])
-    failing.add_metric([job], int(status.state == "failing"))
-    yield failing
-    if status.until_ms is not None:
-        until = metrics.gauge_family(
-            "partitions_until_seconds", "Up to this instant rows find their partition.", ["loader"]
-        )
-        until.add_metric([job], status.until_ms / 1000)
-        yield until

@@ -174,34 +174,18 @@ def measure_shared(metrics: Metrics, process: SharedLoaderProcess) -> None:
 
     def sample() -> Iterable[Family]:
         status = process.status()
-        counts = process.runs.counts()
-        for name, purpose, figure in (
-            ("rows_loaded", "Rows that the sink has taken.", counts.rows_loaded),
-            ("rows_rejected", "Records and rows that were refused.", counts.rows_rejected),
-            ("loaded_bytes", "Bytes of the records that were loaded.", counts.bytes),
-            ("batches", "Batches that were settled.", counts.batches),
-            ("attempts", "Attempts to settle a batch.", counts.attempts),
-        ):
-            counter = metrics.counter_family(name, purpose, ["loader"])
-            counter.add_metric([process.job_id], figure)
-            yield counter
-        gauges = [
-            ("batches_pending", "Batches recorded and not settled.", sum(s.pending for s in status.shares)),
-            ("shares_owned", "Shares that this process has.", len(status.shares)),
-            ("partitions_owned", "Partitions of the topic that this process loads.",
-             len(status.partition_numbers)),
-            ("leads", "1 while this process leads the job.", int(status.leads)),
-        ]  # fmt: skip
-        if status.lag_records is not None:
-            gauges.append(
-                ("lag_records", "Records of its partitions that are not loaded.", status.lag_records)
-            )
+        figures: dict[str, float | None] = {
+            **process.runs.counts().figures(),
+            "batches_pending": sum(share.pending for share in status.shares),
+            "shares_owned": len(status.shares),
+            "partitions_owned": len(status.partition_numbers),
+            "leads": status.leads,
+            "lag_records": status.lag_records,
+        }
         if status.leads:
-            wanted = process.resources.job.jobs.get(process.job_id).processes
-            gauges.append(("processes_wanted", "Processes that the job is to have.", wanted or 0))
-        for name, purpose, figure in gauges:
-            gauge = metrics.gauge_family(name, purpose, ["loader"])
-            gauge.add_metric([process.job_id], figure)
-            yield gauge
+            figures["processes_wanted"] = process.resources.job.jobs.get(process.job_id).processes or 0
+        for name, figure in figures.items():
+            if figure is not None:
+                yield metrics.family(name, [((process.job_id,), figure)])
 
     metrics.sampled(sample)

@@ -228,33 +228,21 @@ def node_metrics(node: LocalNode) -> Metrics:
 
     def sample() -> Iterable[Family]:
         status = node.status()
-        gauges = {
-            "tablets": ("Tablets that are kept here.", len(status.tablets)),
-            "tablets_broken": ("Tablets that cannot be opened.", len(status.broken)),
-            "rows": ("Rows in files, before merging.", sum(each.rows for each in status.tablets)),
-            "files": ("Files of published rows.", sum(each.files for each in status.tablets)),
-            "file_bytes": ("Bytes of these files.", sum(each.bytes for each in status.tablets)),
-            "prepared": (
-                "Transactions in tablets that wait for their end.",
-                sum(len(each.prepared) for each in status.tablets),
-            ),
-            "loads_running": ("Streams of rows that are coming in.", len(status.loading)),
-            "load_memory_bytes": ("Rows that are in no file yet.", status.load_memory_bytes),
-            "disk_free_bytes": ("Room on the disk.", status.free_bytes),
+        figures = {
+            "tablets": len(status.tablets),
+            "tablets_broken": len(status.broken),
+            "rows": sum(each.rows for each in status.tablets),
+            "files": sum(each.files for each in status.tablets),
+            "file_bytes": sum(each.bytes for each in status.tablets),
+            "prepared": sum(len(each.prepared) for each in status.tablets),
+            "loads_running": len(status.loading),
+            "load_memory_bytes": status.load_memory_bytes,
+            "disk_free_bytes": status.free_bytes,
+            "loaded_rows": node.loaded_rows,
+            "compactions": node.compactor.runs,
+            "compaction_failures": node.compactor.failures,
         }
-        for name, (purpose, value) in gauges.items():
-            family = metrics.gauge_family(name, purpose)
-            family.add_metric([], value)
-            yield family
-        counters = {
-            "loaded_rows": ("Rows that have come in streams.", node.loaded_rows),
-            "compactions": ("Compactions that were done.", node.compactor.runs),
-            "compaction_failures": ("Compactions that came to nothing.", node.compactor.failures),
-        }
-        for name, (purpose, value) in counters.items():
-            counter = metrics.counter_family(name, purpose)
-            counter.add_metric([], value)
-            yield counter
+        return [metrics.value(name, figure) for name, figure in figures.items()]
 
     metrics.sampled(sample)
     return metrics

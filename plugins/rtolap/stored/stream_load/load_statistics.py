@@ -91,12 +91,12 @@ class LoadMetrics:
     """Prometheus metrics of the loads of a front end."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.running = metrics.gauge("loads_running", "Loads under way.")
-        self.refused = metrics.counter("loads_refused", "Loads refused because too many ran.")
-        self._loads = metrics.counter("loads", "Loads that were answered.", ("status",))
-        self._rows = metrics.counter("rows", "Rows of loads.", ("what",))
-        self._bytes = metrics.counter("load_bytes", "Bytes of bodies.")
-        self._seconds = metrics.histogram("load_seconds", "A load, from its headers to its answer.")
+        self.running = metrics.gauge("loads_running")
+        self.refused = metrics.counter("loads_refused")
+        self._loads = metrics.counter("loads")
+        self._rows = metrics.counter("rows")
+        self._bytes = metrics.counter("load_bytes")
+        self._seconds = metrics.histogram("load_seconds")
 
     def note(self, answer: LoadAnswer) -> None:
         self._loads.labels(answer.status).inc()
