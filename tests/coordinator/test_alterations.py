@@ -30,7 +30,7 @@ def running(cluster: Cluster) -> Cube:
 def test_a_dry_run_says_what_a_change_means_and_changes_nothing(cluster: Cluster) -> None:
     cluster.define()
     before = running(cluster)
-    plan = cluster.client.alter_cube(NAME, altered(GROUPS, dry_run=True))
+    plan = cluster.alter(NAME, altered(GROUPS, dry_run=True))
     assert [change.setting for change in plan.changes] == ["aggregation_groups"]
     assert plan.new_cuboids == ("page",)
     assert (plan.applied, plan.dropped_segments) == (False, ())
@@ -39,14 +39,14 @@ def test_a_dry_run_says_what_a_change_means_and_changes_nothing(cluster: Cluster
 
 def test_a_change_is_made_once_and_its_repetition_finds_nothing_to_do(cluster: Cluster) -> None:
     cluster.define()
-    done = cluster.client.alter_cube(NAME, altered({**GROUPS, "late": {"merge_after_ms": 5}}))
+    done = cluster.alter(NAME, altered({**GROUPS, "late": {"merge_after_ms": 5}}))
     assert {change.setting for change in done.changes} == {"aggregation_groups", "late.merge_after_ms"}
     assert done.applied
     assert running(cluster).late.merge_after_ms == 5
     assert running(cluster).aggregation_groups[0].include == ("page",)
-    again = cluster.client.alter_cube(NAME, altered({**GROUPS, "late": {"merge_after_ms": 5}}))
+    again = cluster.alter(NAME, altered({**GROUPS, "late": {"merge_after_ms": 5}}))
     assert (again.changes, again.applied) == ((), False)
-    back = cluster.client.alter_cube(NAME, altered({}))
+    back = cluster.alter(NAME, altered({}))
     assert back.gone_cuboids == ("page",)
     assert running(cluster) == msgspec.convert(CUBE, Cube)
 
@@ -64,7 +64,7 @@ def test_what_stored_rows_depend_on_is_refused_by_name(
 ) -> None:
     cluster.define()
     with pytest.raises(Refused, match=says):
-        cluster.client.alter_cube(NAME, altered(changes))
+        cluster.alter(NAME, altered(changes))
     assert running(cluster) == msgspec.convert(CUBE, Cube)
 
 
@@ -77,9 +77,9 @@ def test_a_wrong_definition_is_told_why(cluster: Cluster) -> None:
         ({"segment": {"window_ms": HOUR_MS, "sliding_window_ms": -1}}, "sliding_window"),
     ):
         with pytest.raises(DefinitionError, match=says):
-            cluster.client.alter_cube(NAME, altered(changes))
+            cluster.alter(NAME, altered(changes))
     with pytest.raises(NotFound):
-        cluster.client.alter_cube("nowhere", AlterRequest(definition={**CUBE, "name": "nowhere"}))
+        cluster.alter("nowhere", AlterRequest(definition={**CUBE, "name": "nowhere"}))
 
 
 def test_a_shorter_retention_names_the_segments_that_it_drops_and_takes_leave(cluster: Cluster) -> None:
@@ -89,14 +89,14 @@ def test_a_shorter_retention_names_the_segments_that_it_drops_and_takes_leave(cl
     names = [cluster.closed(at).name for at in range(4)]
     cluster.metadata.publish_watermark(NAME, WatermarkRecord(8 * HOUR_MS))
     shorter = {"retention": {"after_ms": 5 * HOUR_MS}}
-    plan = cluster.client.alter_cube(NAME, altered(shorter, dry_run=True))
+    plan = cluster.alter(NAME, altered(shorter, dry_run=True))
     assert plan.dropped_segments == tuple(names[:3])
     with pytest.raises(Refused, match="drops 3 segments for good"):
-        cluster.client.alter_cube(NAME, altered(shorter))
+        cluster.alter(NAME, altered(shorter))
     assert running(cluster).retention.after_ms == 10 * HOUR_MS
-    assert cluster.client.alter_cube(NAME, altered(shorter, drop_segments=True)).applied
+    assert cluster.alter(NAME, altered(shorter, drop_segments=True)).applied
     assert cluster.client.retention(NAME).segments == tuple(names[:3])
-    longer = cluster.client.alter_cube(NAME, altered({"retention": {"after_ms": 50 * HOUR_MS}}))
+    longer = cluster.alter(NAME, altered({"retention": {"after_ms": 50 * HOUR_MS}}))
     assert (longer.dropped_segments, longer.applied) == ((), True)
 
 
@@ -105,9 +105,7 @@ def test_what_is_overdue_by_the_running_retention_is_not_dropped_by_the_change(c
     names = [cluster.closed(at).name for at in range(4)]
     cluster.metadata.publish_watermark(NAME, WatermarkRecord(13 * HOUR_MS))  # the first three are overdue
     for after_h, dropped in ((12, []), (11, []), (10, []), (9, names[3:])):
-        plan = cluster.client.alter_cube(
-            NAME, altered({"retention": {"after_ms": after_h * HOUR_MS}}, dry_run=True)
-        )
+        plan = cluster.alter(NAME, altered({"retention": {"after_ms": after_h * HOUR_MS}}, dry_run=True))
         assert plan.dropped_segments == tuple(dropped), after_h
 
 
@@ -118,7 +116,7 @@ def test_segments_that_only_receivers_know_are_named_too(
     active = segment_of(2 * HOUR_MS, HOUR_MS).name
     monkeypatch.setattr(cluster.coordinator.heartbeats, "active_segments", lambda cube: {active})
     cluster.metadata.publish_watermark(NAME, WatermarkRecord(6 * HOUR_MS))
-    plan = cluster.client.alter_cube(NAME, altered({"retention": {"after_ms": 3 * HOUR_MS}}, dry_run=True))
+    plan = cluster.alter(NAME, altered({"retention": {"after_ms": 3 * HOUR_MS}}, dry_run=True))
     assert plan.dropped_segments == (active,)
 
 
@@ -134,7 +132,7 @@ def test_a_cuboid_that_a_publication_follows_stays(cluster: Cluster) -> None:
         )
     )
     with pytest.raises(DefinitionError, match="publication pages"):
-        cluster.client.alter_cube(NAME, altered({}))
+        cluster.alter(NAME, altered({}))
     assert len(running(cluster).aggregation_groups) == 1
 
 
@@ -173,7 +171,7 @@ def test_a_cube_that_was_dropped_and_made_again_meanwhile_is_another_one(cluster
 def test_creating_what_was_altered_says_how_to_change_it(cluster: Cluster) -> None:
     cluster.client.create_table(TABLE)
     cluster.client.create_cube(CUBE)
-    cluster.client.alter_cube(NAME, altered(GROUPS))
+    cluster.alter(NAME, altered(GROUPS))
     cluster.client.create_cube({**CUBE, **GROUPS})
     with pytest.raises(Refused, match="rtolap alter"):
         cluster.client.create_cube(CUBE)

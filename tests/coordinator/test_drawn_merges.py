@@ -231,7 +231,7 @@ class DrawnMerges:
             return
         measures = [*DEFINITION["measures"], {"function": "max", "column": "price"}]
         definition = {**DEFINITION, "measures": measures}
-        self.cluster.client.alter_cube(
+        self.cluster.alter(
             NAME, AlterRequest(definition=definition, table=TABLE, new_revision=True, older="fill")
         )
         second = self.cubes()[-1]

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from rtolap.base.errors import NotYet, Refused
 from rtolap.cli.cubes import batches as batches_commands
 from rtolap.coordinator.heartbeats import SILENT_AFTER_MS, Heartbeats
 from rtolap.metadata import paths
+from rtolap.metadata.records import WatermarkRecord
 from rtolap.metadata.segments import close
 from rtolap.metadata.store import Delete
 from rtolap.model.segment import SegmentRange, segment_of
 from rtolap.protocols.coordinator import operations
 from rtolap.protocols.coordinator.messages import (
+    Alteration,
+    AlterRequest,
     CubeReport,
     HeartbeatRequest,
     PartitionRange,
     PartitionReport,
     ReassignRequest,
 )
-from rtolap.protocols.coordinator.operations import planned_batch
+from rtolap.protocols.coordinator.operations import altered_cube, planned_batch
 from typer.testing import CliRunner
 
-from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, READ_ALL, Cluster
+from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, NAME, READ_ALL, Cluster
 from tests.support.seeds import notices, so_many
 
 SOURCE = {"format": "parquet", "path": "file:///exports/"}
@@ -279,6 +283,69 @@ def test_no_loss_is_accepted_while_a_living_receiver_may_hold_the_events(cluster
     die(cluster, "r1b")
     accept()
     assert len(cluster.metadata.control(NAME).losses) == 1
+
+
+def test_a_change_is_not_shown_for_fewer_segments_than_it_drops(cluster: Cluster) -> None:
+    cluster.receiver("r1b", "rs1")
+    cluster.enabled()
+    cluster.metadata.publish_watermark(NAME, WatermarkRecord(6 * HOUR_MS))
+    shorter = {**CUBE, "retention": {"after_ms": 3 * HOUR_MS}}
+    held = segment_of(2 * HOUR_MS, HOUR_MS).name
+
+    def hear(*receivers: str) -> None:
+        for receiver in receivers:
+            named = (held,) if receiver == "r1b" else ()
+            owned = read(cluster, "rs1")
+            report = CubeReport(state="CONSUMING", assignment_epoch=1, partitions=owned, active=named)
+            say(cluster, receiver, "rs1", report)
+
+    def alter(**options: bool) -> Alteration:
+        return cluster.client.alter_cube(NAME, AlterRequest(definition=shorter, **options))
+
+    hear("r1", "r1b")
+    assert alter(dry_run=True).dropped_segments == (held,)
+    lead_anew(cluster)
+    hear("r1")
+    for options in ({"dry_run": True}, {}, {"drop_segments": True}):
+        with pytest.raises(NotYet, match="found none of r1b"):
+            alter(**options)
+    hear("r1b")
+    with pytest.raises(Refused, match="drops 1 segments for good"):
+        alter()
+    lead_anew(cluster)
+    hear("r1")
+    die(cluster, "r1b")
+    assert alter().applied, "who is gone is not waited for"
+
+
+def test_a_revision_that_begins_behind_all_segments_waits_to_know_them(cluster: Cluster) -> None:
+    cluster.enabled()
+    wider = {**CUBE, "segment": {"window_ms": 2 * HOUR_MS}}
+    held = segment_of(7 * HOUR_MS, HOUR_MS).name
+
+    def follow(**options: Any) -> int | None:
+        request = AlterRequest(definition=wider, new_revision=True, dry_run=True, **options)
+        return cluster.client.alter_cube(NAME, request).since_ms
+
+    with pytest.raises(NotYet, match="none of r1"):
+        follow()
+    assert follow(since_ms=4 * HOUR_MS) == 4 * HOUR_MS, "what the caller says is not waited for"
+    cluster.report(held=[held])
+    assert follow() == 8 * HOUR_MS
+
+
+def test_who_alters_a_cube_asks_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.enabled()
+    waits: list[float] = []
+
+    def hear(wait_s: float) -> None:
+        waits.append(wait_s)
+        cluster.report()
+
+    monkeypatch.setattr(operations.time, "sleep", hear)
+    wider = {**CUBE, "segment": {"window_ms": 2 * HOUR_MS}}
+    done = altered_cube(cluster.client, NAME, AlterRequest(definition=wider, new_revision=True))
+    assert (done.applied, len(waits)) == (True, 1)
 
 
 def test_no_move_ends_before_each_living_owner_was_heard(cluster: Cluster) -> None:

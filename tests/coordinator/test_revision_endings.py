@@ -34,7 +34,7 @@ def followed(cluster: Cluster, *, since: int = 4, **cube: Any) -> None:
     cluster.closed(since - 1)
     cluster.client.promote(NAME, name_of(since - 1), cluster.build(name_of(since - 1)))
     request = AlterRequest(definition={**CUBE, **cube, **PAGES}, table=COUNTRY, new_revision=True)
-    assert cluster.client.alter_cube(NAME, request).since_ms == since * HOUR_MS
+    assert cluster.alter(NAME, request).since_ms == since * HOUR_MS
 
 
 def name_of(hour: int) -> str:
@@ -137,7 +137,7 @@ def test_the_retention_drops_what_has_aged_out_and_everything_goes_on_by_the_nam
     cluster.client.pause_cube(NAME)
     assert cluster.metadata.control(SECOND).paused
     wider = {**PAGES, "segment": {"window_ms": 2 * HOUR_MS}}
-    done = cluster.client.alter_cube(NAME, AlterRequest(definition={**CUBE, **wider}, new_revision=True))
+    done = cluster.alter(NAME, AlterRequest(definition={**CUBE, **wider}, new_revision=True))
     assert done.revision == f"{NAME}_r3"
     assert cluster.client.cube(NAME).revisions == (f"{NAME}_r3",)
     with pytest.raises(Refused, match="is a revision of cube"):
@@ -165,7 +165,7 @@ def test_one_in_the_middle_waits_for_those_before_it(cluster: Cluster) -> None:
     followed(cluster)
     wider = {**CUBE, **PAGES, "segment": {"window_ms": 2 * HOUR_MS}}
     request = AlterRequest(definition=wider, new_revision=True, since_ms=8 * HOUR_MS)
-    cluster.client.alter_cube(NAME, request)
+    cluster.alter(NAME, request)
     cluster.coordinator.purge.purge(SECOND, 8 * HOUR_MS)
     assert look(cluster, SECOND) is RevisionState.ENDED
     cluster.client.purge(NAME, 8 * HOUR_MS)

@@ -53,7 +53,7 @@ def filled(cluster: Cluster, *, since: int | None = None, dry_run: bool = False,
         since_ms=None if since is None else since * HOUR_MS,
         dry_run=dry_run,
     )
-    return cluster.client.alter_cube(NAME, request)
+    return cluster.alter(NAME, request)
 
 
 def revision(cluster: Cluster, name: str = SECOND) -> Revision:
@@ -425,7 +425,7 @@ def test_one_that_another_follows_reads_on_until_it_is_filled(cluster: Cluster) 
         "measures": [*CUBE["measures"], {"function": "max", "column": "price"}],
     }
     request = AlterRequest(definition=another, table=COUNTRY, new_revision=True)
-    assert cluster.client.alter_cube(NAME, request).since_ms == 6 * HOUR_MS
+    assert cluster.alter(NAME, request).since_ms == 6 * HOUR_MS
     endings = cluster.coordinator._endings
     assert endings.run(SECOND) is RevisionState.READING
     assert cluster.metadata.control(SECOND).assignment, "somebody reads what fills it"

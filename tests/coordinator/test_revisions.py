@@ -23,7 +23,7 @@ COUNTRY = {**TABLE, "columns": [*TABLE["columns"], {"name": "country", "type": "
 
 def alter(cluster: Cluster, changes: dict[str, Any], **options: Any) -> Alteration:
     request = AlterRequest(definition={**CUBE, **changes}, table=COUNTRY, **options)
-    return cluster.client.alter_cube(NAME, request)
+    return cluster.alter(NAME, request)
 
 
 def cube(cluster: Cluster, name: str) -> Cube:
@@ -235,7 +235,7 @@ def test_a_table_changes_nothing_that_cubes_read(cluster: Cluster, table: dict[s
     cluster.enabled()
     request = AlterRequest(definition={**CUBE, "dimensions": ["page"]}, table=table)
     with pytest.raises(Refused, match=f"a table that cubes read cannot change .*{says}"):
-        cluster.client.alter_cube(NAME, request)
+        cluster.alter(NAME, request)
 
 
 @pytest.mark.parametrize("enabled", [NAME, SECOND])

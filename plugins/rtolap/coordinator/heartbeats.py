@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 import msgspec
 
 from rtolap.base.clock import Clock
+from rtolap.base.errors import NotYet
 from rtolap.coordinator.watermark import Observation
 from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.model.instants import utc_text
@@ -22,6 +23,7 @@ from rtolap.protocols.coordinator.messages import (
 )
 
 SILENT_AFTER_MS = 5_000
+_NAMES_MAX = 5  # of receivers in an error
 LAG_WARN_MS = 300_000  # event time behind the replica that is furthest
 
 
@@ -236,6 +238,25 @@ class Heartbeats:
         owners = sorted(replica_set for replica_set, owned in control.assignment.items() if owned)
         unheard = {owner: sorted(set(members.get(owner, ())) - heard) for owner in owners}
         return {owner: receivers for owner, receivers in unheard.items() if receivers}
+
+    def check_heard(
+        self, cube: str, control: CubeControl, members: Mapping[str, Collection[str]], unknown: str
+    ) -> None:
+        """Raise NotYet where a living receiver of the cube's owners has not reported it: what others do not
+        name, it may hold. A fresh leader hears all of them within seconds.
+
+        Args:
+            members: the living receivers of each replica set.
+            unknown: what is not known then, for the message.
+        """
+        names = [name for receivers in self.unheard(cube, control, members).values() for name in receivers]
+        if names:
+            raise NotYet(
+                f"it is not known yet {unknown}",
+                expected=f"reports of all living receivers that own {cube}",
+                found=f"none of {', '.join(names[:_NAMES_MAX])}",
+                action="ask again in some seconds; stop a receiver that stays silent",
+            )
 
     def unknown(self, cube: str, control: CubeControl, members: Mapping[str, Collection[str]]) -> list[str]:
         """Return why it is not known of which segments receivers hold events, a line for each reason; empty:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from rtolap.base.errors import Corrupted, NotFound, NotYet, Refused, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.views import Views
@@ -129,7 +129,9 @@ class Losses:
                 action="`rtolap describe` shows what the cube waits for, `rtolap segments requeue` has parts "
                 "uploaded again",
             )
-        self._check_heard(cube, control)
+        self._heartbeats.check_heard(
+            cube, control, self._metadata.living_members(), f"which events of {cube} are lost"
+        )
         known = self._closed_with_vectors(records.values())
         loss = _loss(control, window, lost, known, self._metadata.clock.now_ms(), by, reason)
 
@@ -141,19 +143,6 @@ class Losses:
 
         self._metadata.update_control(cube, accepted)
         return record
-
-    def _check_heard(self, cube: str, control: CubeControl) -> None:
-        """Raise NotYet where a living receiver of the cube's owners has not reported it: what others lack,
-        it may hold. A fresh leader hears all of them within seconds."""
-        unheard = self._heartbeats.unheard(cube, control, self._metadata.living_members())
-        if unheard:
-            names = [name for receivers in unheard.values() for name in receivers]
-            raise NotYet(
-                f"it is not known yet which events of {cube} are lost",
-                expected="reports of all living receivers that own the cube: one may hold the events",
-                found=f"none of {', '.join(names[:_NAMES_MAX])}",
-                action="ask again in some seconds; stop a receiver that stays silent",
-            )
 
     def known(self, record: SegmentRecord, control: CubeControl) -> tuple[EventLoss, ...]:
         """Return the accepted losses of a segment, those of the version to be built next included.

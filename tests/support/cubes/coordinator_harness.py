@@ -23,7 +23,13 @@ from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange, StagedPart
 from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
+from rtolap.protocols.coordinator.messages import (
+    Alteration,
+    AlterRequest,
+    CubeReport,
+    HeartbeatRequest,
+    PartitionReport,
+)
 from rtolap.servers.limits import HttpLimits
 
 from tests.support.cubes.builders import spec_losses
@@ -172,6 +178,18 @@ class Cluster:
                 self.coordinator.heartbeat(
                     HeartbeatRequest(receiver_id=name, replica_set=replica_set, cubes=reports)
                 )
+
+    def alter(self, cube: str, request: AlterRequest) -> Alteration:
+        """Alter a cube where each living receiver has said what it holds: nothing, if it has not said so."""
+        members = self.metadata.living_members()
+        for each in self.metadata.cubes():
+            control = self.metadata.control(each)
+            nothing = CubeReport(state="CONSUMING", assignment_epoch=control.assignment_epoch, partitions={})
+            for owner, receivers in self.coordinator.heartbeats.unheard(each, control, members).items():
+                for name in receivers:
+                    said = HeartbeatRequest(receiver_id=name, replica_set=owner, cubes={each: nothing})
+                    self.client.heartbeat(said)
+        return self.client.alter_cube(cube, request)
 
     def enabled(self) -> None:
         self.receiver("r1", "rs1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from rtolap.base.clock import Clock
 from rtolap.coordinator.alterations.alter import Alterations
@@ -61,6 +61,13 @@ class MortalStore(MemoryStore):
             self._dies = (left - 1, when)
 
 
+class _NoneWaitedFor(Heartbeats):
+    """Reports of nobody, for whom nobody waits: a change is exact whatever receivers hold."""
+
+    def unheard(self, *known: Any, **more: Any) -> dict[str, list[str]]:
+        return {}
+
+
 class MortalCoordinator:
     """A leader's session and what it does on request. A new one takes over with a session of its own."""
 
@@ -71,7 +78,7 @@ class MortalCoordinator:
         self._views = Views(metadata)
         self.builds = Builds(metadata, self._views, store, store_uri)
         self.merges = Merges(metadata, self._views, store, store_uri)
-        self.alterations = Alterations(metadata, self._views, Heartbeats(clock), lambda cluster: admin)
+        self.alterations = Alterations(metadata, self._views, _NoneWaitedFor(clock), lambda cluster: admin)
         self._settling = Settling(metadata, self._views)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)
         self.heartbeats = Heartbeats(clock)

@@ -22,6 +22,7 @@ from rtolap.model.instants import utc_text
 from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import Alteration, AlterRequest
+from rtolap.protocols.coordinator.operations import altered_cube
 
 NAMES_MAX = 20  # of segments and columns in the form; the result has all
 
@@ -65,7 +66,7 @@ class PlanAlterationOperator(CubeOperator):
                 "dry_run": True,
             }
         )
-        plan = coordinator.alter_cube(self.cube, request)
+        plan = altered_cube(coordinator, self.cube, request)
         if not plan.changes and not plan.table_columns:
             raise AirflowSkipException(f"{self.cube} has this definition already")
         return {
@@ -90,7 +91,7 @@ class AlterCubeOperator(ApprovedCubeOperator):
                 "drop_segments": bool(plan.dropped_segments),
             }
         )
-        done = coordinator.alter_cube(self.cube, request)
+        done = altered_cube(coordinator, self.cube, request)
         if not done.applied:
             self.log.info("%s has this definition since an earlier try", self.cube)
         return done.model_dump(mode="json")

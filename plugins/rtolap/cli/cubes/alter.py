@@ -15,6 +15,7 @@ from rtolap.cli.output import JsonOption, console, print_json, print_table, succ
 from rtolap.model.instants import instant_ms, utc_text
 from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.coordinator.messages import Alteration, AlterRequest
+from rtolap.protocols.coordinator.operations import altered_cube
 
 
 class OlderEvents(StrEnum):
@@ -88,7 +89,7 @@ def alter(
             for name, cube in definitions.cubes.items()
         }
         planned = [
-            client.alter_cube(name, request.model_copy(update={"dry_run": True}))
+            altered_cube(client, name, request.model_copy(update={"dry_run": True}))
             for name, request in wanted.items()
         ]
         is_in_place = any(each.changes for each in planned) and not any(each.revision for each in planned)
@@ -103,7 +104,7 @@ def alter(
         refused = [each.cube for each in planned if each.dropped_segments and not drop_segments]
         done = planned
         if not plan and not refused:
-            done = [client.alter_cube(name, request) for name, request in wanted.items()]
+            done = [altered_cube(client, name, request) for name, request in wanted.items()]
     if as_json:
         print_json([each.model_dump(mode="json") for each in done])
     else:

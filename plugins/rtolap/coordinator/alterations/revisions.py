@@ -22,7 +22,7 @@ import msgspec
 
 from rtolap.base.complete import complete
 from rtolap.base.errors import Refused
-from rtolap.coordinator.alterations.settings import shown
+from rtolap.coordinator.alterations.settings import open_segments, shown
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.views import Views
@@ -133,10 +133,11 @@ class FollowingRevisions:
         if control.horizon_ms is not None:  # what was purged is not read again
             ends_ms.append(control.horizon_ms)
         if request.older == "fill":
-            since_ms = self._since_ms(newest, after, None, ends_ms)
+            since_ms = self._since_ms(newest, after, control, None, ends_ms)
             fill = self._fill(newest, after, request, since_ms, control, records)
         else:
-            since_ms, fill = self._since_ms(newest, after, request.since_ms, ends_ms), Fill()
+            since_ms = self._since_ms(newest, after, control, request.since_ms, ends_ms)
+            fill = Fill()
         revision = following(
             newest,
             after,
@@ -158,11 +159,14 @@ class FollowingRevisions:
             )
         return revision
 
-    def _since_ms(self, newest: Cube, after: Cube, wanted_ms: int | None, ends_ms: list[int]) -> int:
-        """Return the moment. Raises Refused for one that was asked for and cannot be."""
+    def _since_ms(
+        self, newest: Cube, after: Cube, control: CubeControl, wanted_ms: int | None, ends_ms: list[int]
+    ) -> int:
+        """Return the moment. Raises Refused for one that was asked for and cannot be; NotYet while it is not
+        known of which segments receivers hold events."""
         earliest_ms = first_start_ms(newest, after, ends_ms)
         if wanted_ms is None:
-            active = self._heartbeats.active_segments(newest.name)
+            active = open_segments(self._metadata, self._heartbeats, newest.name, control)
             open_ms = [parse_segment_name(segment).end_ms for segment in active]
             return first_start_ms(newest, after, [*ends_ms, *open_ms])
         step_ms = common_window_ms(newest, after)

@@ -16,6 +16,7 @@ from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.views import Views
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import Publications
+from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import Cube
 from rtolap.model.evolution.cube_changes import CubeChange, cube_changes, gone_cuboids, new_cuboids
 from rtolap.model.evolution.revisions import declared
@@ -74,13 +75,26 @@ class SettingChanges:
             return ()
         horizons = (control.horizon_ms, None if kept_ms is None else watermark_ms - kept_ms)
         gone_ms = max((each for each in horizons if each is not None), default=None)
-        names = records.keys() | self._heartbeats.active_segments(after.name)
+        names = records.keys() | open_segments(self._metadata, self._heartbeats, after.name, control)
 
         def is_dropped(name: str) -> bool:
             end_ms = parse_segment_name(name).end_ms
             return end_ms <= watermark_ms - keeps_ms and (gone_ms is None or end_ms > gone_ms)
 
         return tuple(sorted(filter(is_dropped, names)))
+
+
+def open_segments(
+    metadata: ClusterMetadata, heartbeats: Heartbeats, cube: str, control: CubeControl
+) -> set[str]:
+    """Return the segments without a record whose events receivers hold.
+
+    Raises NotYet while a living one has not said which, as after a change of leader: a change would be shown
+    for fewer than it drops.
+    """
+    unknown = f"of which segments of {cube} receivers hold events"
+    heartbeats.check_heard(cube, control, metadata.living_members(), unknown)
+    return heartbeats.active_segments(cube)
 
 
 def shown(changes: Iterable[CubeChange]) -> tuple[wire.SettingChange, ...]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import (
+    Alteration,
+    AlterRequest,
     BatchPlanMessage,
     BatchProgress,
     Definition,
@@ -19,6 +22,8 @@ from rtolap.protocols.coordinator.messages import (
     Reassignment,
     ReassignRequest,
 )
+
+T = TypeVar("T")
 
 READY = "READY"
 REMOTE_PERSISTED = "REMOTE_PERSISTED"
@@ -212,10 +217,21 @@ def planned_batch(
 
     Raises NotYet, which names who was not heard, after `wait_s`; at once what else the coordinator refuses.
     """
+    return _when_heard(lambda: client.plan_batch(cube, batch, start_ms, end_ms, source), wait_s)
+
+
+def altered_cube(
+    client: CoordinatorClient, cube: str, request: AlterRequest, *, wait_s: float = HEARD_WITHIN_S
+) -> Alteration:
+    """Plan or make a change of a cube, and wait as `planned_batch` does."""
+    return _when_heard(lambda: client.alter_cube(cube, request), wait_s)
+
+
+def _when_heard(ask: Callable[[], T], wait_s: float) -> T:
     deadline_s = time.monotonic() + wait_s
     while True:
         try:
-            return client.plan_batch(cube, batch, start_ms, end_ms, source)
+            return ask()
         except NotYet:
             if time.monotonic() >= deadline_s:
                 raise
