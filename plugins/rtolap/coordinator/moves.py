@@ -84,7 +84,7 @@ class Moves:
         return ended is not None
 
     def cancel(self, cube: str) -> None:
-        """End the move that runs: the assignment stays as it is. Refused where none runs."""
+        """End the move that runs: the assignment stays as it is. Raises Refused where none runs."""
         epoch = 0
 
         def change(control: CubeControl) -> CubeControl:

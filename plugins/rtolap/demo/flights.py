@@ -139,7 +139,7 @@ class Replay:
         self.flights = self._number("SELECT count(*) FROM replay WHERE accepted")
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[ReplayBatch]:
-        """Yield records `[start, end)` of the sending order. May run in a thread of its own."""
+        """Yield records `[start, end)` of the sending order. It may run in a thread of its own."""
         cursor = self.connection.cursor()
         last = self.records if end is None else min(end, self.records)
         for at in range(start, last, _BATCH_ROWS):

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class EpochLookup:
-    """Used by one thread at a time. Raises as `StreamConsumer.epoch_ends`."""
+    """It is used by one thread at a time. Raises as `StreamConsumer.epoch_ends`."""
 
     def __init__(self, cluster: KafkaCluster, client_id: str, topic: str, timeout_s: float) -> None:
         self._cluster = cluster

@@ -119,7 +119,7 @@ class MemoryBudget:
 
 
 class Account:
-    """The memory of one connection, or of one request. Used by one thread at a time; closed by any.
+    """The memory of one connection, or of one request. It is used by one thread at a time; closed by any.
 
     Attributes:
         reserved_bytes: what it has in all.

@@ -44,7 +44,7 @@ class CubeOperator(BaseOperator):
 
 
 class PromoteOperator(CubeOperator):
-    """Make a finished build the READY version. Refused while an earlier segment waits: use retries."""
+    """Make a finished build the READY version. Raises Refused while an earlier segment waits: use retries."""
 
     template_fields: Sequence[str] = ("cube", "segment", "build_id")
 

@@ -220,7 +220,7 @@ def repair(
 
 @with_option_groups
 def retire(broker: BrokerArgument, reason: ReasonOption, options: OperatorOptions) -> None:
-    """Retire an empty broker. Refused while it has a replica."""
+    """Retire an empty broker. It is refused while it has a replica."""
     _one(broker, BrokerEvent.RETIRE, reason, options)
 
 

@@ -71,7 +71,7 @@ def clients(
     """Show how brokers answer our receivers and loaders; of a slow one the broker's stage, and its disk.
 
     Pages are those of --endpoint and of `clients` in the file of sources; where none is named, of all
-    receivers that the coordinators know. They take the cluster's token. Ends with 3 if one is slow."""
+    receivers that the coordinators know. They take the cluster's token. It ends with 3 if one is slow."""
     settings = Settings()
     file = sources or settings.fleet_sources
     declared = FleetSources() if file is None else read_sources(file)

@@ -27,7 +27,7 @@ def doctor(
     ] = LOOK_S_MAX,
 ) -> None:
     """Look at this host, ZooKeeper, Kafka, the object store and the services, and say what mends what is
-    wrong. Ends with 1 if something failed."""
+    wrong. It ends with 1 if something failed."""
     with progress_of("looking"):
         found = list(examine(Settings(), each_s=each_s))
     shown = [each for each in found if not problems or each.outcome != "ok"]

@@ -83,7 +83,8 @@ class Units:
             self._known = None
 
     def known(self) -> tuple[KnownUnit, ...]:
-        """Return the units that a next owner awaits. Called with every report, so sorted only when new."""
+        """Return the units that a next owner awaits. It is called with every report, so sorted only when
+        new."""
         if self._known is None:
             units = [
                 KnownUnit(key.level, key.processor, key.key_group, generation)

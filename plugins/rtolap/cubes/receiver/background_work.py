@@ -76,7 +76,7 @@ class CoreRequests:
                 future.set_exception(error)
 
     def refuse_more(self) -> None:
-        """Take no more work. May be called from any thread. `serve` or `end` answers what is queued."""
+        """Take no more work. It may be called from any thread. `serve` or `end` answers what is queued."""
         self._ended = True
 
     def end(self) -> None:

@@ -99,7 +99,7 @@ class BrokerOperations:
         return tuple(codec.decode(node.data, AuditEntry, f"{folder}/{n}") for n, node in nodes if node)
 
     def register_broker(self, broker: int, host: str, by: str, reason: str) -> BrokerRecord:
-        """Record a new machine. Refused where a broker of this id lives."""
+        """Record a new machine. Raises Refused where a broker of this id lives."""
 
         def attempt() -> BrokerRecord:
             node, record = self._look(broker)

@@ -120,7 +120,7 @@ def set_throttle(
 def remove_throttle(
     administration: FleetAdministration, moves: Sequence[PlannedMove], throttle: Throttle
 ) -> None:
-    """Remove the throttle, and leave what others have set. May be repeated.
+    """Remove the throttle, and leave what others have set. It may be repeated.
 
     Entries that were listed last are removed even if they are not found, because the broker that answers may
     not know them yet.

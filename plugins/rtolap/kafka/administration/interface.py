@@ -99,26 +99,26 @@ class ActiveProducer:
 
 class UsageAdministration(Protocol):
     def list_groups(self, brokers: Collection[int]) -> ListedGroups:
-        """List the groups that these brokers keep. Needs Describe on the cluster; without it only groups that
-        may be described are listed, and `missing` says that there may be others."""
+        """List the groups that these brokers keep. It needs Describe on the cluster; without it only groups
+        that may be described are listed, and `missing` says that there may be others."""
 
     def describe_groups(
         self, groups: Collection[ListedGroup]
     ) -> dict[str, tuple[GroupMember, ...] | RtolapError]:
         """Tell the members of groups, asked of their coordinators in bulk. A group that is gone has none.
-        Needs Describe on the groups. Refused for streams groups."""
+        Needs Describe on the groups. Raises Refused for streams groups."""
 
     def committed_offsets(
         self, groups: Collection[ListedGroup]
     ) -> dict[str, dict[Partition, int] | RtolapError]:
         """Tell the next offset of each partition that a group has committed, of a share group where its
-        records in flight start. Needs Describe on the groups, and on the topics: others do not show."""
+        records in flight start. It needs Describe on the groups, and on the topics: others do not show."""
 
     def active_producers(
         self, leaders: Mapping[Partition, int]
     ) -> dict[Partition, tuple[ActiveProducer, ...] | RtolapError]:
         """Tell the producers of partitions, asked of the brokers that lead them, which forget those that were
-        silent for `producer.id.expiration.ms`, a day. Needs Read on the topics."""
+        silent for `producer.id.expiration.ms`, a day. It needs Read on the topics."""
 
 
 class FleetAdministration(UsageAdministration, Protocol):
@@ -128,12 +128,14 @@ class FleetAdministration(UsageAdministration, Protocol):
         """Return brokers by id, fenced ones too."""
 
     def describe_topics(self, topics: Collection[str] | None = None) -> dict[str, TopicDescription]:
-        """Describe all topics, or those named that exist. Needs Describe on a topic: others do not show."""
+        """Describe all topics, or those named that exist. It needs Describe on a topic: others do not
+        show."""
 
     def describe_log_dirs(
         self, brokers: Collection[int], partitions: Collection[Partition] | None = None
     ) -> dict[int, BrokerLogDirs]:
-        """Describe the named brokers, one that says nothing with the reason. Needs Describe on the cluster.
+        """Describe the named brokers, one that says nothing with the reason. It needs Describe on the
+        cluster.
 
         `partitions`: only their replicas. A directory is told of even where it holds none of them.
         """
@@ -142,7 +144,7 @@ class FleetAdministration(UsageAdministration, Protocol):
         self, leaders: Mapping[Partition, int], spec: OffsetSpec
     ) -> dict[Partition, int | RtolapError]:
         """Return the offset of each partition, asked of the broker that is named with it; `NO_OFFSET` where
-        there is none of the kind. Unavailable where another broker leads by now. Needs Describe on the
+        there is none of the kind. Unavailable where another broker leads by now. It needs Describe on the
         topics.
         """
 
@@ -150,7 +152,7 @@ class FleetAdministration(UsageAdministration, Protocol):
         """Begin to move partitions to the brokers named, in the order of preference; None cancels what runs.
 
         A cancelled partition has its former brokers again, not in their former order. To cancel where nothing
-        runs is no error. Needs Alter on the cluster.
+        runs is no error. It needs Alter on the cluster.
         """
 
     def running_reassignments(
@@ -161,38 +163,38 @@ class FleetAdministration(UsageAdministration, Protocol):
     def move_log_dirs(self, paths: Mapping[Replica, str]) -> dict[Replica, RtolapError]:
         """Begin to move replicas to other directories of their own brokers; the present one cancels what
         runs. Returns the refusals, by replica: NotFound where the broker has no such replica yet, or where
-        there is no such directory. Needs Alter on the cluster.
+        there is no such directory. It needs Alter on the cluster.
         """
 
     def configs(
         self, resources: Collection[ConfigResource], names: Collection[str], *, inherited: bool = False
     ) -> dict[ConfigResource, dict[str, str]]:
         """Return values that were set on the resource itself, of the names asked for; with `inherited` those
-        too that hold where none was set. A resource that is not there does not show. Needs DescribeConfigs on
-        the topics or the cluster.
+        too that hold where none was set. A resource that is not there does not show. It needs DescribeConfigs
+        on the topics or the cluster.
         """
 
     def alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
     ) -> dict[ConfigResource, RtolapError]:
         """Set values, or remove those that are None, all in one batch; others stay. Returns the refusals, by
-        resource: NotFound for topics that are not there. Needs AlterConfigs on the topics or the cluster.
+        resource: NotFound for topics that are not there. It needs AlterConfigs on the topics or the cluster.
         """
 
     def elect_preferred_leaders(self, partitions: Collection[Partition]) -> Outcomes:
-        """Let the first replica lead, where it is in sync and does not yet. Needs Alter on the cluster."""
+        """Let the first replica lead, where it is in sync and does not yet. It needs Alter on the cluster."""
 
     def client_quotas(self) -> tuple[ClientQuota, ...]:
-        """Return all quotas, by entity. Needs DescribeConfigs on the cluster."""
+        """Return all quotas, by entity. It needs DescribeConfigs on the cluster."""
 
     def alter_client_quotas(
         self, changes: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float | None]]
     ) -> None:
-        """Set quotas of entities, or remove those that are None. Needs AlterConfigs on the cluster."""
+        """Set quotas of entities, or remove those that are None. It needs AlterConfigs on the cluster."""
 
     def unregister_broker(self, broker: int) -> None:
         """Forget a broker that is gone: it is no longer described, and may join again. To forget one that is
-        not registered is no error. Brokers do not ask whether it is gone. Needs Alter on the cluster."""
+        not registered is no error. Brokers do not ask whether it is gone. It needs Alter on the cluster."""
 
     def missing_rights(
         self, on_cluster: Collection[Right], on_topics: Collection[Right] = (), topics: Collection[str] = ()

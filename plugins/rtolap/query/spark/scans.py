@@ -151,7 +151,7 @@ class SparkScans:
         return table.select(read.columns.names).cast(read.columns)
 
     def _end(self, connection: Connection, tag: str, over: threading.Event) -> None:
-        """Have Spark end the scan. Called when the statement is over, by who must not wait."""
+        """Have Spark end the scan. It is called when the statement is over, by who must not wait."""
 
         def interrupt() -> None:
             while not over.is_set():  # it may come before Spark has begun

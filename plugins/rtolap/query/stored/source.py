@@ -27,7 +27,7 @@ class StoredSource(Protocol):
     answers."""
 
     def tables(self) -> tuple[TableInfo, ...]:
-        """Return the tables. Called with every look at the catalogue: quick, without retries."""
+        """Return the tables. It is called with every look at the catalogue: quick, without retries."""
         ...
 
     def databases(self) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ class DeliveryState(msgspec.Struct, frozen=True):
 
 
 def delivery_state(delivery: Delivery) -> DeliveryState:
-    """Return the state of a delivery. May be called from any thread; numbers may be slightly apart."""
+    """Return the state of a delivery. It may be called from any thread; numbers may be slightly apart."""
     counts = delivery.counts
     failing = list(delivery.failing.events.items())
     apart = list(delivery.apart.values())

@@ -16,7 +16,7 @@ from rtolap.base.clock import Clock
 
 
 class Lease:
-    """May be read from any thread."""
+    """A lease of one share. It may be read from any thread."""
 
     def __init__(self, clock: Clock, timeout_s: float) -> None:
         self._clock = clock

@@ -134,7 +134,7 @@ class _Serving:
         self._reason: str | None = None
 
     def end(self, reason: str) -> None:
-        """Stop serving because of an error. May be called from any thread."""
+        """Stop serving because of an error. It may be called from any thread."""
         self._reason = reason
         self._stop()
 

@@ -30,7 +30,7 @@ class StorageNodes(NodeDirectory):
         self._ledger, self._lease_ms = ledger, lease_ms
 
     def heartbeat(self, name: str, beat: Heartbeat) -> HeartbeatAnswer:
-        """Note that a node lives, and where. Refused while another data folder has its name."""
+        """Note that a node lives, and where. Raises Refused while another data folder has its name."""
 
         def work(connection: Connection) -> None:
             now_ms = self._ledger.now_ms(connection)

@@ -143,7 +143,8 @@ class LoadJobs:
         return self._ledger.write(f"create job {job_id}", LoadJob, work)
 
     def remove(self, job: LoadJob) -> None:
-        """Take back one that was made and never run. Refused where it is not as it was made any more."""
+        """Take back one that was made and never run. Raises Refused where it is not as it was made any
+        more."""
 
         def work(connection: sa.Connection) -> None:
             present_job = _record(connection.execute(_LOCK, {"of_job": job.job_id}).one_or_none(), job.job_id)
@@ -201,7 +202,7 @@ class LoadJobs:
         self._ledger.write(f"fail job {job_id}", type(None), work)
 
     def reconfigure(self, job_id: str, config: str) -> LoadJob:
-        """Change the configuration of what is loaded from now on. Refused while its lease runs."""
+        """Change the configuration of what is loaded from now on. Raises Refused while its lease runs."""
 
         def work(connection: sa.Connection) -> LoadJob:
             job = _record(connection.execute(_LOCK, {"of_job": job_id}).one_or_none(), job_id)

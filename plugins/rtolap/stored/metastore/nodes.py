@@ -15,7 +15,7 @@ from rtolap.stored.metastore.schema import storage_node as _n
 
 
 def refresh(connection: sa.Connection, node: StorageNode, now_ms: int) -> None:
-    """Note a heartbeat. Refused while the name is another folder's."""
+    """Note a heartbeat. Raises Refused while the name is another folder's."""
     named = (("node", node.name), ("node id", node.node_id), ("address", node.address))
     for field, name in (*named, *((("body URL", node.body_url),) if node.body_url else ())):
         checked_name(field, name)

@@ -47,7 +47,8 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class DataFolder:
-    """Made from its beginning to `release`; by one process at a time. Refused while another one has it."""
+    """Made from its beginning to `release`; by one process at a time. Raises Refused while another one has
+    it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -16,7 +16,7 @@ from rtolap.model.offsets import Offsets
 
 
 class FollowedAssignment:
-    """The partitions that a cube reads here, and their start offsets. Used by the core thread only."""
+    """The partitions that a cube reads here, and their start offsets. Only the core thread uses them."""
 
     def __init__(
         self,

@@ -23,8 +23,8 @@ CLOSINGS_MAX = 4  # commits a round: consuming waits for them
 
 
 class ClosingCommits:
-    """The commits of closing segments. Used by the core thread. `by`: who closes, for the segment's state
-    history."""
+    """The commits of closing segments. The core thread uses them. `by`: who closes, for the segment's
+    state history."""
 
     def __init__(
         self,
