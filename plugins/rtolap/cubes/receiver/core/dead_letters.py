@@ -26,8 +26,8 @@ _FLUSH_S = 0.1
 
 
 class DeadLetterWriter:
-    """The dead letters of one cube until Kafka acknowledges them. They are used by the core thread, and reported
-    by any.
+    """The dead letters of one cube until Kafka acknowledges them. They are used by the core thread, and
+    reported by any.
 
     `create_topic` is tried when the topic turns out to be missing.
     """

@@ -46,7 +46,8 @@ class SmallCuboid:
 
 
 class TableCuboids:
-    """The cuboids beside one immutable table. They are set once, by the thread that makes them, and read by any.
+    """The cuboids beside one immutable table. They are set once, by the thread that makes
+    them, and read by any.
 
     Cuboids of a merged table are made of its members' cuboids, where all members have one.
     """
