@@ -73,12 +73,10 @@ def progress_lines(output: str) -> list[dict[str, Any]]:
 def submit(tmp_path: Path) -> Callable[..., Submitted]:
     """Build a list of specs in one job, by a driver that waits, or `apart`, by one of its own."""
 
-    def run(
-        *specs: BuildSpec, arguments: tuple[str, ...] = (), apart: bool = False, **options: Any
-    ) -> Submitted:
+    def run(*specs: BuildSpec, apart: bool = False, **options: Any) -> Submitted:
         file = tmp_path / "specs.json"
         file.write_bytes(msgspec.json.encode(specs))
-        command, environment = spark_submit(*arguments, str(file), **options)
+        command, environment = spark_submit(str(file), **options)
         if apart:
             done = spark_drivers.run_apart(command, environment, tmp_path)
         else:

@@ -1,22 +1,27 @@
-"""spark-submit target: `build_segment.py` in a driver that says how many bytes it read from the object store.
+"""spark-submit target: builds in a driver that says how many bytes it read from the object store for each.
 
-    spark-submit counted_build.py BUILD_JOB SPEC
+    spark-submit counted_build.py SPECS
 
-Executors of local masters run in processes of their own, which import the product anew: only what the driver
-itself reads is counted. The number is written to `driver-read-bytes` in its working folder.
+SPECS is what `build_segment.py` takes; each of its specs is built by itself, one after the other. Executors
+of local masters run in processes of their own, which import the product anew: only what the driver itself
+reads is counted. The numbers are written to `driver-read-bytes` in its working folder, as JSON by build.
 """
 
 from __future__ import annotations
 
 import io
-import runpy
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
+from rtolap.cubes.build.build import build_all
+from rtolap.cubes.build.job_ids import job_of_parent
+from rtolap.cubes.build.session import open_session
+from rtolap.cubes.format.build_inputs import read_specs
 from rtolap.object_store.store import ObjectStore
 
 
@@ -83,9 +88,22 @@ def count_reads() -> None:
         setattr(ObjectStore, name, method)
 
 
-if __name__ == "__main__":
+def main(path: str) -> int:
     count_reads()
+    read: dict[str, int] = {}
+    worst = 0
+    spark = open_session()
     try:
-        runpy.run_path(sys.argv.pop(1), run_name="__main__")
+        for spec in read_specs(path):
+            before = READ.total
+            worst = max(worst, build_all(spark, [spec]))
+            read[spec.build_id] = READ.total - before
     finally:
-        Path("driver-read-bytes").write_text(str(READ.total))
+        spark.stop()
+    Path("driver-read-bytes").write_bytes(msgspec.json.encode(read))
+    return worst
+
+
+if __name__ == "__main__":
+    with job_of_parent():
+        sys.exit(main(sys.argv[1]))

@@ -35,6 +35,7 @@ pytestmark = pytest.mark.integration
 IDLE_S = 600.0
 OF_JOB = {"RTOLAP_AGENT_KEY": "build.1", "RTOLAP_LOG_LEVEL": "DEBUG"}
 BY_TASKS = ("--conf", "spark.rtolap.lookedAtInDriverBytesMax=0")  # files are looked at by Python of executors
+_OF_ONE_TEST = "PYTEST_CURRENT_TEST"
 
 
 class Warm:
@@ -56,10 +57,11 @@ class Warm:
         argv = self._commands.resolve(
             ("spark-submit", *options, "build_segment.py", f"{FILES_MARK}/specs.json")
         )
+        outside = {name: value for name, value in os.environ.items() if name != _OF_ONE_TEST}
         return subprocess.Popen(
             [str(file) if word.startswith(FILES_MARK) else word for word in argv],
             env={
-                **os.environ,
+                **outside,
                 **self._commands.environment(),
                 **self.environment,
                 **OF_JOB,
@@ -79,14 +81,20 @@ class Warm:
         return Done(process.returncode, output, time.monotonic() - began_s)
 
     def drivers(self) -> list[int]:
-        """Return the processes that lead the sessions of drivers."""
-        return [
-            process.pid
-            for process in psutil.process_iter(["cmdline"])
+        """Return the processes that lead the sessions of drivers, the oldest first."""
+        found = [
+            process
+            for process in psutil.process_iter(["cmdline", "create_time"])
             if str(self.folder) in " ".join(process.info["cmdline"] or ())
             and "serve_builds.py" in " ".join(process.info["cmdline"] or ())
             and "java" in (process.info["cmdline"] or ("",))[0]
         ]
+        return [process.pid for process in sorted(found, key=lambda each: each.info["create_time"])]
+
+    @property
+    def is_at_work(self) -> bool:
+        """Is a job in a driver?"""
+        return any(map(_locked, self.folder.glob("*.lock")))
 
     def kill(self, driver: int) -> None:
         """Kill a driver and its Python, which listens for jobs until it is gone, too."""
@@ -95,8 +103,8 @@ class Warm:
         until(lambda: not any(map(pid_lives, members)), "the driver and its workers to end")
 
     def close(self) -> None:
-        for pid in self.drivers():
-            os.killpg(os.getsid(pid), signal.SIGKILL)
+        for driver in self.drivers():
+            self.kill(driver)
 
 
 class Done(NamedTuple):
@@ -109,11 +117,27 @@ class Done(NamedTuple):
         return [line["event"] for line in progress_lines(self.output)]
 
 
-@pytest.fixture
-def warm(tmp_path: Path, staging: Staging) -> Iterator[Warm]:
-    made = Warm(tmp_path, staging.uri)
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    folder = tmp_path_factory.mktemp("warm")
+    made = Warm(folder, (folder / "store").as_uri())
     yield made
     made.close()
+
+
+@pytest.fixture
+def warm(drivers: Warm) -> Iterator[Warm]:
+    """No driver waits, or one that a test before has left, for jobs without further options."""
+    yield drivers
+    if drivers.is_at_work or len(drivers.drivers()) > 1:  # a test has failed in the middle
+        drivers.close()
+
+
+@pytest.fixture
+def own(tmp_path: Path, staging: Staging) -> Iterator[Warm]:
+    """No driver waits; what is started is of one test alone."""
+    with closing(Warm(tmp_path, staging.uri)) as made:
+        yield made
 
 
 TRACES = ("a1" * 16, "b2" * 16)
@@ -136,13 +160,13 @@ def spans_of_builds(receiver: Messages) -> dict[str, list[tuple[str, str, str | 
 
 
 def test_builds_share_a_driver_and_are_what_one_shot_builds_are(
-    warm: Warm, staging: Staging, tmp_path: Path
+    own: Warm, staging: Staging, tmp_path: Path
 ) -> None:
     first, raw, second, all_raw = two_versions(staging)
     with closing(Messages(tmp_path)) as receiver:
-        warm.environment = {spans.ENDPOINT: receiver.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "200"}
-        one = warm.build([first], *BY_TASKS, **asked(TRACES[0], "asked-first"))
-        two = warm.build([second], *BY_TASKS, **asked(TRACES[1], "asked-second"))
+        own.environment = {spans.ENDPOINT: receiver.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "200"}
+        one = own.build([first], *BY_TASKS, **asked(TRACES[0], "asked-first"))
+        two = own.build([second], *BY_TASKS, **asked(TRACES[1], "asked-second"))
         expected = {
             trace: [
                 ("build", "asking", spec.build_id),
@@ -156,56 +180,25 @@ def test_builds_share_a_driver_and_are_what_one_shot_builds_are(
     assert (one.events[-1], two.events[-1]) == ("built", "built")
     assert_recount(staging, first, raw)
     assert_recount(staging, second, all_raw)
-    assert len(warm.drivers()) == 1
+    assert len(own.drivers()) == 1
     assert two.took_s < one.took_s
     print(f"the first build {one.took_s:.1f} s, the second {two.took_s:.1f} s")
-    (leader,) = warm.drivers()
+    (leader,) = own.drivers()
     known = psutil.Process(leader).environ()
     assert "RTOLAP_AGENT_KEY" not in known  # it is no process of the agent's
     assert known.keys().isdisjoint({"RTOLAP_IDS", "TRACEPARENT"})
-    (log,) = warm.folder.glob("*.log")  # the error output of executors, which jobs share
+    (log,) = own.folder.glob("*.log")  # the error output of executors, which jobs share
     tasks = [line for line in log.read_text().splitlines() if "look_at_file in a task" in line]
     for done, spec, request, trace in (
         (one, first, "asked-first", TRACES[0]),
         (two, second, "asked-second", TRACES[1]),
     ):
-        own = f"request={request} trace={trace} cube={spec.cube} segment={spec.segment} build={spec.build_id}"
-        assert any(own in line for line in tasks), (own, tasks)
+        ids = f"request={request} trace={trace} cube={spec.cube} segment={spec.segment} build={spec.build_id}"
+        assert any(ids in line for line in tasks), (ids, tasks)
         progress = progress_lines(done.output)
         assert {(line["request"], line["trace"], line["build_id"]) for line in progress} == {
             (request, trace, spec.build_id)
         }
-
-
-def test_a_job_that_fails_ends_its_driver_and_the_next_one_is_built(warm: Warm, staging: Staging) -> None:
-    first, raw, _, _ = two_versions(staging)
-    lost = msgspec.structs.replace(
-        first, parts=tuple(msgspec.structs.replace(part, path=f"{part.path}x") for part in first.parts)
-    )
-    failed = warm.build([lost])
-    assert (failed.code, failed.events[-1]) == (3, "failed"), failed.output
-    until(lambda: not warm.drivers(), "the driver to end")
-    done = warm.build([first])
-    assert done.code == 0, done.output
-    assert_recount(staging, first, raw)
-    unusable = warm.build([])
-    assert unusable.code == 2
-
-
-def test_other_settings_have_a_driver_of_their_own(warm: Warm, staging: Staging) -> None:
-    first, raw, second, all_raw = two_versions(staging)
-    assert warm.build([first]).code == 0
-    assert warm.build([second], "--conf", "spark.sql.shuffle.partitions=3").code == 0
-    assert len(warm.drivers()) == 2
-    assert_recount(staging, first, raw)
-    assert_recount(staging, second, all_raw)
-    for partitions in ("4", "5"):  # of the fourth kind none waits: each holds the memory of a build
-        assert warm.build([second], "--conf", f"spark.sql.shuffle.partitions={partitions}").code == 0
-    assert len(warm.drivers()) == DRIVERS_MAX
-    warm.kill(warm.drivers()[0])  # what it has left takes no place
-    assert len(warm.drivers()) == DRIVERS_MAX - 1
-    assert warm.build([second], "--conf", "spark.sql.shuffle.partitions=5").code == 0
-    assert len(warm.drivers()) == DRIVERS_MAX
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -253,7 +246,7 @@ def test_a_busy_driver_leaves_the_second_job_to_one_of_its_own(warm: Warm, stagi
     os.killpg(os.getsid(driver), signal.SIGSTOP)  # it takes the job, and does nothing
     stuck = warm.start([second])
     try:
-        until(lambda: _locked(warm.folder), "the first job to hold the driver")
+        until(lambda: warm.is_at_work, "the first job to hold the driver")
         done = warm.build([second])
         assert done.code == 0, done.output
         assert_recount(staging, second, all_raw)
@@ -262,6 +255,39 @@ def test_a_busy_driver_leaves_the_second_job_to_one_of_its_own(warm: Warm, stagi
         stuck.communicate(timeout=patience_s(120))
     assert stuck.returncode == 0
     assert_recount(staging, first, raw)
+
+
+def test_other_settings_have_a_driver_of_their_own(warm: Warm, staging: Staging) -> None:
+    first, raw, second, all_raw = two_versions(staging)
+    assert warm.build([first]).code == 0
+    assert warm.build([second], "--conf", "spark.sql.shuffle.partitions=3").code == 0
+    assert len(warm.drivers()) == 2
+    assert_recount(staging, first, raw)
+    assert_recount(staging, second, all_raw)
+    for partitions in ("4", "5"):  # of the fourth kind none waits: each holds the memory of a build
+        assert warm.build([second], "--conf", f"spark.sql.shuffle.partitions={partitions}").code == 0
+    assert len(warm.drivers()) == DRIVERS_MAX
+    warm.kill(warm.drivers()[-1])  # what it has left takes no place
+    assert len(warm.drivers()) == DRIVERS_MAX - 1
+    assert warm.build([second], "--conf", "spark.sql.shuffle.partitions=5").code == 0
+    assert len(warm.drivers()) == DRIVERS_MAX
+    for driver in warm.drivers()[1:]:  # the next test may have that of no further options
+        warm.kill(driver)
+
+
+def test_a_job_that_fails_ends_its_driver_and_the_next_one_is_built(warm: Warm, staging: Staging) -> None:
+    first, raw, _, _ = two_versions(staging)
+    lost = msgspec.structs.replace(
+        first, parts=tuple(msgspec.structs.replace(part, path=f"{part.path}x") for part in first.parts)
+    )
+    failed = warm.build([lost])
+    assert (failed.code, failed.events[-1]) == (3, "failed"), failed.output
+    until(lambda: not warm.drivers(), "the driver to end")
+    done = warm.build([first])
+    assert done.code == 0, done.output
+    assert_recount(staging, first, raw)
+    unusable = warm.build([])
+    assert unusable.code == 2
 
 
 def test_a_driver_without_jobs_ends_by_itself(tmp_path: Path, staging: Staging) -> None:
@@ -287,8 +313,7 @@ def _session(pid: int) -> int | None:
         return None
 
 
-def _locked(folder: Path) -> bool:
+def _locked(lock: Path) -> bool:
     probe = "import fcntl,sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    (lock,) = folder.glob("*.lock")
     tried = subprocess.run([sys.executable, "-c", probe, str(lock)], capture_output=True, check=False)
     return tried.returncode != 0

@@ -14,6 +14,7 @@ import psutil
 from rtolap.query.spark.connections import Connection
 from rtolap.query.spark.errors import ERRORS
 from rtolap.query.spark.service import SparkService
+from rtolap.stack.java import spark_submit_options
 from rtolap.stack.ports import free_port
 from rtolap.stack.probes import http2_missing
 from rtolap.stack.servers.spark import ADDRESS, connect_program
@@ -48,9 +49,15 @@ class SparkServer:
             memory_mb=self._memory_mb,
             spark_host=ADDRESS,
         )
+        # of the executors of a local cluster, too, which have the class path of the driver
+        flags = {"JDK_JAVA_OPTIONS": spark_submit_options()}
         with (self._folder / "spark.log").open("ab") as log:
             process = self.process = subprocess.Popen(
-                program.argv, env=program.environment, stdout=log, stderr=log, cwd=self._folder
+                program.argv,
+                env={**program.environment, **flags},
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
             )
 
         def answers() -> bool:
