@@ -27,6 +27,7 @@ from rtolap.protocols.agent.messages import LastGeneration, ProcessSpec, Process
 
 from tests.support.agent_harness import TICK_S, shell
 from tests.support.twins.clock import ManualClock
+from tests.support.waiting import patience_s
 from tests.support.waiting import until as wait_until
 
 DEADLINE_S = 15.0
@@ -66,7 +67,7 @@ def run(
 
 
 async def until(agent: Supervisor, key: str, *states: str) -> ProcessStatus:
-    deadline_s = time.monotonic() + DEADLINE_S
+    deadline_s = time.monotonic() + patience_s(DEADLINE_S)
     while time.monotonic() < deadline_s:
         status = agent.get(key)
         if status.state in states:
@@ -216,7 +217,7 @@ def test_a_killed_process_comes_back(tmp_path: Path) -> None:
             await agent.ensure("r0", spec(1, "sleep 60", restart=RestartPolicy(backoff_s=0.01)))
         )
         os.kill(first, signal.SIGKILL)
-        deadline_s = time.monotonic() + DEADLINE_S
+        deadline_s = time.monotonic() + patience_s(DEADLINE_S)
         while agent.get("r0").restarts == 0 or agent.get("r0").state != "RUNNING":
             assert time.monotonic() < deadline_s
             await asyncio.sleep(0.02)

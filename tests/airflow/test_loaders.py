@@ -40,7 +40,7 @@ from rtolap.stored.loader.http import make_app
 
 from tests.airflow.task_context import events_of, task_context
 from tests.support.agent_harness import RunningAgent
-from tests.support.waiting import until
+from tests.support.waiting import patience_s, until
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -101,7 +101,7 @@ class Loader:
 
 async def waits_on(waiting: asyncio.Future[Any], looks: list[Any]) -> None:
     """Until it has looked twice from now on: one look at least was answered, and has not ended the wait."""
-    wanted, deadline_s = len(looks) + 2, time.monotonic() + 15
+    wanted, deadline_s = len(looks) + 2, time.monotonic() + patience_s(15)
     while len(looks) < wanted:
         assert not waiting.done()
         assert time.monotonic() < deadline_s, "nothing looks"
@@ -227,7 +227,7 @@ def test_a_task_waits_with_a_loader_that_was_stopped_until_it_is_replaced(
 
     async def fire(client: AgentClient) -> Any:
         first = asyncio.ensure_future(anext(aiter(trigger.run())))
-        deadline_s = time.monotonic() + 15
+        deadline_s = time.monotonic() + patience_s(15)
         while (await asyncio.to_thread(client.get, key)).state != "SUCCEEDED":
             assert time.monotonic() < deadline_s
         await waits_on(first, looks)

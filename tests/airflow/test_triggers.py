@@ -41,6 +41,7 @@ from rtolap.protocols.watermark.messages import ApplicationWatermarks, Explanati
 
 from tests.support.agent_harness import RunningAgent, running_agent
 from tests.support.twins.clock import ManualClock
+from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -114,7 +115,7 @@ def test_waiting_keeps_the_lease_alive(tmp_path: Path, monkeypatch: pytest.Monke
 
     async def wait(client: AgentClient) -> None:
         waiting = asyncio.create_task(first_event(trigger_for("t2"), timeout_s=60))
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + patience_s(30)
         for _ in range(3):
             clock.advance_ms(6_000)
             while (await asyncio.to_thread(client.get, "t2")).lease_left_s < 10:

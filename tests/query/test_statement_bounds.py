@@ -28,6 +28,7 @@ from rtolap.query.statements.sql_session import SqlSession
 from tests.support.hostile.hostile_texts import STATEMENT_BEGINNINGS
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.workers import is_alive, is_asked, wait_until, worker_pids
+from tests.support.waiting import patience_s
 
 WAIT_S = 60.0
 LOOK_S = 30.0  # for what takes a second at most on an idle machine, and minutes if it is quadratic
@@ -215,7 +216,7 @@ def test_every_kind_of_statement_is_ended_takes_a_turn_and_gives_it_back(
 
 def turn_comes_back(service: QueryService) -> None:
     """When the worker of the statement before was replaced."""
-    deadline_s = time.monotonic() + WAIT_S
+    deadline_s = time.monotonic() + patience_s(WAIT_S)
     while True:
         try:
             service.describe("select 1 as x")

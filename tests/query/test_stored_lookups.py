@@ -20,6 +20,7 @@ from tests.support.cubes.flights import AIRLINE_ROWS
 from tests.support.query.oracles.sql_oracle import asked_of, rows_of
 from tests.support.query.query_world import QueryWorld
 from tests.support.stored.stored_world import StoredWorld
+from tests.support.waiting import patience_s
 
 CHANGES_WORLD = True
 
@@ -141,7 +142,7 @@ def test_all_parts_of_a_statement_see_the_same_rows(asked: QueryService, stored:
     loading.start()
     try:
         names: set[str] = set()
-        asks, deadline_s = 0, time.monotonic() + 60
+        asks, deadline_s = 0, time.monotonic() + patience_s(60)
         while (asks < 15 or len(names) < 2) and time.monotonic() < deadline_s:
             asks += 1
             rows = asked.execute(

@@ -384,7 +384,7 @@ def test_a_request_that_is_repeated_while_the_first_is_under_way_is_told_so(
 
         def body() -> Iterator[bytes]:
             yield CSV[:20]
-            deadline_s = time.monotonic() + 30
+            deadline_s = time.monotonic() + patience_s(30)
             while client.state(table.db, label) is not LoadState.PREPARE:
                 assert time.monotonic() < deadline_s
             answers.append(load(cluster, table, CSV, label=label))

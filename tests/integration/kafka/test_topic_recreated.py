@@ -33,12 +33,13 @@ from tests.support.loader.stepped_loader import COLUMNS, Box
 from tests.support.twins.kafka_broker import MemoryBroker
 from tests.support.twins.kafka_producer import MemoryProducer
 from tests.support.twins.loader_sink import MemorySink
+from tests.support.waiting import patience_s
 
 DEADLINE_S = 60.0
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
+    deadline_s = time.monotonic() + patience_s(DEADLINE_S)
     while not condition():
         assert time.monotonic() < deadline_s, f"waited {DEADLINE_S:.0f} s for {what}"
 

@@ -30,6 +30,7 @@ from tests.support.loader.loader_world import DATABASE, Around, LoaderWorld
 from tests.support.scrape import scrape
 from tests.support.seeds import so_many
 from tests.support.stored.stream_load_cluster import TOKEN
+from tests.support.waiting import patience_s
 
 SEEDS = so_many(1)
 RECORDS = 1_500
@@ -50,7 +51,7 @@ class Kills:
         pid = process.pid()
         assert pid is not None, f"{name} does not run"
         left = self._running(worlds)  # what an earlier kill has left behind is nobody's work now
-        deadline_s = time.monotonic() + MET_TIMEOUT_S
+        deadline_s = time.monotonic() + patience_s(MET_TIMEOUT_S)
         while True:
             wait_for("a load", partial(self._is_under_way, worlds, left), MET_TIMEOUT_S)
             os.killpg(pid, signal.SIGSTOP)

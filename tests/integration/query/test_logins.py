@@ -36,7 +36,7 @@ def visit(endpoints: Endpoints) -> socket.socket:
 
 
 def until_free(endpoints: Endpoints) -> pymysql.connections.Connection:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patience_s(20)
     while True:
         try:
             return endpoints.connect()

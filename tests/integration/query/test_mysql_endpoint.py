@@ -264,7 +264,7 @@ def _processes(connection: pymysql.connections.Connection) -> list[tuple[Any, ..
 
 
 def _until(condition: Any, timeout_s: float = 20) -> None:
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + patience_s(timeout_s)
     pause = threading.Event()
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true"

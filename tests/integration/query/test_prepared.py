@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.query.binary_protocol import BinaryProtocol, PreparedStatement, encoded
 from tests.support.query.query_endpoints import OTHER_USER, SLOW, USER, Endpoints
+from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.integration
 
@@ -131,7 +132,7 @@ def test_kill_query_ends_a_prepared_query_and_leaves_its_statement(endpoints: En
 
         thread = threading.Thread(target=run)
         thread.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience_s(20)
         while not is_running(killer, victim.thread_id()):
             assert time.monotonic() < deadline, "the query did not start"
             thread.join(0.02)

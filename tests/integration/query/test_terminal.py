@@ -20,7 +20,7 @@ from rtolap.query.statement_service import QueryLimits
 
 from tests.support.query.query_endpoints import SLOW, TOKEN, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
-from tests.support.waiting import until
+from tests.support.waiting import patience_s, until
 
 pytestmark = pytest.mark.integration
 WAIT_S = 60.0
@@ -51,7 +51,7 @@ class Terminal:
 
     def wait_for(self, *texts: str, within_s: float = WAIT_S) -> str:
         """Everything shown until all texts have been, in this order; the next call begins behind it."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + patience_s(within_s)
         while True:
             end = self._end_of(texts)
             if end is not None:

@@ -31,6 +31,7 @@ from tests.support.agent_harness import running_agent
 from tests.support.cubes.built import assert_nothing_else, assert_recount
 from tests.support.cubes.staging import Staging, raw_events
 from tests.support.telemetry.log_lines import json_lines
+from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.integration
 
@@ -138,7 +139,7 @@ def submitted(spec: BuildSpec, master: str, generation: int, *further: str) -> P
 
 
 def waited(agent: AgentClient, condition: Callable[[ProcessStatus], bool]) -> ProcessStatus:
-    deadline_s = time.monotonic() + DEADLINE_S
+    deadline_s = time.monotonic() + patience_s(DEADLINE_S)
     while True:
         status = agent.get("build")
         if condition(status):

@@ -27,6 +27,7 @@ from rtolap.protocols.stream_load.messages import LoadState, SendOptions
 from tests.support.cubes.services import wait_for
 from tests.support.seeds import so_many
 from tests.support.stored.stream_load_cluster import PASSWORD, TOKEN, USER, StreamLoadCluster
+from tests.support.waiting import patience_s
 
 SEEDS = so_many(2)
 NODES = ("node-0", "node-1", "node-2")
@@ -293,7 +294,7 @@ def test_whenever_nodes_are_killed_every_replica_equals_a_recount(
 
 def load_until_it_stands(loads: StreamLoadClient, table: TableName, label: str, rows: Rows) -> None:
     """Under one label, as a loader does: sent again only when it is known not to stand."""
-    deadline_s = time.monotonic() + TIMEOUT_S
+    deadline_s = time.monotonic() + patience_s(TIMEOUT_S)
     while time.monotonic() < deadline_s:
         try:
             answer = loads.load(table.db, table.name, label, csv(rows), OPTIONS)

@@ -48,7 +48,7 @@ class World:
 def read(consumer: StreamConsumer, count: int) -> dict[int, list[tuple[int, bytes | None]]]:
     """Read exactly `count` records, by partition: (offset, value)."""
     found: dict[int, list[tuple[int, bytes | None]]] = {}
-    seen, deadline = 0, time.monotonic() + DEADLINE_S
+    seen, deadline = 0, time.monotonic() + patience_s(DEADLINE_S)
     while seen < count and time.monotonic() < deadline:
         batch = consumer.poll(1000, 0.2)
         seen += len(batch)
@@ -61,7 +61,7 @@ def read(consumer: StreamConsumer, count: int) -> dict[int, list[tuple[int, byte
 def poll_for(consumer: StreamConsumer, records_max: int, count: int) -> list[Batch]:
     """Poll batches until there are at least `count` records."""
     batches: list[Batch] = []
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + patience_s(DEADLINE_S)
     while sum(map(len, batches)) < count:
         assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {count} records"
         batches.append(consumer.poll(records_max, 0.2))
@@ -69,13 +69,13 @@ def poll_for(consumer: StreamConsumer, records_max: int, count: int) -> list[Bat
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + patience_s(DEADLINE_S)
     while not condition():
         assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
 
 
 def poll_until_raises(consumer: StreamConsumer, kind: type[Exception]) -> Exception:
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + patience_s(DEADLINE_S)
     while time.monotonic() < deadline:
         try:
             consumer.poll(100, 0.2)
@@ -351,7 +351,7 @@ class StreamContract:
         consumer = world.consumer(world.topic)
         consumer.assign({0: 0})
         offsets: list[int] = []
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + patience_s(DEADLINE_S)
         while len(offsets) < count:
             assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {count} records"
             batch = consumer.poll(count, 0.2, bytes_max=1)

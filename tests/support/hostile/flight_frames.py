@@ -55,7 +55,7 @@ class RawFlight:
     def frames(self) -> list[Frame]:
         """Return all that comes until the server ends the connection. Raises TimeoutError where it does
         not."""
-        deadline_s = time.monotonic() + DEADLINE_S
+        deadline_s = time.monotonic() + patience_s(DEADLINE_S)
         found: list[Frame] = []
         while (one := self.next_frame()) is not None:
             found.append(one)
