@@ -56,6 +56,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     (tmp_path / "include").mkdir()
     (tmp_path / "include" / "clicks.yaml").write_text(DEFINITION)
     cluster.enabled()
+    cluster.report()
     yield cluster
     cluster.close()
 

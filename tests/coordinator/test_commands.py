@@ -74,6 +74,7 @@ retention: {after: 10h}
 
 def test_a_revision_is_planned_shown_made_and_described(cluster: Cluster, tmp_path: Path) -> None:
     cluster.enabled()
+    cluster.report()
     cluster.closed(2)
     path = tmp_path / "clicks.yaml"
     path.write_text(CLICKS.replace("[land]", "[page, country]"))
@@ -97,6 +98,7 @@ def test_a_revision_is_planned_shown_made_and_described(cluster: Cluster, tmp_pa
 @pytest.mark.parametrize("source", ["topic", "batches"])
 def test_older_events_are_filled_in(cluster: Cluster, tmp_path: Path, source: str) -> None:
     cluster.enabled()
+    cluster.report()
     record = cluster.closed(2)
     cluster.client.promote(NAME, record.name, cluster.build(record.name))
     if source == "batches":
@@ -116,6 +118,7 @@ def test_older_events_are_filled_in(cluster: Cluster, tmp_path: Path, source: st
 
 def test_a_revision_that_has_ended_is_described_so(cluster: Cluster, tmp_path: Path) -> None:
     cluster.enabled()
+    cluster.report()
     cluster.closed(2)
     path = tmp_path / "clicks.yaml"
     path.write_text(CLICKS.replace("[land]", "[page, country]"))
@@ -129,6 +132,7 @@ def test_a_revision_that_has_ended_is_described_so(cluster: Cluster, tmp_path: P
 
 def test_a_renamed_column_goes_on(cluster: Cluster, tmp_path: Path) -> None:
     cluster.enabled()
+    cluster.report()
     path = tmp_path / "clicks.yaml"
     path.write_text(CLICKS.replace("name: country", "name: land, path: page"))
     plan = json.loads(run(alter, str(path), "--plan", "--json", "--renamed", "land=page").stdout)
