@@ -126,13 +126,15 @@ def draw(cluster: Cluster, rng: random.Random) -> Drawn:
 
 
 def run(cluster: Cluster, seed: int) -> dict[str, int]:
-    """Plan batches of segments without history at leaders that have heard this and that."""
+    """Plan batches of segments without history, and a change that drops segments, at leaders that have heard
+    this and that."""
     rng = random.Random(seed)
     for replica_set, receivers in SETS.items():
         for receiver in receivers:
             cluster.receiver(receiver, replica_set)
     cluster.define()
     cluster.client.enable_cube(NAME)
+    cluster.metadata.publish_watermark(NAME, WatermarkRecord((HOURS + 1) * HOUR_MS))
     counts = {"planned": 0, "waits": 0, "refused": 0}
     for number in range(DRAWS):
         for receivers in SETS.values():
@@ -152,7 +154,21 @@ def run(cluster: Cluster, seed: int) -> dict[str, int]:
         if not sure:
             expected = {"waits", "refused"} if is_held else {"waits"}
         assert found in expected, f"seed {seed}: {found} of hour {hour}, expected {expected} in {world}"
+        named = {hour for name in world.known for hour in world.held[name]}
+        dropped = None if world.unheard else {segment_of(hour * HOUR_MS, HOUR_MS).name for hour in named}
+        shown = dropped_by_a_change(cluster)
+        assert shown == dropped, f"seed {seed}: {shown} are dropped, expected {dropped} in {world}"
     return counts
+
+
+def dropped_by_a_change(cluster: Cluster) -> set[str] | None:
+    """Return the segments that a plan says that a shorter retention drops; None where it waits."""
+    shorter = {**CUBE, "retention": {"after_ms": HOUR_MS}}
+    try:
+        plan = cluster.client.alter_cube(NAME, AlterRequest(definition=shorter, dry_run=True))
+    except NotYet:
+        return None
+    return set(plan.dropped_segments)
 
 
 def outcome(cluster: Cluster, batch: str, hour: int) -> str:
@@ -172,7 +188,7 @@ def test_no_batch_is_planned_of_what_receivers_may_hold(cluster: Cluster, seed: 
     assert min(counts.values()) > 0, f"seed {seed}: {counts} proves little"
 
 
-@pytest.mark.parametrize("blind", ["unheard", "unknown"])
+@pytest.mark.parametrize("blind", ["unheard", "unknown", "check_heard"])
 def test_the_runs_notice_a_leader_that_takes_silence_for_an_answer(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, blind: str
 ) -> None:
