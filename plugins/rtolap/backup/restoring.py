@@ -39,7 +39,7 @@ _SHOWN_MAX = 5
 
 
 class RestorePlan(NamedTuple):
-    """What a restore will do.
+    """The steps of a restore, before it begins.
 
     Attributes:
         restore_id: new for each plan; it stands in the control record of each cube afterwards.

@@ -52,7 +52,7 @@ class KeptLetter(NamedTuple):
 
 
 class NewDeadLetters(NamedTuple):
-    """What a topic of dead letters has beyond the offsets of an earlier look.
+    """The dead letters of a topic beyond the offsets of an earlier look.
 
     Attributes:
         letters: at most as many as were asked for, in the order of each partition.

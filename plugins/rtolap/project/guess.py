@@ -35,7 +35,7 @@ _EXPECTED = (
 
 
 class Guess(NamedTuple):
-    """What is declared, and why.
+    """A declaration that is proposed, and the reason for it.
 
     Attributes:
         reasons: by column, why it is as it is.

@@ -17,7 +17,7 @@ _WIDE = 10**38
 
 @dataclass
 class Leaf:
-    """What records hold at one path.
+    """The values of records at one path.
 
     Attributes:
         steps: names from the outside inwards.

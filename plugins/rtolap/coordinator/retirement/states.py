@@ -20,14 +20,14 @@ import msgspec
 
 
 class Mark(StrEnum):
-    """What its record says: it is given partitions, or somebody has it drained."""
+    """The wish in a replica set's record: it is given partitions, or somebody has it drained."""
 
     OPEN = "OPEN"
     DRAINED = "DRAINED"
 
 
 class Look(StrEnum):
-    """What the leader sees of its receivers."""
+    """The state of a replica set's receivers, as the leader sees it."""
 
     LIVES = "LIVES"
     MISSING = "MISSING"

@@ -97,7 +97,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class _Printed(io.TextIOBase):
-    """What a job prints, without the character that ends it."""
+    """The output of a job, without the character that ends it."""
 
     def __init__(self, output: TextIO) -> None:
         self._output = output

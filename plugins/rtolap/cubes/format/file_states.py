@@ -26,7 +26,7 @@ _WORKERS = 8  # mostly waiting for a disk or a remote store
 
 
 class FileState(NamedTuple):
-    """What a file is.
+    """The state of a file, as it is found.
 
     Attributes:
         rows: 0 where it is not Parquet.

@@ -19,7 +19,7 @@ from rtolap.model.segment import SegmentRange, SegmentState
 
 
 class SettledVersion(NamedTuple):
-    """What a page says of a segment's version."""
+    """The version of a segment, as a page states it."""
 
     version: int
     purged: bool

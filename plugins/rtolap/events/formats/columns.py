@@ -21,7 +21,7 @@ Path = tuple[str, ...]
 
 @dataclass
 class Wanted:
-    """What is wanted of a value: the value itself for a column, or what is inside of it.
+    """The part of a value that columns want: the value itself, or what is inside of it.
 
     Attributes:
         path: of the column that the value is read for.

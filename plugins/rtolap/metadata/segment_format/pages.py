@@ -40,7 +40,7 @@ class SegmentPage(msgspec.Struct, frozen=True):
 
 
 class HistoryFrontier(msgspec.Struct, frozen=True):
-    """How far history has come.
+    """The offsets that history has reached, by partition.
 
     Attributes:
         covered: partition → largest offset that a version covers, or has covered.

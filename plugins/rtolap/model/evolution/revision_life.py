@@ -61,7 +61,7 @@ def transition(state: RevisionState, event: RevisionEvent, *, subject: str) -> R
 
 
 class Standing(NamedTuple):
-    """What there is of a revision.
+    """The facts of a revision that decide whether it ends.
 
     Attributes:
         ended: its control says so.

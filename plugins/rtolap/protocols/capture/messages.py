@@ -15,7 +15,7 @@ PART_COLUMN = "ipc"
 
 
 class PartHead(msgspec.Struct, frozen=True):
-    """What the events of a part are, and what to do with them.
+    """The head of a part: the kind of its events, and what to do with them.
 
     Attributes:
         cluster_id: the subscription's own: one that was dropped and made again has another.

@@ -25,7 +25,7 @@ _LABEL = "merges"
 
 
 class Settled(NamedTuple):
-    """What a merging process has left.
+    """The outcome of a merging process.
 
     Attributes:
         merged: intervals whose sets are committed.

@@ -53,7 +53,7 @@ class DropRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay has done. Numbers are of letters.
+    """The outcome of a replay, in numbers of letters.
 
     Attributes:
         loaded: those that are in the table now by this replay, or by one before that it has ended.

@@ -26,7 +26,7 @@ from rtolap.protocols.rest.error_responses import error_of
 
 
 class Bounds(NamedTuple):
-    """What an answer may be. `rows_max` cuts it; what goes beyond the others is an error."""
+    """The bounds of an answer. `rows_max` cuts it; what goes beyond the others is an error."""
 
     timeout_ms: int
     rows_max: int

@@ -55,7 +55,7 @@ class TopGroups(msgspec.Struct, frozen=True):
 
 
 class GroupsLeft(msgspec.Struct, frozen=True):
-    """What an answer to a spread question leaves out.
+    """The groups that an answer to a spread question leaves out.
 
     Attributes:
         largest: the largest value of the groups that are left out, a number as text; None: no group is.

@@ -320,7 +320,7 @@ class StorageNodeInfo(msgspec.Struct, frozen=True):
 
 
 class NodeReplicas(msgspec.Struct, frozen=True, kw_only=True):
-    """What a storage node has.
+    """The replicas of a storage node.
 
     Attributes:
         state: open, draining, away, or lost: it was away for so long that its replicas are replaced.

@@ -21,7 +21,7 @@ from rtolap.query.stored.reader import StoredReader
 
 @dataclass(frozen=True)
 class Sources:
-    """What the statements of one service read from."""
+    """The sources that the statements of one service read from."""
 
     fetcher: RevisionFetcher
     tables: StoredReader

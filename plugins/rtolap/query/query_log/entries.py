@@ -85,7 +85,7 @@ class Entry:
 
 
 class Ended(Protocol):
-    """How a statement has ended: see `metrics.Ended`."""
+    """The end of a statement: see `metrics.Ended`."""
 
     outcome: str
     error: str

@@ -56,7 +56,7 @@ OpenEndpoint = Callable[[asyncio.AbstractEventLoop, Callable[[int], TakesParts |
 
 @dataclass(frozen=True)
 class Reached:
-    """How others reach this process.
+    """The addresses at which others reach this process.
 
     Attributes:
         host: the name by which region servers reach the ports.

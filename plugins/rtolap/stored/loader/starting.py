@@ -37,7 +37,7 @@ _TAKE_AGAIN_S = 0.5
 
 
 class Starting:
-    """What a process waits for before its run begins. Thread-safe.
+    """The wait of a process before its run begins. Thread-safe.
 
     Args:
         is_ended: whether the job was stopped, or has failed, meanwhile.

@@ -57,7 +57,7 @@ class Transaction(msgspec.Struct, frozen=True):
 
 
 class BeginRequest(msgspec.Struct, frozen=True):
-    """What a transaction is begun with: a label, by a request of this id.
+    """The request that begins a transaction: its label, and the id of the request.
 
     Attributes:
         timeout_ms: after which it may be aborted without a request.

@@ -133,7 +133,7 @@ def ranges_of(connection: sa.Connection, table_ids: Iterable[int]) -> dict[int, 
 
 
 class VisiblePartition(NamedTuple):
-    """What readers may read of a partition."""
+    """The version of a partition that readers may read."""
 
     version: int
     incarnation: int

@@ -60,7 +60,7 @@ OPEN_PATHS = ("/health", "/api/_load_error_log")
 
 @dataclass(frozen=True, kw_only=True)
 class LoadDoorOptions:
-    """What a storage node needs to take bodies.
+    """The settings by which a storage node takes bodies.
 
     Attributes:
         port: 0 takes a free one.

@@ -29,7 +29,7 @@ _Name = tuple[str, str, str, int]
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """What is known of a replica's compactions since the node started.
+    """The compactions of a replica since the node started, as far as they are known.
 
     Attributes:
         running_since_ms: of one that runs.

@@ -30,7 +30,7 @@ from rtolap.stored.metastore.records import MoveState
 
 
 class MoveEvent(StrEnum):
-    """What the mover has found out about a move.
+    """An event of a move: something that the mover has found out about it.
 
     Attributes:
         COPIED: the new node has the visible version.
