@@ -23,6 +23,7 @@ from rtolap.model.segment import StagedPart
 from rtolap.query.session_token import SessionPositions, SessionTokens
 
 from tests.support.cubes.harness import run_seed
+from tests.support.cubes.harness_features import Feature
 from tests.support.cubes.stepped_receiver import Receiver
 from tests.support.seeds import notices, so_many
 
@@ -47,21 +48,21 @@ def test_every_answer_is_the_recount_of_a_prefix(seed: int) -> None:
 
 
 def test_history_goes_on_though_staged_parts_are_lost() -> None:
-    counts = run_seed(5, 200, losing_files=True)
+    counts = run_seed(5, {Feature.LOSING_FILES}, steps=200)
     assert counts["parts lost"] > 0
 
 
 @pytest.mark.parametrize("seed", LOSING_SEEDS)
 def test_history_goes_on_though_versions_have_lost_their_base_cuboids(seed: int) -> None:
-    counts = run_seed(seed, 200, losing_files=True)
+    counts = run_seed(seed, {Feature.LOSING_FILES}, steps=200)
     assert counts["versions rebuilt"] > 0
 
 
 @pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(so_many(3, 4)))
 def test_every_answer_is_the_recount_of_what_logs_hold_that_lose_their_tails(seed: int) -> None:
-    """Replay a failure with `run_seed(N, 250, cutting_logs=True)`."""
-    counts = run_seed(seed, 250, cutting_logs=True)
+    """Replay a failure with `run_seed(N, {Feature.CUTTING_LOGS}, steps=250)`."""
+    counts = run_seed(seed, {Feature.CUTTING_LOGS}, steps=250)
     assert counts["logs cut"] > 0
     assert counts["answers"] > 5
 
@@ -69,8 +70,8 @@ def test_every_answer_is_the_recount_of_what_logs_hold_that_lose_their_tails(see
 @pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(so_many(3, 4)))
 def test_every_answer_is_the_recount_while_records_of_an_earlier_version_are_moved(seed: int) -> None:
-    """Replay a failure with `run_seed(N, 100, upgrading=True)`."""
-    counts = run_seed(seed, 100, upgrading=True)
+    """Replay a failure with `run_seed(N, {Feature.UPGRADING}, steps=100)`."""
+    counts = run_seed(seed, {Feature.UPGRADING}, steps=100)
     assert counts["records aged"] > 0
     assert counts["records settled"] or counts["coordinators killed"], "who is killed at it counts nothing"
 
@@ -78,8 +79,8 @@ def test_every_answer_is_the_recount_while_records_of_an_earlier_version_are_mov
 @pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(so_many(3, 4)))
 def test_every_answer_is_the_recount_while_batches_replace_segments(seed: int) -> None:
-    """Replay a failure with `run_seed(N, batches=True)`."""
-    counts = run_seed(seed, batches=True)
+    """Replay a failure with `run_seed(N, {Feature.BATCHES})`."""
+    counts = run_seed(seed, {Feature.BATCHES})
     assert counts["versions of a batch"] > 0
     assert counts["answers"] > 5
 
@@ -87,8 +88,8 @@ def test_every_answer_is_the_recount_while_batches_replace_segments(seed: int) -
 @pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(so_many(3, 4)))
 def test_every_answer_is_the_recount_while_partitions_move_and_nobody_notices(seed: int) -> None:
-    """Replay a failure with `run_seed(N, 300, moving=True)`."""
-    counts = run_seed(seed, 300, moving=True)
+    """Replay a failure with `run_seed(N, {Feature.MOVING}, steps=300)`."""
+    counts = run_seed(seed, {Feature.MOVING}, steps=300)
     assert counts["moves unnoticed"] > 0
     assert counts["asked_ahead"] > 0
     assert counts["crashes"] > 0
@@ -99,14 +100,14 @@ def test_the_runs_notice_an_assignment_that_stands_before_its_owners_are_warm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(moves, "not_warm", lambda *known: [])
-    moving = functools.partial(run_seed, steps=300, moving=True)
+    moving = functools.partial(run_seed, features={Feature.MOVING}, steps=300)
     assert notices(moving, COLD_SEED, "the move is noticed")
 
 
 def test_the_runs_notice_statements_that_do_not_reach_who_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver that has not looked yet has two runners; the one that served knows nothing of the epoch."""
     monkeypatch.setattr(Receiver, "for_epoch", lambda self, epoch: self)
-    moving = functools.partial(run_seed, steps=300, moving=True)
+    moving = functools.partial(run_seed, features={Feature.MOVING}, steps=300)
     assert notices(moving, 0, "the move is noticed")
 
 
@@ -123,7 +124,9 @@ def test_the_runs_notice_a_batch_that_takes_the_vector_that_it_finds(monkeypatch
         return replaced(record, batch, of_now, first=first, **{**more, "version": record.version + 1})
 
     monkeypatch.setattr(segment_batches, "replace_by_batch", careless)
-    assert notices(functools.partial(run_seed, batches=True), CARELESS_SEED, "differs from the recount")
+    assert notices(
+        functools.partial(run_seed, features={Feature.BATCHES}), CARELESS_SEED, "differs from the recount"
+    )
 
 
 def test_the_runs_notice_a_batch_that_is_planned_before_the_receivers_were_heard(
@@ -132,15 +135,17 @@ def test_the_runs_notice_a_batch_that_is_planned_before_the_receivers_were_heard
     """A leader that has just begun takes it for granted that receivers hold nothing."""
     monkeypatch.setattr(Heartbeats, "unknown", lambda *known: [])
     assert notices(
-        functools.partial(run_seed, batches=True), UNHEARD_SEED, "of which a receiver has reported"
+        functools.partial(run_seed, features={Feature.BATCHES}),
+        UNHEARD_SEED,
+        "of which a receiver has reported",
     )
 
 
 @pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(so_many(3, 4)))
 def test_every_answer_is_the_recount_while_segments_merge(seed: int) -> None:
-    """Replay a failure with `run_seed(N, merging=True)`."""
-    counts = run_seed(seed, merging=True)
+    """Replay a failure with `run_seed(N, {Feature.MERGING})`."""
+    counts = run_seed(seed, {Feature.MERGING})
     assert counts["sets committed"] or counts["purges"], "a run without merges proves little"
     assert counts["answers"] > 5
 
@@ -154,7 +159,9 @@ def test_the_runs_notice_a_set_that_is_read_once_for_each_of_its_members(
         return [unit for unit in divide(records) for _ in unit.records]
 
     monkeypatch.setattr(units, "history_units", careless)
-    assert notices(functools.partial(run_seed, merging=True), MERGED_SEED, "differs from the recount")
+    assert notices(
+        functools.partial(run_seed, features={Feature.MERGING}), MERGED_SEED, "differs from the recount"
+    )
 
 
 def test_the_runs_notice_a_version_that_stays_a_member_of_its_predecessors_set(
@@ -167,14 +174,16 @@ def test_the_runs_notice_a_version_that_stays_a_member_of_its_predecessors_set(
         return msgspec.structs.replace(promote(record, build_id, **more), merged=record.merged)
 
     monkeypatch.setattr(segments, "promote", careless)
-    assert notices(functools.partial(run_seed, merging=True), MERGED_SEED, "differs from the recount")
+    assert notices(
+        functools.partial(run_seed, features={Feature.MERGING}), MERGED_SEED, "differs from the recount"
+    )
 
 
 @pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(so_many(3, 4)))
 def test_every_answer_is_the_recount_while_the_cube_is_altered(seed: int) -> None:
-    """Replay a failure with `run_seed(N, altering=True)`."""
-    counts = run_seed(seed, altering=True)
+    """Replay a failure with `run_seed(N, {Feature.ALTERING})`."""
+    counts = run_seed(seed, {Feature.ALTERING})
     assert counts["alterations"] > 0
     assert counts["alterations refused"] > 0
     assert counts["answers"] > 5
@@ -189,14 +198,16 @@ def test_the_runs_notice_a_change_that_is_applied_though_rows_look_otherwise_for
         return (CubeChange("late.policy", before.late.policy, after.late.policy, "applied"),)
 
     monkeypatch.setattr(altered_settings, "cube_changes", careless)
-    assert notices(functools.partial(run_seed, altering=True), ALTERED_SEED, "differs from the recount")
+    assert notices(
+        functools.partial(run_seed, features={Feature.ALTERING}), ALTERED_SEED, "differs from the recount"
+    )
 
 
 @pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(so_many(4)))
 def test_every_answer_is_the_recount_while_a_revision_follows(seed: int) -> None:
-    """Replay a failure with `run_seed(N, revising=True)`."""
-    counts = run_seed(seed, revising=True)
+    """Replay a failure with `run_seed(N, {Feature.REVISING})`."""
+    counts = run_seed(seed, {Feature.REVISING})
     assert counts["runs with a revision"] == 1 or not counts["revisions tried"]
     assert counts["answers"] > 5
 
@@ -214,13 +225,13 @@ def test_the_runs_notice_a_revision_that_begins_where_receivers_are(monkeypatch:
         )
 
     monkeypatch.setattr(FollowingRevisions, "_control", careless)
-    assert notices(functools.partial(run_seed, revising=True), 0, "lost for the revision")
+    assert notices(functools.partial(run_seed, features={Feature.REVISING}), 0, "lost for the revision")
 
 
 @pytest.mark.parametrize("ended", [{"revisions ended"}, {"revisions ended", "revisions resumed"}])
 def test_older_revisions_end_and_are_read_again_in_the_runs(ended: set[str]) -> None:
     """Of these seeds, the second one has a version that loses what it was built of."""
-    counts = run_seed(ENDING_SEEDS[len(ended) - 1], revising=True)
+    counts = run_seed(ENDING_SEEDS[len(ended) - 1], {Feature.REVISING})
     assert ended <= {name for name, number in counts.items() if number}
     assert counts["answers"] > 5
 
@@ -231,7 +242,9 @@ def test_the_runs_notice_a_revision_that_ends_where_the_next_one_begins(
     """Events of its time are accepted as long as they are not purged."""
     monkeypatch.setattr(endings, "accepts_nothing", lambda *known: True)
     monkeypatch.setattr(endings, "_needs_receivers", lambda record: False)
-    assert notices(functools.partial(run_seed, revising=True), ENDING_SEEDS[0], "differs from the recount")
+    assert notices(
+        functools.partial(run_seed, features={Feature.REVISING}), ENDING_SEEDS[0], "differs from the recount"
+    )
 
 
 def test_the_runs_notice_a_query_service_that_forgets_what_it_has_answered_with(

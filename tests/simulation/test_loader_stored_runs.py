@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from rtolap.stored.frontend.transactions import preparation
 from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection
-from rtolap.stored.metastore.records import Replica, Transaction
+from rtolap.stored.metastore.records import BeginRequest, Replica, Transaction
 from rtolap.stored.metastore.schema import load_transaction
 from rtolap.stored.stream_load import writer as load_writer
 
@@ -46,8 +45,8 @@ def labels_are_taken_as_often_as_they_come(patch: pytest.MonkeyPatch) -> None:
     """Neither is a label looked up, nor does the ledger know that it is held."""
     real = transaction_rows.insert
 
-    def insert(connection: Connection, **values: Any) -> Transaction:
-        begun = real(connection, **values)
+    def insert(connection: Connection, wanted: BeginRequest, now_ms: int) -> Transaction:
+        begun = real(connection, wanted, now_ms)
         held = sa.update(load_transaction).where(load_transaction.c.txn_id == begun.txn_id)
         connection.execute(held.values(live=None))
         return begun

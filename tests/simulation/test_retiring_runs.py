@@ -12,17 +12,18 @@ from rtolap.coordinator.retirement.states import Look, Looked
 from rtolap.metadata.cubes import ClusterMetadata
 
 from tests.support.cubes.harness import run_seed
+from tests.support.cubes.harness_features import Feature
 from tests.support.seeds import notices, so_many
 
 HASTY_SEED, GIVEN_SEED = 3, 1
 
-retiring = functools.partial(run_seed, steps=300, retiring=True)
+retiring = functools.partial(run_seed, features={Feature.RETIRING}, steps=300)
 
 
 @pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(so_many(3, 4)))
 def test_every_answer_is_the_recount_while_replica_sets_are_drained_and_lost(seed: int) -> None:
-    """Replay a failure with `run_seed(N, 300, retiring=True)`."""
+    """Replay a failure with `run_seed(N, {Feature.RETIRING}, steps=300)`."""
     counts = retiring(seed)
     assert counts["answers"] > 5
     assert counts["replica sets gone for good"] + counts["replica sets drained in the end"] == 1
@@ -48,7 +49,7 @@ def test_the_runs_notice_a_drained_replica_set_that_is_given_partitions(
 
 def test_the_runs_notice_a_leader_that_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Relief, "tick", lambda self: None)
-    short = functools.partial(run_seed, steps=60, retiring=True)
+    short = functools.partial(run_seed, features={Feature.RETIRING}, steps=60)
     assert notices(short, 0, "not drained", seeds=4)
 
 

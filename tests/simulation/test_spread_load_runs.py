@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from rtolap.base.errors import RtolapError
 from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection
-from rtolap.stored.metastore.records import Transaction
+from rtolap.stored.metastore.records import BeginRequest, Transaction
 from rtolap.stored.metastore.schema import load_transaction
 from rtolap.stored.stream_load.committing import Committing
 
@@ -33,8 +33,8 @@ def labels_are_taken_as_often_as_they_come(patch: pytest.MonkeyPatch) -> None:
     """The ledger does not know that a label is held."""
     real = transaction_rows.insert
 
-    def insert(connection: Connection, **values: object) -> Transaction:
-        begun: Transaction = real(connection, **values)  # type: ignore[arg-type]
+    def insert(connection: Connection, wanted: BeginRequest, now_ms: int) -> Transaction:
+        begun = real(connection, wanted, now_ms)
         held = sa.update(load_transaction).where(load_transaction.c.txn_id == begun.txn_id)
         connection.execute(held.values(live=None))
         return begun

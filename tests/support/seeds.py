@@ -10,6 +10,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from enum import StrEnum
 
 SEARCHED = 300
 _SEARCHED_LONG = 3
@@ -25,15 +26,28 @@ def so_many(quick: int, for_each_time: int | None = None) -> int:
     return quick * _TIMES if _TIMES == 1 or for_each_time is None else for_each_time * _TIMES
 
 
-def replay(description: str | None, run_seed: Callable[[int, int], Counter[str]], steps: int) -> None:
-    """Run seeds with so many steps each, unless the command line says otherwise; print what happened."""
+def replay(
+    description: str | None,
+    run_seed: Callable[..., Counter[str]],
+    steps: int,
+    features: type[StrEnum] | None = None,
+) -> None:
+    """Run seeds with so many steps each, unless the command line says otherwise; print what happened.
+
+    Where runs have `features`, `run_seed` takes those that the command line names.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=1, help="so many, from --seed on")
     parser.add_argument("--steps", type=int, default=steps)
+    if features is not None:
+        parser.add_argument(
+            "--with", dest="features", nargs="+", type=features, choices=list(features), default=()
+        )
     arguments = parser.parse_args()
+    named = {} if features is None else {"features": arguments.features}
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-        print(seed, dict(run_seed(seed, arguments.steps)), flush=True)
+        print(seed, dict(run_seed(seed, steps=arguments.steps, **named)), flush=True)
 
 
 def notices(run_seed: Callable[[int], object], first_seed: int, said: str, *, seeds: int = SEARCHED) -> bool:

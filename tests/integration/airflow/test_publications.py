@@ -17,7 +17,7 @@ from rtolap.base.pids import pid_lives
 from rtolap.protocols.agent.messages import ProcessStatus
 
 from tests.support.airflow_stack import AirflowStack
-from tests.support.cubes.declarations import drop_cube
+from tests.support.cubes.day_stream import drop_cube
 from tests.support.cubes.staging import CUBE, TABLE
 from tests.support.hostile.cluster_store import store_of
 from tests.support.publish.published import NAME, PublishedCube

@@ -24,7 +24,7 @@ from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
 from tests.integration.airflow.browsing import picture, serious_in
-from tests.support.cubes.declarations import declare_cube, drop_cube
+from tests.support.cubes.day_stream import declare_cube, drop_cube
 from tests.support.kafka_topics import create_topic
 from tests.support.watermarks.definitions import hosts_source
 

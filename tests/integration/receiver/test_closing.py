@@ -16,7 +16,7 @@ from rtolap.model.cube import SegmentPolicy
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
-from tests.support.cubes.declarations import declare_cube
+from tests.support.cubes.day_stream import declare_cube
 from tests.support.cubes.services import Services, wait_for
 
 pytestmark = [pytest.mark.integration]

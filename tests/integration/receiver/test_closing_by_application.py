@@ -23,7 +23,7 @@ from rtolap.model.table import Column
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
-from tests.support.cubes.declarations import declare_cube
+from tests.support.cubes.day_stream import declare_cube
 from tests.support.cubes.services import Services, wait_for
 from tests.support.watermarks.definitions import hosts_source
 

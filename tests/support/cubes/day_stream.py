@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import httpx
+import msgspec
 from confluent_kafka import Producer
 from rtolap.model.cube import Cube, Measure, MergePolicy, RetentionPolicy, SegmentPolicy
 from rtolap.model.segment import SegmentRange
@@ -17,14 +18,25 @@ from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
-from tests.support.cubes.declarations import declare_cube, drop_cube
-
 DAY_MS = 86_400_000
 FIRST = date(2013, 1, 1)
 PARTITIONS = 2
 _SHOPS = ("a", "b", "c", None)
 
 Answer = dict[tuple[str, str | None], tuple[int, Decimal | None]]  # (day, shop) → (events, sum of prices)
+
+
+def declare_cube(coordinator: CoordinatorClient, table: Table, cube: Cube) -> None:
+    """Create both, and enable the cube."""
+    coordinator.create_table(msgspec.to_builtins(table))
+    coordinator.create_cube(msgspec.to_builtins(cube))
+    coordinator.enable_cube(cube.name)
+
+
+def drop_cube(coordinator: CoordinatorClient, table: str, cube: str) -> None:
+    coordinator.disable_cube(cube)
+    coordinator.drop_cube(cube)
+    coordinator.drop_table(table)
 
 
 class DayStream:

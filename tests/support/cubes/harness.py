@@ -3,7 +3,7 @@
 Several clients ask two query services, now one, now the other, and send the token of what they were answered.
 One scheduler owns all order: it produces, consumes, closes, uploads, builds, realigns, reassigns, purges,
 crashes, loses disks, moves leadership, kills coordinators and builds, breaks commits, and queries.
-`python -m tests.support.cubes.harness --seed 7` replays a seed.
+`python -m tests.support.cubes.harness --seed 7 --with batches merging` replays a seed with two features.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from rtolap.model.segment import SegmentState
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.cubes.cluster import REPLICA_SETS, Cluster
 from tests.support.cubes.harness_actions import Actions
+from tests.support.cubes.harness_features import ALONE, Feature, Features, weights_of
 from tests.support.cubes.recount import Answer, counted, from_table, merge_into
 from tests.support.cubes.stepped_receiver import Receiver, assert_apart
 from tests.support.merging.actions import check_units, commit_merge, plan_merges, short_merges
@@ -39,28 +40,6 @@ DRAIN_ROUNDS_MAX = 400
 # NotFound: of a build whose segment was purged and cleaned up meanwhile.
 PASSING = (CommitConflict, CommitUnknown, NotFound, Refused, Unavailable)
 
-ACTIONS: tuple[tuple[Callable[[Actions], object], float], ...] = (
-    (Actions.produce, 10),
-    (Actions.consume, 30),
-    (Actions.advance, 8),
-    (Actions.look, 20),
-    (Actions.close, 10),
-    (Actions.realign, 15),
-    (Actions.upload, 15),
-    (Actions.merge, 3),
-    (Actions.checkpoint, 4),
-    (Actions.write_out, 8),
-    (Actions.crash, 1),
-    (Actions.lose_disk, 0.4),
-    (Actions.elect, 1),
-    (Actions.build, 8),
-    (Actions.promote, 0.5),
-    (Actions.requeue, 0.5),
-    (Actions.force, 0.3),
-    (Actions.purge, 0.3),
-    (Actions.cleanup, 0.5),
-    (Actions.reassign, 0.6),
-)
 ASK_WEIGHT = 20.0
 CLIENTS = 3  # that ask now one, now the other of SERVICES
 SERVICES = 2
@@ -68,70 +47,12 @@ BATCH_ROUNDS = 12
 MERGE_ROUNDS, MERGE_STEPS = 3, 40  # of a run that merges, behind its other steps
 SPANS = 6  # of event time, about which a run asks again and again, as people do
 LOOK_SHARE = 0.8  # of questions for which the query service has seen all changes
-
-
-# Besides, staged parts and base cuboids of READY versions are lost or damaged in the object store.
-LOSING_FILES = (*ACTIONS, (Actions.lose_part, 4.0), (Actions.lose_base, 4.0))
-
-# Besides, records are as an earlier version has left them, and a leader moves them into pages.
-UPGRADING = (*ACTIONS, (Actions.age, 6.0), (Actions.settle, 3.0))
-
-# Besides, segments are replaced by batches, and some that have no event get theirs out of one.
-BATCHES = (*ACTIONS, (Actions.plan_batch, 8.0), (Actions.apply_batch, 8.0))
-
-# Besides, history merges: sets are planned, written and committed, and cleaned up more often.
-MERGING = (*ACTIONS, (plan_merges, 8.0), (commit_merge, 12.0), (Actions.cleanup, 3.0), (Actions.purge, 0.3))
-
-# Besides, logs lose their tails where no vector counts them, and grow again; the cube drops what is lost.
-CUTTING_LOGS = (*ACTIONS, (Actions.cut_log, 4.0))
-
-# Besides, the cube's definition is altered, and receivers start again by what stands.
-ALTERING = (*ACTIONS, (Actions.alter, 8.0))
-
-
-# Besides, moves that are to go unnoticed: planned, cancelled, ended; receivers are killed more often.
-MOVING = (
-    *ACTIONS,
-    (Actions.plan_move, 4.0),
-    (Actions.cancel_move, 0.4),
-    (Actions.tick_move, 4.0),
-    (Actions.crash, 2.0),
-)
+LOSING = {
+    Feature.LOSING_FILES,
+    Feature.REVISING,
+    Feature.RESTORING,
+}  # files of READY versions, without a trace
 UNNOTICED_WEIGHT = 4.0
-
-# Besides, replica sets are drained, killed and revived; the leader goes on with it by itself.
-RETIRING = (
-    *MOVING,
-    (Actions.drain_set, 3.0),
-    (Actions.undo_drain, 2.0),
-    (Actions.kill_set, 2.0),
-    (Actions.revive_set, 2.5),
-    (Actions.relieve, 12.0),
-    (Actions.end_relief, 6.0),
-)
-
-# Besides, a revision follows the cube: of that one, answers are asked of the time before it. It ends once
-# nothing of its time is accepted, and is read again where a version has lost what it was built of.
-REVISING = (
-    *ACTIONS,
-    (Actions.report_replay, 8.0),
-    (Actions.revise, 6.0),
-    (Actions.purge, 1.0),
-    (Actions.lose_base, 0.5),
-    (Actions.end_revision, 12.0),
-)
-
-# Besides, all metadata is lost and restored from the newest backup. Nothing is purged: what the purge deletes
-# after a backup, no restore brings back.
-_UNPURGED = tuple((action, weight) for action, weight in ACTIONS if action is not Actions.purge)
-RESTORING = (
-    *_UNPURGED,
-    (Actions.lose_part, 2.0),
-    (Actions.lose_base, 2.0),
-    (plan_merges, 3.0),
-    (commit_merge, 4.0),
-)
-RESTORING_BATCHES = (*_UNPURGED, (Actions.plan_batch, 6.0), (Actions.apply_batch, 6.0))
 BACKUP_WEIGHT, LOSS_WEIGHT = 3.0, 2.0
 
 
@@ -141,11 +62,11 @@ class Run:
         seed: int,
         folder: Path,
         steps: int = STEPS,
-        weights: tuple[tuple[Callable[[Actions], object], float], ...] = ACTIONS,
+        features: Features = ALONE,
     ) -> None:
         self.random = random.Random(seed)
         self.beside = random.Random(f"{seed}, who asks whom, and what may wait for history")
-        self.weights = weights
+        self.features = features
         self.seed, self.steps = seed, steps
         settings = ReceiverSettings(
             batch_records_max=self.random.choice((5, 20, 80, 500)),
@@ -161,7 +82,7 @@ class Run:
             small_schema(
                 late=late,
                 aggregation_groups=(AggregationGroup(("kind", "place")),),
-                truncation="drop" if weights is CUTTING_LOGS else "stop",
+                truncation="drop" if Feature.CUTTING_LOGS in features else "stop",
                 merge=MergePolicy(("day", "month"), 0),
             )
         )
@@ -178,14 +99,19 @@ class Run:
         first = START_MS + self.random.randrange(-5, 10) * WINDOW_MS
         return first, first + self.random.randrange(1, 5) * WINDOW_MS
 
+    def _of_revision(self, span: Span | None = None) -> Span | None:
+        """Return the part of the time that is this revision's of the cube; None for all time."""
+        until_ms = self.cluster.until_ms()
+        if until_ms is None:
+            return span
+        first_ms, last_ms = span or (START_MS - 1_000 * WINDOW_MS, until_ms)
+        return min(first_ms, until_ms - WINDOW_MS), min(last_ms, until_ms)
+
     def ask(self) -> None:
         span: Span | None = None
         if self.random.random() < 0.4:
             span = self.random.choice(self.spans)
-        until_ms = self.cluster.until_ms()
-        if until_ms is not None:
-            first_ms, last_ms = span or (START_MS - 1_000 * WINDOW_MS, until_ms)
-            span = min(first_ms, until_ms - WINDOW_MS), min(last_ms, until_ms)
+        span = self._of_revision(span)
         for receiver in self.cluster.alive():
             assert_apart(receiver, f"seed {self.seed}")
         asker, client = self.beside.choice(self.askers), self.beside.choice(self.clients)
@@ -262,7 +188,8 @@ class Run:
 
             return choose
 
-        return all(asker.ask(member(number)) is not None for number in range(2))
+        span = self._of_revision()
+        return all(asker.ask(member(number), span) is not None for number in range(2))
 
     def _equal(self, found: Answer, expected: Answer, what: str) -> None:
         if found != expected:
@@ -274,30 +201,34 @@ class Run:
 
     def run(self) -> Counter[str]:
         asks: tuple[Callable[[], object], float] = (self.ask, ASK_WEIGHT)
-        steps = [(lambda act=action: act(self.actions), weight) for action, weight in self.weights]
+        steps = [
+            (lambda act=action: act(self.actions), weight) for action, weight in weights_of(self.features)
+        ]
         beside: list[tuple[Callable[[], object], float]] = [asks]
-        if self.weights in (MOVING, RETIRING):
+        if self.features & {Feature.MOVING, Feature.RETIRING}:
             beside.append((self.end_move, UNNOTICED_WEIGHT))
-        if self.weights in (RESTORING, RESTORING_BATCHES):
+        if Feature.RESTORING in self.features:
             beside += [(self.restores.take, BACKUP_WEIGHT), (self.lose_metadata, LOSS_WEIGHT)]
         chosen = self.random.choices(*zip(*steps, *beside, strict=True), k=self.steps)
         for step in chosen:
             self._passing(step)
-            if self.weights is RETIRING:
+            if Feature.RETIRING in self.features:
                 self._seeded(self.actions.check_drained)
-        if self.weights is RETIRING:
+        if Feature.RETIRING in self.features:
             self._seeded(self._settle_sets)
         self.drain()
-        if self.weights is BATCHES:
+        if Feature.BATCHES in self.features:
             self._replace_history()
-        if self.weights is LOSING_FILES:
+        if Feature.LOSING_FILES in self.features:
             self._lose_history()
-        if self.weights is MERGING:
+        if Feature.MERGING in self.features:
             self._merge_history()
-        if self.weights is UPGRADING:
+        if Feature.UPGRADING in self.features:
             self._upgrade_history()
-        if self.weights in (RESTORING, RESTORING_BATCHES) and self.counts["backups"]:
+        if Feature.RESTORING in self.features and self.counts["backups"]:
             self.lose_metadata()
+            if Feature.RETIRING in self.features:
+                self._seeded(self._settle_sets)  # what the backup does not know
             self.drain()
         self.counts["asked_ahead"] = sum(asker.asked_ahead for asker in self.askers)
         return self.counts
@@ -384,15 +315,15 @@ class Run:
         for receiver in cluster.alive():
             receiver.leading = receiver.name.endswith("-0")
         ends = {part: len(events) for part, events in cluster.log.items()}
-        if self.weights is REVISING:
+        if Feature.REVISING in self.features:
             for receiver in cluster.receivers:
                 receiver.crash()  # whoever has not started again by the cube's end does so now
         self.actions.cleanup()  # ends what a killed purge has left
         for _ in range(DRAIN_ROUNDS_MAX):
             cluster.clock.advance_ms(2_000)
-            if self.weights in (MOVING, RETIRING):
+            if self.features & {Feature.MOVING, Feature.RETIRING}:
                 self._passing(self.end_move)
-            if self.weights is RETIRING:
+            if Feature.RETIRING in self.features:
                 self._passing(self.actions.relieve)
                 self._passing(self.actions.end_relief)
             for receiver in cluster.alive():
@@ -403,7 +334,8 @@ class Run:
                     self._passing(step)
             self._close_rest()
             self._passing(self.actions.build)
-            if self.weights is REVISING:
+            self._passing(self.actions.replace_lost_batches)
+            if Feature.REVISING in self.features:
                 self._passing(self.actions.end_revision)
             self.ask()
             if self._drained(ends):
@@ -428,7 +360,8 @@ class Run:
             self._passing(partial(self.cluster.coordinator.merges.commit, cube, merge))
         self.cluster.clock.advance_ms(3_600_000)
         self.actions.cleanup()
-        self.counts["sets that answer"] += check_units(self.cluster)
+        if not self.features & LOSING:
+            self.counts["sets that answer"] += check_units(self.cluster)
         for asker in self.askers:
             asker.look()
         self.ask()
@@ -495,7 +428,7 @@ class Run:
 
     def _leaves(self) -> bool:
         """Return True while the replica set that goes has partitions."""
-        return self.weights is RETIRING and self.cluster.metadata.control(
+        return Feature.RETIRING in self.features and self.cluster.metadata.control(
             self.cluster.cube
         ).has_partitions_in(self.leaving)
 
@@ -504,30 +437,13 @@ class Run:
         return "\n".join([str(records), *(receiver.describe() for receiver in self.cluster.receivers)])
 
 
-def run_seed(
-    seed: int,
-    steps: int = STEPS,
-    *,
-    losing_files: bool = False,
-    cutting_logs: bool = False,
-    upgrading: bool = False,
-    batches: bool = False,
-    altering: bool = False,
-    moving: bool = False,
-    revising: bool = False,
-    merging: bool = False,
-    retiring: bool = False,
-    restoring: bool = False,
-) -> Counter[str]:
-    """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
-    wrong."""
+def run_seed(seed: int, features: Collection[Feature] = ALONE, *, steps: int = STEPS) -> Counter[str]:
+    """Run once in a folder of its own, with these features beside what every cube has.
+
+    Raises AssertionError, naming the seed, where an answer is wrong.
+    """
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
-        beside = UPGRADING if upgrading else BATCHES if batches else ALTERING if altering else ACTIONS
-        beside = MOVING if moving else REVISING if revising else RETIRING if retiring else beside
-        beside = MERGING if merging else beside
-        beside = (RESTORING_BATCHES if batches else RESTORING) if restoring else beside
-        weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else beside
-        run = Run(seed, Path(folder), steps, weights)
+        run = Run(seed, Path(folder), steps, frozenset(features))
         try:
             with short_merges():
                 return run.run()
@@ -538,4 +454,4 @@ def run_seed(
 
 
 if __name__ == "__main__":
-    replay(__doc__, run_seed, STEPS)
+    replay(__doc__, run_seed, STEPS, Feature)

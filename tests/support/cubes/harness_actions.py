@@ -9,16 +9,18 @@ from typing import Literal, TypeVar
 
 import msgspec
 from rtolap.base.errors import Corrupted, NotFound, Refused
+from rtolap.coordinator.builds.check import lost_base
 from rtolap.cubes.format.manifest import MANIFEST_NAME
 from rtolap.cubes.receiver.reports import cube_report
 from rtolap.metadata.change_log import change_log, logged
-from rtolap.metadata.records import CubeControl
+from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.store import Operation
 from rtolap.model.cube import AggregationGroup, Measure
 from rtolap.model.evolution.revision_life import RevisionState
 from rtolap.model.segment import SegmentState, parse_segment_name
 from rtolap.protocols.coordinator.messages import (
     AlterRequest,
+    BatchPlanMessage,
     BatchRequest,
     BuildSpecMessage,
     DrainRequest,
@@ -35,6 +37,7 @@ from tests.support.query.visitors import with_visitor
 
 T = TypeVar("T")
 
+_DAMAGED = b"damaged"
 _NOT_READING = (RevisionState.ENDED, RevisionState.RETIRED)
 
 GROUPS = (
@@ -55,7 +58,7 @@ class Actions:
         self.specs: list[BuildSpecMessage] = []
         self.cut_partitions: set[int] = set()
         self.batches: list[str] = []
-        self.batches_tried = 0
+        self.batches_tried = self.builds_failed = 0
         self.beside = random.Random("who has reported")
         self.reported: set[int] = set()  # starts of segments without history whose events a receiver held
         self.merges: list[tuple[str, str]] = []
@@ -191,7 +194,7 @@ class Actions:
         waiting = [entry for entry in queue.entries if entry.waits_for is None] if queue else []
         if not waiting:
             return False
-        entry = waiting[0]
+        entry = waiting[self.builds_failed % len(waiting)]  # each is built by a task of its own
         spec = self.command(lambda leader: leader.builds.start(entry.cube, entry.segment))
         if spec is None:
             return True
@@ -205,6 +208,7 @@ class Actions:
             why = str(error)
             self.command(lambda leader: leader.builds.fail(spec.cube, spec.segment, spec.build_id, why))
             self.counts["builds failed"] += 1
+            self.builds_failed += 1
             return True
         self.promote(spec)
         self.counts["builds"] += 1
@@ -222,8 +226,7 @@ class Actions:
     def requeue(self) -> None:
         ready = [name for name, r in self.cluster.records().items() if r.state is SegmentState.READY]
         if ready:
-            name = self.random.choice(ready)
-            self.command(lambda leader: leader.builds.requeue(self.cluster.cube, name))
+            self._requeue(self.random.choice(ready))
 
     def plan_batch(self) -> None:
         """Plan a batch of some windows and stage it, or be killed before that is done. The leader may have
@@ -240,13 +243,7 @@ class Actions:
         held = sorted(self.reported - {record.start_ms for record in self.cluster.records().values()})
         if is_fresh and held:
             first = self.beside.choice(held) // WINDOW_MS
-        request = BatchRequest(
-            batch=f"b{self.batches_tried}",
-            start_ms=first * WINDOW_MS,
-            end_ms=(first + self.random.choice((1, 1, 2, 3))) * WINDOW_MS,
-            source={"format": "parquet", "path": "drawn"},
-        )
-        self.batches_tried += 1
+        request = self._request(first, self.random.choice((1, 1, 2, 3)))
         if is_fresh:
             self.cluster.fail_over()
         else:
@@ -256,9 +253,55 @@ class Actions:
         if plan is not None:
             self._check_planned(request)
         if plan is not None and self.random.random() >= self.kill_rate / 2:
-            staged = stage(self.cluster.store, self.cluster.schema, spec_of(plan.spec), self.random)
-            self.cluster.staged_batches.update(staged)
-            self.counts["batches staged"] += 1
+            self._stage(plan)
+
+    def replace_lost_batches(self) -> None:
+        """Segments wait for rows of a batch that are lost: it is withdrawn if it is not READY yet and there
+        is a version before it. Else another batch is applied: nobody else can bring these rows."""
+        for name, record in self.cluster.records().items():
+            if not self._has_lost_rows_of_batch(record):
+                continue
+            self.counts["batches lost"] += 1
+            if record.pending_batch and record.version:
+                self._requeue(name)
+            else:
+                self._replace(record)
+
+    def _requeue(self, name: str) -> None:
+        self.command(lambda leader: leader.builds.requeue(self.cluster.cube, name))
+
+    def _replace(self, record: SegmentRecord) -> None:
+        request = self._request(record.start_ms // WINDOW_MS, 1)
+        plan = self.command(lambda leader: leader.batches.plan(self.cluster.cube, request))
+        if plan is not None:
+            self._stage(plan)
+            self.command(lambda leader: leader.batches.apply(self.cluster.cube, request.batch))
+
+    def _has_lost_rows_of_batch(self, record: SegmentRecord) -> bool:
+        if record.state is SegmentState.READY:
+            return False
+        if record.pending_batch:
+            return not all(self._is_whole(part.path) for part in record.parts)
+        return bool(record.batch) and lost_base(self.cluster.store, record, read_all=True) is not None
+
+    def _is_whole(self, path: str) -> bool:
+        manifest = f"{path}/{MANIFEST_NAME}"
+        return self.cluster.store.exists(manifest) and self.cluster.store.read(manifest) != _DAMAGED
+
+    def _request(self, first: int, windows: int) -> BatchRequest:
+        """Return a request for so many windows, with an id of its own."""
+        self.batches_tried += 1
+        return BatchRequest(
+            batch=f"b{self.batches_tried - 1}",
+            start_ms=first * WINDOW_MS,
+            end_ms=(first + windows) * WINDOW_MS,
+            source={"format": "parquet", "path": "drawn"},
+        )
+
+    def _stage(self, plan: BatchPlanMessage) -> None:
+        staged = stage(self.cluster.store, self.cluster.schema, spec_of(plan.spec), self.random)
+        self.cluster.staged_batches.update(staged)
+        self.counts["batches staged"] += 1
 
     def _check_planned(self, request: BatchRequest) -> None:
         """Whatever was held of a segment is held until the segment has a record. What receivers have read
@@ -287,7 +330,11 @@ class Actions:
             policy: Literal["merge", "drop"] = "drop" if late.policy == "merge" else "merge"
             late = msgspec.structs.replace(late, policy=policy)
         cube = msgspec.structs.replace(
-            running, aggregation_groups=self.random.choice(GROUPS), late=late, segment=segment
+            running,
+            aggregation_groups=self.random.choice(GROUPS),
+            late=late,
+            segment=segment,
+            revision=None,
         )
         request = AlterRequest(definition=msgspec.to_builtins(cube), dry_run=self.random.random() < 0.2)
         try:
@@ -335,10 +382,10 @@ class Actions:
         if self.random.random() < 0.5:
             self.cluster.store.delete_tree(part.path)
         else:
-            self.cluster.store.write(f"{part.path}/{MANIFEST_NAME}", b"damaged")
+            self.cluster.store.write(f"{part.path}/{MANIFEST_NAME}", _DAMAGED)
         self.counts["parts lost"] += 1
         if self.random.random() < 0.3:
-            self.command(lambda leader: leader.builds.requeue(self.cluster.cube, record.name))
+            self._requeue(record.name)
 
     def lose_base(self) -> None:
         """Lose the base cuboid of a version, or damage it with its length kept, which only a build sees; a
@@ -358,7 +405,7 @@ class Actions:
             self.cluster.store.write(path, bytes(self.cluster.store.size_bytes(path)))
         self.counts["bases lost"] += 1
         if self.random.random() < 0.5:
-            self.command(lambda leader: leader.builds.requeue(self.cluster.cube, record.name))
+            self._requeue(record.name)
 
     def age(self) -> None:
         """A record stands again as an earlier version has left it: in a node of its own, vectors inside."""

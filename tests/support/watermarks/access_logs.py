@@ -18,7 +18,7 @@ from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import SegmentInfo
 from rtolap.protocols.watermark.messages import Explanation
 
-from tests.support.cubes.declarations import declare_cube
+from tests.support.cubes.day_stream import declare_cube
 from tests.support.watermarks.host_stream import Counts
 
 CUBE = "hits"
