@@ -7,10 +7,12 @@ Pictures of its views are written into `RTOLAP_TEST_PICTURES`, if that names a f
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from typing import Literal
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.support.pages import pictures
 from tests.support.pages.pictures import FOLDER, labels_in, labels_of, svg_of
@@ -20,6 +22,7 @@ CHROMIUM = "/usr/bin/chromium"
 SHOWN_MS = 30_000.0
 WINDOW = {"width": 1024, "height": 768}
 MARKUP = "<img src=x onerror=document.title='hurt'>"
+COLOUR_SCHEMES: tuple[Literal["dark"], Literal["light"]] = ("dark", "light")
 _SERIOUS = ("serious", "critical")
 
 
@@ -44,6 +47,19 @@ def serious_in(page: Page) -> list[tuple[str, str]]:
     """Return what of the shown view is in the way of a screen reader, by axe's rules."""
     found = Axe().run(page, context="[role=tabpanel]").response["violations"]
     return [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in _SERIOUS]
+
+
+def assert_accessible(page: Page, name: str = "") -> None:
+    """Assert that nothing serious is in the way of who reads the shown view, in light and in dark colours.
+
+    `name`: of the pictures of both, if they are wanted.
+    """
+    for scheme in COLOUR_SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        expect(page.locator("html")).to_have_class(re.compile(rf"\b{scheme}\b"))
+        assert serious_in(page) == [], scheme
+        if name:
+            picture(page, f"{name}-{scheme}")
 
 
 def assert_is_text(page: Page) -> None:

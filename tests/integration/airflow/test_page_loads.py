@@ -28,7 +28,13 @@ from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.secrets import SQL_USER, read_secret
 
-from tests.integration.airflow.browsing import MARKUP, assert_is_text, picture, serious_in
+from tests.integration.airflow.browsing import (
+    MARKUP,
+    assert_accessible,
+    assert_is_text,
+    picture,
+    serious_in,
+)
 from tests.support.airflow_stack import AirflowStack
 from tests.support.kafka_topics import create_topic
 from tests.support.waiting import patience_s
@@ -160,11 +166,10 @@ def row(table: Locator, *cells: str) -> Locator:
     return table.get_by_role("row", name=re.compile("^" + " ".join(map(re.escape, cells))))
 
 
-@pytest.mark.parametrize("colour_scheme", ["light", "dark"])
 def test_stored_tables_are_shown_with_replicas_and_nodes_and_loads_with_their_states(
-    sign_in: Callable[..., Page], loads: dict[str, int], colour_scheme: str
+    sign_in: Callable[..., Page], loads: dict[str, int]
 ) -> None:
-    page = sign_in("viewer", "?view=loads", colour_scheme)
+    page = sign_in("viewer", "?view=loads")
     tables = page.get_by_role("table", name="Stored tables")
     expect(row(tables, f"{DATABASE}.{TABLE}", "duplicate", "1")).to_be_visible()
     nodes = page.get_by_role("table", name="Storage nodes")
@@ -178,8 +183,7 @@ def test_stored_tables_are_shown_with_replicas_and_nodes_and_loads_with_their_st
     expect(row(shown, "rows-refused", "ABORTED", TABLE)).to_contain_text("too many filtered rows")
     expect(row(shown, "marked", "ABORTED", TABLE)).to_contain_text(MARKUP)
     assert_is_text(page)
-    assert serious_in(page) == []
-    picture(page, f"loads-{colour_scheme}")
+    assert_accessible(page, "loads")
 
     expect(found(page, "day").get_by_role("row")).to_have_count(3)  # two, and the head
     expect(found(page, "day:").get_by_role("row")).to_have_count(2)
@@ -196,8 +200,7 @@ def test_stored_tables_are_shown_with_replicas_and_nodes_and_loads_with_their_st
     expect(row(replicas, "all")).to_have_count(BUCKETS)
     expect(figure(page, "Compactions that run")).to_be_visible()
     expect(figure(page, "Replicas with a problem")).to_contain_text("0")
-    assert serious_in(page) == []
-    picture(page, f"stored-table-{colour_scheme}")
+    assert_accessible(page, "stored-table")
 
 
 def test_a_compaction_is_shown_with_what_it_joins_and_its_age(
@@ -287,12 +290,11 @@ def loaders(stored: Stored) -> tuple[str, str]:
     return well, fails
 
 
-@pytest.mark.parametrize("colour_scheme", ["light", "dark"])
 def test_loaders_are_shown_with_their_figures_and_why_one_has_failed(
-    sign_in: Callable[..., Page], loaders: tuple[str, str], kafka: str, colour_scheme: str
+    sign_in: Callable[..., Page], loaders: tuple[str, str], kafka: str
 ) -> None:
     well, fails = loaders
-    page = sign_in("viewer", "?view=loaders", colour_scheme)
+    page = sign_in("viewer", "?view=loaders")
     table = page.get_by_role("table", name="Loaders")
     cells = row(table, well, "RUNNING").get_by_role("cell")
     expect(cells.nth(3)).to_have_text(well)  # its topic
@@ -304,8 +306,7 @@ def test_loaders_are_shown_with_their_figures_and_why_one_has_failed(
     failed = row(table, fails, "FAILED")
     expect(failed).to_contain_text("1 of 1 records of a batch are refused")
     assert_is_text(page)
-    assert serious_in(page) == []
-    picture(page, f"loaders-{colour_scheme}")
+    assert_accessible(page, "loaders")
 
 
 @pytest.fixture(scope="module")
