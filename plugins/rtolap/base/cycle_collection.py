@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import threading
 
 from rtolap.base.clock import Clock
@@ -25,9 +26,10 @@ ALL_EVERY_S = 300.0
 TRIM_EVERY_S = 10.0
 NEW_OBJECTS_MAX = 500_000  # more are looked at sooner; a batch being read has fewer
 _YOUNG, _ALL = 1, 2
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # numbers of malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # numbers of malloc.h
 BLOCK_BYTES_MAX = 8 << 20  # larger ones come from the system each time
 FREE_BYTES_MAX = 16 << 20  # at the end of an arena; more goes back at once
+ARENAS_MAX = 4  # by default eight times as many as the host has cores
 
 _LIBRARY = ctypes.CDLL(None)
 _GLIBC = _LIBRARY if hasattr(_LIBRARY, "malloc_trim") else None  # others know none of this
@@ -42,6 +44,16 @@ def keep_blocks(bytes_max: int = BLOCK_BYTES_MAX) -> None:
     if _GLIBC is not None:
         _GLIBC.mallopt(_MMAP_THRESHOLD, bytes_max)
         _GLIBC.mallopt(_TRIM_THRESHOLD, FREE_BYTES_MAX)
+
+
+def share_arenas(arenas_max: int = ARENAS_MAX) -> None:
+    """Have the threads of the process share a few arenas. Call it before the first of them starts.
+
+    Threads that have an arena each keep what each has freed, and none of them uses what is free of another.
+    A bound of the environment (`MALLOC_ARENA_MAX`) stands.
+    """
+    if _GLIBC is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        _GLIBC.mallopt(_ARENA_MAX, arenas_max)
 
 
 class CycleCollection:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
-from rtolap.base.cycle_collection import CycleCollection
+from rtolap.base.cycle_collection import CycleCollection, share_arenas
 from rtolap.base.errors import RtolapError
 from rtolap.base.stopping import stop_event
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
@@ -69,6 +69,7 @@ def serve(
     ] = _DEFAULTS.idle_after_s,
 ) -> None:
     """Run a receiver until SIGTERM; it then writes a checkpoint and ends."""
+    share_arenas()
     settings = service_settings()
     clock = SystemClock()
     stopping = stop_event()

@@ -25,7 +25,8 @@ Modules
     pure        `local.align`, `local.batch`, `local.tables`, `local.cut_logs`, `closing_rules`, `states`
     `core`      `ingest` steps; `assignment`, `intake` (a batch into the state), `limits` (when to wait),
                 `partition_progress` (counters and clocks), `topic_watch` (ends, identity, lost offsets),
-                `promises`, `closing_candidates`, `closing_commits`, `dead_letters`, `checkpointing`
+                `promises`, `closing_candidates`, `closing_commits`, `dead_letters`, `checkpointing`,
+                `freed_memory` (what goes back to the system while it is behind)
     `hosts`     progress of the hosts that log, and which of them are missing
     beside it   `background_work` calls `local.fragments`, `local.realign` and `upload` and brings results to
                 the core, `views` what the cluster says, `settled` what it says of history;

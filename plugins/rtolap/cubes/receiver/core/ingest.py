@@ -25,6 +25,7 @@ from rtolap.cubes.receiver.core import closing_candidates as closings
 from rtolap.cubes.receiver.core.assignment import FollowedAssignment
 from rtolap.cubes.receiver.core.checkpointing import TOPIC_WAIT_S, Checkpoints, Persisting
 from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
+from rtolap.cubes.receiver.core.freed_memory import FreedMemory
 from rtolap.cubes.receiver.core.intake import RecordIntake
 from rtolap.cubes.receiver.core.limits import ConsumerLimits
 from rtolap.cubes.receiver.core.log_comparison import LogComparison
@@ -127,6 +128,7 @@ class CubeReceiver:
             settings=settings,
             registries=registries,
         )
+        self._freed = FreedMemory(clock)
 
     # -- what others see of it --------------------------------------------------------------------------
 
@@ -346,6 +348,8 @@ class CubeReceiver:
         self._swap_if_new(state)
         if is_new:
             self._topic.note_read()  # behind the swap: who confirms it compares it with the log, too
+        if worked:
+            self._freed.batch_taken(self.consumer_state)
         self._checkpoints.dirty |= worked
         self._note_problem(self._watch.poll_if_due(self.state.positions))
         positions = self.state.positions
