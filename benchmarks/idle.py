@@ -13,6 +13,7 @@ import argparse
 import json
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -47,7 +48,7 @@ class Idle:
             cube = msgspec.structs.replace(self._schema.cube, name=f"{TOPIC}_{self._cubes}")
             client.create_cube(msgspec.to_builtins(cube))
             client.enable_cube(cube.name)
-            wait_for("all events are read", lambda name=cube.name: self._has_read(name))
+            wait_for("all events are read", partial(self._has_read, cube.name))
             self._cubes += 1
 
     def _has_read(self, cube: str) -> bool:

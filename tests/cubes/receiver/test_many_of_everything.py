@@ -16,7 +16,7 @@ from rtolap.cubes.format.aggregate import merge_tables
 from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
-from rtolap.cubes.receiver.runner import StepPace
+from rtolap.cubes.receiver.pace import StepPace
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord

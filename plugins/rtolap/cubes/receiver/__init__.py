@@ -22,7 +22,8 @@ What it never does: decide alone which events are in history (the record does), 
 (a gap is state FAILED), or answer from two states at once.
 
 Modules
-    pure        `local.align`, `local.batch`, `local.tables`, `local.cut_logs`, `closing_rules`, `states`
+    pure        `local.align`, `local.batch`, `local.tables`, `local.cut_logs`, `closing_rules`, `states`,
+                `pace` (how often threads look)
     `core`      `ingest` steps; `assignment`, `intake` (a batch into the state), `limits` (when to wait),
                 `partition_progress` (counters and clocks), `topic_watch` (ends, identity, lost offsets),
                 `promises`, `closing_candidates`, `closing_commits`, `dead_letters`, `checkpointing`,
@@ -34,5 +35,5 @@ Modules
     the server  `flight`; `answers.query_service` answers, out of rows and, where a statement comes again, of
                 results that `answers.result_cache` keeps
     process     `process`: `assembly` of each cube, `reports` and `host_reports` of it; threads in `runner`
-                (three a cube, and one that writes checkpoints out) too, which says how often the core steps
+                (three a cube, and one that writes checkpoints out) too
 """

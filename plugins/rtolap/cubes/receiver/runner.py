@@ -29,6 +29,7 @@ from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.core.topic_watch import LOG_END_EVERY_S
 from rtolap.cubes.receiver.host_reports import WatermarkReports
 from rtolap.cubes.receiver.local.realign import RangeReader
+from rtolap.cubes.receiver.pace import StepPace
 from rtolap.cubes.receiver.states import READING
 from rtolap.cubes.receiver.upload import Uploader
 from rtolap.cubes.receiver.views import ViewSource
@@ -42,11 +43,6 @@ from rtolap.model.segment import parse_segment_name
 from rtolap.protocols.receiver.messages import PartialQuery
 from rtolap.watermark_client.client import WatermarkClient
 
-INTERVAL_S_MAX = 0.025
-INTERVAL_PER_STEP = 4.0  # steps that are short use at most this fraction of the time
-SHORT_INTERVAL_S_MAX = 0.0125  # from one step to the next, while they are short
-INTERVAL_PER_LONG_STEP = 2.5  # the same of long steps, as where others want the processor
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -56,21 +52,6 @@ OpenWatermarkClient = Callable[[tuple[str, ...], str], WatermarkClient]  # coord
 POLL_S = 0.05  # a poll returns as soon as something has arrived
 WORK_EVERY_S = 0.1
 STOP_TIMEOUT_S = 60.0
-
-
-class StepPace:
-    def __init__(self) -> None:
-        self._next_s = float("-inf")
-
-    def wait_s(self, now_s: float) -> float:
-        """Return how long the next step has to wait; 0 where it may begin."""
-        return max(0.0, self._next_s - now_s)
-
-    def stepped(self, begun_s: float, ended_s: float) -> None:
-        """Schedule the next step after one that took in records. Steps without records need no call."""
-        took_s = ended_s - begun_s
-        interval_s = min(SHORT_INTERVAL_S_MAX, INTERVAL_PER_STEP * took_s)
-        self._next_s = begun_s + min(INTERVAL_S_MAX, max(interval_s, INTERVAL_PER_LONG_STEP * took_s))
 
 
 class CubeRunner:
@@ -101,6 +82,7 @@ class CubeRunner:
         self._receiver_id = receiver_id
         self._metadata = metadata
         self._clock = clock
+        self._pace = StepPace(clock.monotonic_s())
         self._stopping = threading.Event()
         self._core_stopping = threading.Event()
         self._writes_last = True
@@ -268,16 +250,19 @@ class CubeRunner:
         since_ms = self.core.paused_since_ms
         return "" if since_ms is None else f"{self.core.reason}, since {utc_text(since_ms)}"
 
+    def _every_s(self, usual_s: float) -> float:
+        return self._pace.every_s(usual_s, self._clock.monotonic_s())
+
     # -- the core thread --------------------------------------------------------------------------------
 
     def _run_core(self) -> None:
-        epoch, pace = -1, StepPace()
+        epoch, pace = -1, self._pace
         while not self._core_stopping.wait(pace.wait_s(self._clock.monotonic_s())):
             self._forget_move()
             self._requests.serve()
             begun_s = self._clock.monotonic_s()
             try:
-                if self.core.step(self._views.view(), POLL_S):
+                if self.core.step(self._views.view(), pace.every_s(POLL_S, begun_s)):
                     pace.stepped(begun_s, self._clock.monotonic_s())
                 self._commits.close_due()
             except RtolapError as error:
@@ -291,7 +276,7 @@ class CubeRunner:
                 with self.changed:
                     self.changed.notify_all()
             if self.core.consumer_state not in READING:
-                self._core_stopping.wait(POLL_S)
+                self._core_stopping.wait(pace.every_s(POLL_S, begun_s))
         self._requests.end()
         try:
             if self._writes_last:
@@ -303,7 +288,7 @@ class CubeRunner:
 
     def _run_log_ends(self) -> None:
         looked: tuple[frozenset[int], float] = (frozenset(), float("-inf"))
-        while not self._core_stopping.wait(POLL_S):
+        while not self._core_stopping.wait(self._every_s(POLL_S)):
             self._forget_move()
             partitions, now_s = frozenset(self.core.state.positions), self._clock.monotonic_s()
             if partitions == looked[0] and now_s - looked[1] < LOG_END_EVERY_S:
@@ -325,6 +310,6 @@ class CubeRunner:
     # -- the worker thread ------------------------------------------------------------------------------
 
     def _run_worker(self) -> None:
-        while not self._stopping.wait(WORK_EVERY_S):
+        while not self._stopping.wait(self._every_s(WORK_EVERY_S)):
             self._forget_move()
             self._work.run_once()
