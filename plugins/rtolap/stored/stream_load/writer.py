@@ -40,7 +40,7 @@ class WriterSettings:
     ping_after_s        without any progress, before it is checked whether a node stands still, and again
     """
 
-    part_bytes: int = 1 << 20
+    part_bytes: int = 4 << 20
     waiting_bytes_max: int = 16 << 20
     queue_bytes_max: int = 32 << 20
     stall_s: float = 20.0
