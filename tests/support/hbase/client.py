@@ -117,6 +117,8 @@ class HBaseClient(Closeable):
             lambda: self._scan_region(self.znodes.meta_server(), _META, text + b",,", text + b" ,,")
         )
         for cells in found.values():
+            if "info:regioninfo" not in cells:
+                continue  # a truncation deletes it, and its state is still written
             info = parse_message(cells["info:regioninfo"][1], client_pb2.RegionInfo, "info:regioninfo")
             if "info:server" not in cells or info.offline or info.split:
                 continue  # split, or not open anywhere yet
