@@ -9,12 +9,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
 from confluent_kafka.cimpl import NewTopic
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
 from tests.integration.airflow.browsing import CHROMIUM, SHOWN_MS, WINDOW
@@ -237,46 +237,25 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="package")
-def contexts(browser: Browser, airflow: AirflowStack) -> Iterator[Callable[[str], BrowserContext]]:
-    """Of a user who has signed in by Airflow's own form, once: each start with nothing kept takes Chromium
-    seconds of processor time for Airflow's scripts."""
-    known: dict[str, BrowserContext] = {}
-
-    def context_of(user: str) -> BrowserContext:
-        if user not in known:
-            context = browser.new_context(viewport=WINDOW)  # type: ignore[arg-type]
-            context.set_default_timeout(patience_s(SHOWN_MS))
-            page = context.new_page()
-            page.goto(f"{airflow.url}/auth/login")
-            page.locator("input[name=username]").fill(user)
-            page.locator("input[name=password]").fill(airflow.passwords[user])
-            page.locator("button[type=submit]").click()
-            page.wait_for_url(re.compile(r"^(?!.*/auth/login)"))
-            page.close()
-            known[user] = context
-        return known[user]
-
-    yield context_of
-    for context in known.values():
-        context.close()
-
-
 @pytest.fixture
-def sign_in(
-    contexts: Callable[[str], BrowserContext], airflow: AirflowStack
-) -> Iterator[Callable[..., Page]]:
-    """Opens the page as a user who has signed in."""
-    pages = []
+def sign_in(browser: Browser, airflow: AirflowStack) -> Iterator[Callable[..., Page]]:
+    """Opens the page as a user who has signed in by Airflow's own form."""
+    contexts = []
 
-    def opened(user: str, query: str = "", colour_scheme: Literal["light", "dark"] = "light") -> Page:
+    def opened(user: str, query: str = "", colour_scheme: str = "light") -> Page:
+        context = browser.new_context(viewport=WINDOW, color_scheme=colour_scheme)  # type: ignore[arg-type]
+        contexts.append(context)
+        context.set_default_timeout(patience_s(SHOWN_MS))
         expect.set_options(timeout=patience_s(SHOWN_MS))
-        page = contexts(user).new_page()
-        pages.append(page)
-        page.emulate_media(color_scheme=colour_scheme)
+        page = context.new_page()
+        page.goto(f"{airflow.url}/auth/login")
+        page.locator("input[name=username]").fill(user)
+        page.locator("input[name=password]").fill(airflow.passwords[user])
+        page.locator("button[type=submit]").click()
+        page.wait_for_url(re.compile(r"^(?!.*/auth/login)"))
         page.goto(f"{airflow.url}/plugin/rtolap{query}")
         return page
 
     yield opened
-    for page in pages:
-        page.close()
+    for context in contexts:
+        context.close()
