@@ -78,6 +78,22 @@ def test_regions_that_are_not_open_are_unavailable_and_a_table_that_is_gone_has_
     assert client.region_of("t", b"a") is None
 
 
+@pytest.mark.parametrize("kept", range(7))
+def test_a_row_that_lacks_any_of_its_columns_is_of_no_open_region(kept: int) -> None:
+    """As one that a truncation deletes while its state is written."""
+    whole = row(b"m", b"")
+    client = Client()
+    client.meta = [
+        row(b"", b"m"),
+        Result(cell=[cell for number, cell in enumerate(whole.cell) if kept >> number & 1]),
+    ]
+    region = client.region_of("t", b"a")
+    assert region is not None
+    assert (region.start, region.end) == (b"", b"m")
+    with pytest.raises(Unavailable, match="no region of t holds"):
+        client.region_of("t", b"z")
+
+
 def test_a_table_that_is_made_again_is_found() -> None:
     client = Client()
     assert client.region_of("t", b"a") is None

@@ -117,11 +117,11 @@ class HBaseClient(Closeable):
             lambda: self._scan_region(self.znodes.meta_server(), _META, text + b",,", text + b" ,,")
         )
         for cells in found.values():
-            if "info:regioninfo" not in cells:
-                continue  # a truncation deletes it, and its state is still written
+            if not cells.keys() >= {"info:regioninfo", "info:server", "info:serverstartcode"}:
+                continue  # not open anywhere yet, or a truncation deletes it and its state is still written
             info = parse_message(cells["info:regioninfo"][1], client_pb2.RegionInfo, "info:regioninfo")
-            if "info:server" not in cells or info.offline or info.split:
-                continue  # split, or not open anywhere yet
+            if info.offline or info.split:
+                continue
             host, _, port = cells["info:server"][1].decode().rpartition(":")
             (start,) = struct.unpack(">q", cells["info:serverstartcode"][1])
             regions.append(Region(_region_name(info), info, ServerName(host, int(port), start)))

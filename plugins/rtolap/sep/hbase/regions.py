@@ -259,8 +259,11 @@ class RegionClient(Closeable):
 
 
 def _regions_of(cells: Mapping[tuple[bytes, bytes], bytes]) -> list[Region]:
-    """Return the region of a row of hbase:meta; none where it is not open, or daughters have replaced it."""
-    if _INFO not in cells or not cells.get(_SERVER):
+    """Return the region of a row of hbase:meta; none where it is not open, or daughters have replaced it.
+
+    A row that is being written or deleted may lack any of the columns.
+    """
+    if not all(cells.get(column) for column in (_INFO, _SERVER, _START_CODE)):
         return []
     info = parse_message(cells[_INFO], RegionInfo, "info:regioninfo")
     if info.offline or info.split or info.replica_id:
