@@ -9,6 +9,7 @@ import pytest
 from rtolap.backup.copy_store import CopyStore
 from rtolap.backup.restoring import take_backup
 from rtolap.backup.versions import SegmentStep, compare_versions
+from rtolap.base.errors import Unavailable
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.segment import SegmentState
@@ -130,3 +131,22 @@ def test_a_version_that_is_gone_with_its_vectors_is_named(world: World) -> None:
     [(outcome, message)], steps = world.compared(world.full)
     assert (outcome, steps) == ("lacking", [])
     assert "statements of its time are refused" in message
+    assert "wait for the vectors once events of it come late" in message
+
+
+def test_receivers_wait_for_lost_vectors_of_a_segment_that_is_built_until_it_is_purged(world: World) -> None:
+    cluster = world.cluster
+    cluster.coordinator.builds.requeue(cluster.cube, world.record.name)
+    world.full = world._records()
+    world.store.delete_tree(world.location)
+    world.store.delete_tree(f"{world.location}-vectors")
+    [(_, message)], _ = world.compared(world.full)
+    assert message.endswith("wait for the vectors")
+    receivers = cluster.alive()
+    for receiver in receivers:
+        receiver.crash()
+        with pytest.raises(Unavailable, match="holds the vectors"):
+            receiver.look()
+    cluster.coordinator.purge.purge(cluster.cube, world.record.end_ms)
+    for receiver in receivers:
+        receiver.look()

@@ -270,11 +270,14 @@ class _CubeFiles:
         assert record.location is not None, "a READY version has a location"
         vectors = record.vectors is None or vectors_path(record.location, record.vectors) in self._files
         if not vectors:
+            when = " once events of it come late" if record.state is SegmentState.READY else ""
             yield Finding(
                 "lacking",
                 subject,
-                f"version {record.version} and its vectors are gone: statements of its time are refused",
-                f"restore {record.location} and its vectors in the object store, or purge the segment",
+                f"version {record.version} and its vectors are gone: statements of its time are refused, and "
+                f"receivers of the cube wait for the vectors{when}",
+                f"restore {record.location} and its vectors in the object store, or purge the cube up to "
+                "this segment's end, with all that is older",
             )
             return
         yield SegmentStep(

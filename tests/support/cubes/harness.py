@@ -94,6 +94,7 @@ class Run:
         self.spans = [self._span() for _ in range(SPANS)]
         self.choose = chooser(self.cluster, self.random)
         self.restores = Restores(self.actions)
+        self.of_batches: set[int] = set()  # starts of segments whose rows are a batch's
 
     def _span(self) -> Span:
         first = START_MS + self.random.randrange(-5, 10) * WINDOW_MS
@@ -114,6 +115,7 @@ class Run:
         span = self._of_revision(span)
         for receiver in self.cluster.alive():
             assert_apart(receiver, f"seed {self.seed}")
+        self._check_batches_stay()
         asker, client = self.beside.choice(self.askers), self.beside.choice(self.clients)
         by_service, by_client = dict(asker.seen), dict(client.seen)
         if self.random.random() < LOOK_SHARE:
@@ -137,6 +139,17 @@ class Run:
             for asker in self.askers:
                 asker.close()
             self.askers = [Asker(self.cluster) for _ in range(SERVICES)]
+            self.of_batches.clear()  # the backup may be older than a batch
+
+    def _check_batches_stay(self) -> None:
+        """Once a batch says what a segment holds, the topic never does again: only another batch."""
+        for record in self.cluster.records().values():
+            if record.location in self.cluster.said_by_batches:
+                self.of_batches.add(record.start_ms)
+            elif record.location is not None and record.start_ms in self.of_batches:
+                raise AssertionError(
+                    f"seed {self.seed}: rows of a batch gave way to the topic's: {record.name}"
+                )
 
     def end_move(self) -> None:
         """End a move, with nothing else in the way: there is an answer right before, and right after.
