@@ -4,13 +4,15 @@
 
 Real ZooKeeper, Kafka, coordinator, receiver and query service on loopback. All cubes are of one topic of four
 partitions, in which there are some thousand events; each has read them. Then nobody sends or asks anything.
-`--profile` prints where the receiver spends its time.
+`first_event_ms` is the median of the time from sending an event, behind seconds without any, until SQL counts
+it. `--profile` prints where the receiver spends its time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import tempfile
 import time
 from functools import partial
@@ -18,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 import psutil
+from confluent_kafka import Producer
 from rtolap.model.cube import Schema
 
 from benchmarks import events, hooks, sampled
@@ -29,14 +32,18 @@ TOPIC = "idle"
 PARTITIONS = 4
 EVENTS = 5_000
 PLACES = 40  # of the profile
+FIRST_EVENTS = 7
+COUNTED_S_MAX = 30.0
+SILENT_S = 6.0  # a cube is idle then
 SETTLE_S = 12.0  # the last batch's checkpoint and its merges are over
 
 
 class Idle:
     """Services whose cubes grow in number."""
 
-    def __init__(self, services: Services, schema: Schema) -> None:
-        self._services, self._schema, self._cubes = services, schema, 0
+    def __init__(self, services: Services, schema: Schema, bootstrap: str) -> None:
+        self._services, self._schema, self._cubes, self._events = services, schema, 0, EVENTS
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
         services.coordinator.put_replica_set("rs", ("r0",))
         services.coordinator.create_table(msgspec.to_builtins(schema.table))
         wait_for("the receiver lives", lambda: len(services.coordinator.receivers()) == 1)
@@ -53,7 +60,7 @@ class Idle:
 
     def _has_read(self, cube: str) -> bool:
         rows = self._services.sql(f"SELECT COUNT(*) FROM {cube}")["rows"]
-        return bool(rows[0][0] == EVENTS)
+        return bool(rows[0][0] == self._events)
 
     def measure(self, seconds: float) -> dict[str, float]:
         processes = {name: psutil.Process(pid) for name, pid in self._services.pids().items()}
@@ -65,7 +72,21 @@ class Idle:
             f"{name}_ms_per_s": (_spent_s(p) - before[name]) / took_s * 1000 for name, p in processes.items()
         }
         found |= {f"{name}_mb": p.memory_info().rss / 1e6 for name, p in processes.items()}
-        return {"cubes": self._cubes, **found}
+        return {"cubes": self._cubes, **found, "first_event_ms": self._first_event_ms()}
+
+    def _first_event_ms(self) -> float:
+        took_ms = []
+        for number in range(FIRST_EVENTS):
+            time.sleep(SILENT_S)
+            began_s = time.monotonic()
+            self._producer.produce(TOPIC, events.values(1, seed=number)[0], partition=number % PARTITIONS)
+            self._producer.poll(0)
+            self._events += 1
+            while not self._has_read(f"{TOPIC}_0"):
+                if time.monotonic() - began_s > COUNTED_S_MAX:
+                    raise SystemExit(f"an event was not counted within {COUNTED_S_MAX} s")
+            took_ms.append((time.monotonic() - began_s) * 1000)
+        return statistics.median(took_ms)
 
 
 def _spent_s(process: psutil.Process) -> float:
@@ -86,7 +107,7 @@ def measure(
         services.start_coordinators()
         services.start_receiver("r0", "rs")
         services.start_query()
-        idle, found = Idle(services, schema), []
+        idle, found = Idle(services, schema, bootstrap), []
         for number in cubes:
             idle.grow(number)
             time.sleep(SETTLE_S)
@@ -117,7 +138,7 @@ def main() -> None:
         each_ms = {
             name: round((found[-1][name] - found[0][name]) / max(1, cubes[-1] - cubes[0]), 2)
             for name in found[0]
-            if name != "cubes"
+            if name.endswith(("_ms_per_s", "_mb"))
         }
         print(json.dumps({"benchmark": "idle", "for_each_further_cube": each_ms, "found": found}))
 
