@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import typer.main
 import typer.testing
@@ -22,6 +24,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.in_memory import IN_MEMORY
 from tests.support.runs.scheduling import ORDER, ByServers, place_of
 from tests.support.seeds import so_many
+from tests.support.waiting import patience_s
 
 pytest_plugins = [
     "tests.support.runs.busy_loops",
@@ -44,6 +47,11 @@ settings.register_profile(
     max_examples=so_many(100),
 )
 settings.load_profile("rtolap")
+
+# A request of a test that names no time has httpx's 5 s: on a slow machine, a busy service needs longer.
+_request_time = inspect.signature(httpx.get).parameters["timeout"].default
+for _part in ("connect", "read", "write", "pool"):
+    setattr(_request_time, _part, patience_s(5.0))
 
 # Several processes are given one; a console that is made under it keeps that width, whatever a test asks for.
 os.environ.pop("COLUMNS", None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from rtolap.base.errors import CommitUnknown, DefinitionError, NotFound, Refused
+from rtolap.base.errors import CommitUnknown, DefinitionError, NotFound, NotYet, Refused
 from rtolap.metadata.publications import Publications
 from rtolap.metadata.records import WatermarkRecord
 from rtolap.model.cube import Cube
@@ -118,6 +118,24 @@ def test_segments_that_only_receivers_know_are_named_too(
     cluster.metadata.publish_watermark(NAME, WatermarkRecord(6 * HOUR_MS))
     plan = cluster.alter(NAME, altered({"retention": {"after_ms": 3 * HOUR_MS}}, dry_run=True))
     assert plan.dropped_segments == (active,)
+
+
+def test_a_retention_that_may_drop_what_no_report_names_waits_for_a_report_that_does(
+    cluster: Cluster,
+) -> None:
+    """A report names the oldest of its open segments, and the newest."""
+    cluster.enabled()
+    names = [segment_of(hour * HOUR_MS, HOUR_MS).name for hour in (1, 2, 7)]
+    cluster.report(held=names, more_active=True)
+    cluster.metadata.publish_watermark(NAME, WatermarkRecord(8 * HOUR_MS))
+    for after_h, dropped in ((10, []), (6, names[:1]), (5, names[:2])):
+        request = altered({"retention": {"after_ms": after_h * HOUR_MS}}, dry_run=True)
+        assert cluster.client.alter_cube(NAME, request).dropped_segments == tuple(dropped), after_h
+    shorter = altered({"retention": {"after_ms": 4 * HOUR_MS}}, dry_run=True)
+    with pytest.raises(NotYet, match=r"not known yet which segments of .* the change drops"):
+        cluster.client.alter_cube(NAME, shorter)
+    cluster.report(held=names[:2])
+    assert cluster.client.alter_cube(NAME, shorter).dropped_segments == tuple(names[:2])
 
 
 def test_a_cuboid_that_a_publication_follows_stays(cluster: Cluster) -> None:

@@ -14,6 +14,7 @@ from rtolap.coordinator.watermark import Observation
 from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.model.instants import utc_text
 from rtolap.model.offsets import PartRange
+from rtolap.model.segment import parse_segment_name
 from rtolap.protocols.coordinator.messages import (
     CubeReport,
     HeartbeatRequest,
@@ -211,6 +212,12 @@ class Heartbeats:
         """Return the segments without history whose events receivers hold, as far as they were heard: see
         `unknown`."""
         return {name for _, _, report in self._reports(cube) for name in report.active}
+
+    def named_before_ms(self, cube: str) -> int | None:
+        """Return the start of the first segment behind which `active_segments` may lack some, although all
+        receivers were heard; None: it lacks none."""
+        names = [report.active[-2:-1] for _, _, report in self._reports(cube) if report.more_active]
+        return min((parse_segment_name(last[0]).end_ms if last else 0 for last in names), default=None)
 
     def unheard(
         self,

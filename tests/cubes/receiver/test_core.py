@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from rtolap.base.errors import StaleSnapshot, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
+from rtolap.cubes.receiver import reports
 from rtolap.cubes.receiver.core import intake, limits
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.batch import LATE_SAMPLES
@@ -425,3 +426,17 @@ def test_a_heartbeat_names_the_segments_that_are_open(bench: Bench) -> None:
     assert cube_report(bench.core, bench.clock).active == (first, second)
     bench.record(state=SegmentState.IMMUTABLE, target={0: 3, 1: 0})
     assert cube_report(bench.core, bench.clock).active == (second,)
+
+
+def test_a_heartbeat_that_cannot_name_all_open_segments_names_the_oldest_and_the_newest(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "ACTIVE_MAX", 3)
+    starts = [START_MS + number * WINDOW_MS for number in range(5)]
+    names = [SegmentRange(start, start + WINDOW_MS).name for start in starts]
+    for number, start in enumerate(starts):
+        bench.send(1, at_ms=start)
+        bench.step()
+        report = cube_report(bench.core, bench.clock)
+        expected = names[: number + 1] if number < 3 else [*names[:2], names[number]]
+        assert (list(report.active), report.more_active) == (expected, number >= 3)

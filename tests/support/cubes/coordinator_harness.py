@@ -157,9 +157,9 @@ class Cluster:
         self.client.create_table(TABLE)
         self.client.create_cube({**CUBE, **cube})
 
-    def report(self, *cubes: str, held: Sequence[str] = ()) -> None:
+    def report(self, *cubes: str, held: Sequence[str] = (), more_active: bool = False) -> None:
         """Have each living receiver report the cubes that its replica set owns, read to the ends, and that it
-        holds events of these segments. Without cubes: all that there are."""
+        holds events of these segments, or of more. Without cubes: all that there are."""
         controls = {cube: self.metadata.control(cube) for cube in cubes or self.metadata.cubes()}
         for replica_set, receivers in self.metadata.living_members().items():
             reports = {
@@ -170,6 +170,7 @@ class Cluster:
                         p: PartitionReport(position=READ_ALL) for p in control.assignment.get(replica_set, ())
                     },
                     active=tuple(held),
+                    more_active=more_active,
                 )
                 for cube, control in controls.items()
                 if control.assignment.get(replica_set)

@@ -47,10 +47,23 @@ class FailuresAtOnce:
         outcome: str = report.outcome  # `rerun` is pytest-rerunfailures' own
         if terminal is None or outcome not in ("failed", "rerun"):
             return
-        lines = report.longreprtext.strip().splitlines() or [""]
-        cause = next((line for line in lines if line.startswith("E ")), lines[-1])
         terminal.ensure_newline()
-        terminal.write_line(f"{outcome}: {report.nodeid}, {report.when}: {cause[:300]}")
+        terminal.write_line(_told(report))
+
+    def pytest_sessionfinish(self) -> None:
+        """Tell the first tries again, right before how the last ones failed: in a world that a test has used
+        once, the next try may fail of what the first has left there."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None and (first_tries := terminal.getreports("rerun")):
+            terminal.ensure_newline()
+            for report in first_tries:
+                terminal.write_line(_told(report))
+
+
+def _told(report: pytest.TestReport) -> str:
+    lines = report.longreprtext.strip().splitlines() or [""]
+    cause = next((line for line in lines if line.startswith("E ")), lines[-1])
+    return f"{report.outcome}: {report.nodeid}, {report.when}: {cause[:300]}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

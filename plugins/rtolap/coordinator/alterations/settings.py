@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from rtolap.base.errors import NotYet
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.views import Views
 from rtolap.metadata.cubes import ClusterMetadata
@@ -20,6 +21,7 @@ from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import Cube
 from rtolap.model.evolution.cube_changes import CubeChange, cube_changes, gone_cuboids, new_cuboids
 from rtolap.model.evolution.revisions import declared
+from rtolap.model.instants import utc_text
 from rtolap.model.segment import SegmentState, parse_segment_name
 from rtolap.model.validation.publication import published_cuboid
 from rtolap.protocols.coordinator import messages as wire
@@ -75,11 +77,22 @@ class SettingChanges:
             return ()
         horizons = (control.horizon_ms, None if kept_ms is None else watermark_ms - kept_ms)
         gone_ms = max((each for each in horizons if each is not None), default=None)
+        until_ms = watermark_ms - keeps_ms
+        if gone_ms is not None and gone_ms >= until_ms:
+            return ()
         names = records.keys() | open_segments(self._metadata, self._heartbeats, after.name, control)
+        named_before_ms = self._heartbeats.named_before_ms(after.name)
+        if named_before_ms is not None and named_before_ms < until_ms:
+            raise NotYet(
+                f"it is not known yet which segments of {after.name} the change drops",
+                expected=f"receivers that name each open segment before {utc_text(until_ms)}",
+                found=f"each one before {utc_text(named_before_ms)}: they hold events of more than they name",
+                action="ask again when history has more of them: `rtolap segments` lists them",
+            )
 
         def is_dropped(name: str) -> bool:
             end_ms = parse_segment_name(name).end_ms
-            return end_ms <= watermark_ms - keeps_ms and (gone_ms is None or end_ms > gone_ms)
+            return end_ms <= until_ms and (gone_ms is None or end_ms > gone_ms)
 
         return tuple(sorted(filter(is_dropped, names)))
 

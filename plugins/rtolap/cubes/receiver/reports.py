@@ -124,7 +124,7 @@ def cube_report(core: CubeReceiver, clock: Clock, loads: PartitionLoads | None =
             for part, position in state.positions.items()
             for counters in (progress.counters.get(part, _NONE),)
         },
-        active=active[:ACTIVE_MAX],
+        active=active if len(active) <= ACTIVE_MAX else (*active[: ACTIVE_MAX - 1], active[-1]),
         more_active=len(active) > ACTIVE_MAX,
         refused_example=progress.example(),
         lost=tuple(

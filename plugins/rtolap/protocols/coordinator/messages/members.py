@@ -63,7 +63,8 @@ class CubeReport(Message):
 
     Attributes:
         state: CONSUMING | PAUSED | REPLAYING | STOPPED | FAILED, as the receiver's own stats say.
-        more_active: it has local events of later segments, too, which `active` does not name.
+        more_active: it has local events of more segments, between the last two that `active` names: the
+            newest one is the last.
         refused_example: reason → what was wrong with the newest record that was refused for it.
         lost: offsets that it has to read and Kafka no longer holds; it is FAILED until they are accepted as
             lost.
