@@ -29,6 +29,7 @@ from tests.support.waiting import patience_s
 pytest_plugins = [
     "tests.support.runs.busy_loops",
     "tests.support.runs.failures",
+    "tests.support.runs.second_tries",
     "tests.support.runs.time_budget",
 ]
 

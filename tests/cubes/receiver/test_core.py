@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 from rtolap.base.errors import StaleSnapshot, Unavailable
-from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver import reports
+from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.core import intake, limits
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.batch import LATE_SAMPLES

@@ -84,7 +84,7 @@ def run_conf(stream: DayStream, first: int, last: int, source: dict[str, Any]) -
 def test_a_run_replaces_a_range_and_what_the_stream_brings_later_is_added(
     airflow: AirflowStack, airflow_home: Path, stream: DayStream
 ) -> None:
-    export = Export(stream, exports_of(airflow_home) / "first", -1, 0, 2)
+    export = Export(stream, exports_of(airflow_home) / stream.name / "first", -1, 0, 2)
     run_id = airflow.trigger(DAG_ID, **run_conf(stream, -2, 2, export.source()))
     airflow.until_task(DAG_ID, run_id, "deferred", "success", task_id="stage")
     airflow.clear(DAG_ID, run_id, "stage")
@@ -121,7 +121,7 @@ def test_a_run_replaces_a_range_and_what_the_stream_brings_later_is_added(
 def test_a_source_with_rows_outside_of_the_range_fails_the_run_at_once_and_changes_nothing(
     airflow: AirflowStack, airflow_home: Path, stream: DayStream
 ) -> None:
-    export = Export(stream, exports_of(airflow_home) / "outside", 2, 3)
+    export = Export(stream, exports_of(airflow_home) / stream.name / "outside", 2, 3)
     before = {day: (info.version, info.batch) for day, info in stream.segments().items() if day != 2}
     run_id = airflow.trigger(DAG_ID, **run_conf(stream, 3, 3, export.source()))
     task = airflow.until_task(DAG_ID, run_id, "failed", task_id="stage")
@@ -142,7 +142,7 @@ def test_a_source_that_the_operator_has_not_allowed_fails_the_run_at_once(
 def test_a_range_that_the_stream_has_not_passed_is_refused_by_name(
     airflow: AirflowStack, airflow_home: Path, stream: DayStream
 ) -> None:
-    export = Export(stream, exports_of(airflow_home) / "open", 4)
+    export = Export(stream, exports_of(airflow_home) / stream.name / "open", 4)
     run_id = airflow.trigger(DAG_ID, **run_conf(stream, 4, 4, export.source()))
     task = airflow.until_task(DAG_ID, run_id, "failed", "up_for_retry", task_id="stage")
     assert "the stream has not passed it" in airflow.log(task)
