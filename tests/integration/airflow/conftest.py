@@ -237,22 +237,42 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="package")
+def signed_in(browser: Browser, airflow: AirflowStack) -> Callable[[str], list[Any]]:
+    """Returns the cookies that Airflow's own form has given a user: the form is filled in once for each."""
+    kept: dict[str, list[Any]] = {}
+
+    def cookies(user: str) -> list[Any]:
+        if user not in kept:
+            with browser.new_context(viewport=WINDOW) as context:
+                context.set_default_timeout(patience_s(SHOWN_MS))
+                page = context.new_page()
+                page.goto(f"{airflow.url}/auth/login")
+                page.locator("input[name=username]").fill(user)
+                page.locator("input[name=password]").fill(airflow.passwords[user])
+                page.locator("button[type=submit]").click()
+                page.wait_for_url(re.compile(r"^(?!.*/auth/login)"))
+                kept[user] = context.cookies()
+        return kept[user]
+
+    return cookies
+
+
 @pytest.fixture
-def sign_in(browser: Browser, airflow: AirflowStack) -> Iterator[Callable[..., Page]]:
-    """Opens the page as a user who has signed in by Airflow's own form."""
+def sign_in(
+    browser: Browser, airflow: AirflowStack, signed_in: Callable[[str], list[Any]]
+) -> Iterator[Callable[..., Page]]:
+    """Opens the page as a user who has signed in, in a browser context of its own."""
     contexts = []
 
     def opened(user: str, query: str = "", colour_scheme: str = "light") -> Page:
+        cookies = signed_in(user)
         context = browser.new_context(viewport=WINDOW, color_scheme=colour_scheme)  # type: ignore[arg-type]
         contexts.append(context)
+        context.add_cookies(cookies)
         context.set_default_timeout(patience_s(SHOWN_MS))
         expect.set_options(timeout=patience_s(SHOWN_MS))
         page = context.new_page()
-        page.goto(f"{airflow.url}/auth/login")
-        page.locator("input[name=username]").fill(user)
-        page.locator("input[name=password]").fill(airflow.passwords[user])
-        page.locator("button[type=submit]").click()
-        page.wait_for_url(re.compile(r"^(?!.*/auth/login)"))
         page.goto(f"{airflow.url}/plugin/rtolap{query}")
         return page
 
