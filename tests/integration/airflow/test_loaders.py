@@ -225,6 +225,7 @@ def world(
 def test_a_declared_loader_runs_and_sensors_wait_for_what_it_has_loaded(world: World) -> None:
     airflow = world.airflow
     airflow.unpause(REPORT)
+    world.until_phase("loading")  # its process runs before it answers
     loaded = world.scrape()("rtolap_loader_rows_loaded_total")
     world.send(100)
     until = datetime.now(UTC).isoformat()
