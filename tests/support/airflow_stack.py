@@ -250,6 +250,19 @@ class AirflowStack:
         answer = self.api.get(f"{where}/logs/{task['try_number']}", params=params).raise_for_status()
         return "\n".join(json.dumps(line) for line in answer.json()["content"])
 
+    def until_logged(self, task: Mapping[str, Any], *texts: str) -> None:
+        """Wait until the log of the newest try has these texts: a state may be told before the last lines of
+        the log are written."""
+
+        def look() -> bool | None:
+            said = self.log(task)
+            return True if all(text in said for text in texts) else None
+
+        try:
+            wait_for(f"{texts} in the log of {task['task_id']}", look)
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {self.log(task)[-3000:]}") from late
+
     def clear(self, dag_id: str, run_id: str, *tasks: str | tuple[str, int]) -> None:
         """Clear these tasks, mapped ones as (task, map index), whatever their state."""
         named = [[*task] if isinstance(task, tuple) else task for task in tasks or ("process",)]

@@ -375,7 +375,7 @@ def test_an_unbalanced_fleet_becomes_balanced_as_a_person_has_approved(
         airflow.until_run(BALANCE, run_id, "failed")
         submit = airflow.task(BALANCE, run_id, "submit")
         assert (submit["state"], submit["try_number"]) == ("failed", 1)
-        assert "the plan is not the one that was approved" in airflow.log(submit)
+        airflow.until_logged(submit, "the plan is not the one that was approved")
         assert fleet.kept.requests() == requests
 
         fleet.opened.plans.write(described["path"], approved)

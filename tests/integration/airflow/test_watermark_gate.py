@@ -252,7 +252,7 @@ def test_where_builds_need_approval_a_day_closed_by_force_waits_for_it(airflow: 
         fleet.until(2, "REMOTE_PERSISTED")
         run_id = airflow.run_dag(BUILD)
         (task,) = [task for task in airflow.tasks(BUILD, run_id, "build") if task["map_index"] >= 0]
-        assert "was closed by force and waits for approval: the window of" in airflow.log(task)
+        airflow.until_logged(task, "was closed by force and waits for approval: the window of")
         assert fleet.segment(2).state == "REMOTE_PERSISTED"
         fleet.answer(2, "Approve")
         airflow.until_run(APPROVAL, fleet.run_id(2))

@@ -118,13 +118,11 @@ def test_a_sensor_waits_with_the_reason_and_over_a_killed_triggerer(airflow: Any
     reason = "3 of 1000 hosts behind by up to 4"  # 40 minutes, 42 by the clock
     in_vain = ended("in_vain")
     assert (in_vain["state"], in_vain["try_number"]) == ("failed", 1)
-    log = airflow.log(in_vain)
-    assert "waited 6 s without success: the window of" in log
-    assert reason in log
-    assert "web0000, web0001, web0002" in log
+    waited = "waited 6 s without success: the window of"
+    airflow.until_logged(in_vain, waited, reason, "web0000, web0001, web0002")
     assert ended("skipped")["state"] == "skipped"
     patient = airflow.until_task("it_windows", run_id, "deferred", task_id="patient")
-    assert reason in airflow.log(patient)
+    airflow.until_logged(patient, reason)
 
     triggerer = airflow.components["airflow-triggerer"]
     triggerer.kill()
