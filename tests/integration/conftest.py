@@ -81,6 +81,13 @@ def server_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture(scope="module")
+def module_folder(server_folder: Path) -> Path:
+    """Data of the servers that a module's tests start: another one for each try, which finds nothing of
+    earlier ones."""
+    return Path(tempfile.mkdtemp(prefix="module-", dir=server_folder))
+
+
 @pytest.fixture(scope="session")
 def zookeeper_server(java: JavaArtifacts, server_folder: Path) -> Iterator[ManagedProcess]:
     with running(zookeeper_spec(java, server_folder / "zookeeper", free_port())) as server:

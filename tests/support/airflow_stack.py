@@ -168,6 +168,22 @@ class AirflowStack:
         found: list[dict[str, Any]] = answer.raise_for_status().json()["dag_runs"]
         return found
 
+    def end_services(self, dag_id: str, *keys: str) -> None:
+        """Pause the DAG of declared services, end its run, wait until these processes have ended, and forget
+        the run: what is declared next starts when the DAG is unpaused."""
+        self.pause(dag_id)
+        paths = [f"/api/v2/dags/{dag_id}/dagRuns/{run['dag_run_id']}" for run in self.runs(dag_id)]
+        for path in paths:
+            self.api.patch(path, json={"state": "failed"}).raise_for_status()
+
+        def ended() -> bool | None:
+            live = {process.key for process in self.agent.processes() if process.is_live}
+            return True if live.isdisjoint(keys) else None
+
+        wait_for(f"end of {keys}", ended)
+        for path in paths:
+            self.api.delete(path).raise_for_status()
+
     def run_dag(self, dag_id: str, **conf: Any) -> str:
         """Start a run by hand and wait until it has succeeded; returns its id."""
         run_id = self.trigger(dag_id, **conf)

@@ -166,9 +166,9 @@ class CaredFleet:
 
 
 @pytest.fixture(scope="module")
-def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[CaredFleet]:
+def fleet(airflow: Any, java: JavaArtifacts, module_folder: Path) -> Iterator[CaredFleet]:
     require_small_disks()
-    folder = server_folder / "cared-fleet"
+    folder = module_folder / "cared-fleet"
     # Two brokers are to hold everything in the end. A follower fetches a batch at a time, so that a low
     # throttle is one: Kafka lets the first fetch after a pause pass, however large it is.
     overrides = {"offsets.topic.replication.factor": 2, "replica.fetch.max.bytes": 65_536}

@@ -216,7 +216,9 @@ def world(
         airflow.until_running(one.key)
         airflow.until("deferred loader", one.task)
         yield one
-        for dag_id in (DAG_ID, COMPLETE_DAG_ID, REPORT):
+        (airflow_home / "include" / "loaders.yaml").unlink()
+        airflow.end_services(DAG_ID, one.key)
+        for dag_id in (COMPLETE_DAG_ID, REPORT):
             airflow.pause(dag_id)
         reports.close()
         airflow.coordinator.drop_application(application)

@@ -35,14 +35,14 @@ ASSET = "rtolap_subscription_caught_up"
 
 
 @pytest.fixture(scope="module")
-def hbase_client(airflow: AirflowStack, server_folder: Path) -> Iterator[HBaseClient]:
+def hbase_client(airflow: AirflowStack, module_folder: Path) -> Iterator[HBaseClient]:
     """Of the HBase that the deployment's settings name."""
     ports = airflow.around.ports
     zookeeper_port = ports["hbase-zookeeper"]
     spec = hbase_spec(
         find_java(),
         hbase_jars(),
-        server_folder / "hbase-of-airflow",
+        module_folder / "hbase-of-airflow",
         ports["hbase-master"],
         zookeeper_port,
         info_port=free_port(),
@@ -57,10 +57,10 @@ def hbase_client(airflow: AirflowStack, server_folder: Path) -> Iterator[HBaseCl
 
 
 @pytest.fixture(scope="module")
-def logs_of_hbase(airflow: AirflowStack, hbase_client: HBaseClient, server_folder: Path) -> Iterator[None]:
+def logs_of_hbase(airflow: AirflowStack, hbase_client: HBaseClient, module_folder: Path) -> Iterator[None]:
     """The connection says where HBase keeps its logs."""
     port = airflow.around.ports["hbase-zookeeper"]
-    extra = json.dumps({"root_dir": (server_folder / "hbase-of-airflow" / "data" / "hbase").as_uri()})
+    extra = json.dumps({"root_dir": (module_folder / "hbase-of-airflow" / "data" / "hbase").as_uri()})
     made = {"connection_id": "hbase_default", "conn_type": "hbase", "host": "127.0.0.1", "port": port}
     airflow.api.post("/api/v2/connections", json={**made, "extra": extra}).raise_for_status()
     yield
@@ -93,8 +93,8 @@ def subscription(
     yield name
     for file in files:
         file.unlink()
-    for dag_id in (CONSUMERS, CAUGHT_UP):
-        airflow.pause(dag_id)
+    airflow.pause(CAUGHT_UP)
+    airflow.end_services(CONSUMERS, f"sep.{name}")
 
 
 def test_a_subscription_is_made_run_waited_for_announced_and_dropped(

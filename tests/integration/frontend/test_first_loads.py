@@ -25,9 +25,9 @@ OPTIONS = SendOptions(
 
 
 @pytest.fixture(scope="module")
-def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
+def cluster(owned: None, module_folder: Path) -> Iterator[StreamLoadCluster]:
     """A load that has to wait for its publishing, on a slow machine, is told only when it is visible."""
-    folder = server_folder / "first-loads"
+    folder = module_folder / "first-loads"
     with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}", publish_timeout_s=120) as running:
         running.start(endpoints=1, nodes=3)
         columns = (

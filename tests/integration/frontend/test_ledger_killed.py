@@ -37,8 +37,8 @@ SECRET = "kept-in-a-file"
 
 
 @pytest.fixture(scope="module")
-def cluster(owned: None, server_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
-    folder = server_folder / "killed"
+def cluster(owned: None, module_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
+    folder = module_folder / "killed"
     folder.mkdir()
     (folder / "password").write_text(SECRET)
     spec = mariadb_spec(folder / "mariadb", free_port(), databases=("loads",), users={"rtolap": SECRET})

@@ -22,9 +22,9 @@ OPTIONS = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s
 
 
 @pytest.fixture(scope="module")
-def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
+def cluster(owned: None, module_folder: Path) -> Iterator[StreamLoadCluster]:
     """One that logs all that it does, as JSON."""
-    folder = server_folder / "load-ids"
+    folder = module_folder / "load-ids"
     logs = {"RTOLAP_LOG_LEVEL": "DEBUG", "RTOLAP_LOG_FORMAT": "json"}
     with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}", settings=logs) as running:
         running.start(endpoints=1, nodes=1)

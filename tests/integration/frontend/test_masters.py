@@ -26,8 +26,8 @@ TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
-    folder = server_folder / "masters"
+def cluster(owned: None, module_folder: Path) -> Iterator[StreamLoadCluster]:
+    folder = module_folder / "masters"
     with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:
         running.start(endpoints=2, nodes=1)
         running.tables.create(

@@ -33,8 +33,8 @@ FRONT_ENDS, NODES = 2, 2
 
 
 @pytest.fixture(scope="module")
-def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
-    folder = server_folder / "spread-loads"
+def cluster(owned: None, module_folder: Path) -> Iterator[StreamLoadCluster]:
+    folder = module_folder / "spread-loads"
     with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}", redirect="nodes") as running:
         running.start(endpoints=FRONT_ENDS, nodes=NODES, nodes_take_bodies=True)
         yield running

@@ -53,8 +53,8 @@ COLUMNS = "day date not null, side int not null, load_id int not null, amount de
 
 
 @pytest.fixture(scope="module")
-def cluster(owned: None, server_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
-    folder = server_folder / "stored-sql"
+def cluster(owned: None, module_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
+    folder = module_folder / "stored-sql"
     with StoredCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:
         running.start(endpoints=2, nodes=3)
         running.start_query(zookeeper, _ROOT)

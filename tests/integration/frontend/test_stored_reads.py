@@ -24,8 +24,8 @@ MEMORY_MB_MAX = 16  # the three columns of all rows have 19 MB, and were held tw
 
 
 @pytest.fixture(scope="module")
-def cluster(owned: None, server_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
-    folder = server_folder / "stored-reads"
+def cluster(owned: None, module_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
+    folder = module_folder / "stored-reads"
     with StoredCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:
         running.start(endpoints=1, nodes=3)
         running.start_query(zookeeper, f"/reads-{uuid.uuid4().hex}")

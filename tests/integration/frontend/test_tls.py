@@ -101,9 +101,9 @@ def test_both_ports_speak_tls(endpoint: dict[str, str], certificates: Certificat
 
 
 def test_a_cluster_whose_endpoints_speak_tls_takes_loads_and_answers_sql(
-    owned: None, server_folder: Path, zookeeper: str, certificates: Certificates
+    owned: None, module_folder: Path, zookeeper: str, certificates: Certificates
 ) -> None:
-    folder = server_folder / "tls"
+    folder = module_folder / "tls"
     options = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=30)
     with StoredCluster(folder, f"sqlite:///{folder / 'ledger.db'}", certificates=certificates) as cluster:
         cluster.start(endpoints=2, nodes=1)
@@ -134,10 +134,10 @@ def test_a_cluster_whose_endpoints_speak_tls_takes_loads_and_answers_sql(
 
 
 def test_a_load_is_redirected_to_a_storage_node_that_speaks_tls(
-    owned: None, server_folder: Path, certificates: Certificates
+    owned: None, module_folder: Path, certificates: Certificates
 ) -> None:
     """The client checks the certificate of the front end and that of the node's port for bodies."""
-    folder = server_folder / "tls-node"
+    folder = module_folder / "tls-node"
     table = StoredTable(
         database="web", name="hits", columns=(StoredColumn("id", "int", nullable=False),), keys=("id",)
     )

@@ -31,8 +31,8 @@ NEWER: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def registry(server_folder: Path) -> Iterator[Apicurio]:
-    with Apicurio(server_folder / "loader-registry") as running:
+def registry(module_folder: Path) -> Iterator[Apicurio]:
+    with Apicurio(module_folder / "loader-registry") as running:
         yield running
 
 

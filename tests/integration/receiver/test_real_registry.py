@@ -34,8 +34,8 @@ EVENTS = 200
 
 
 @pytest.fixture(scope="module")
-def registry(server_folder: Path) -> Iterator[Apicurio]:
-    with Apicurio(server_folder / "registry") as running:
+def registry(module_folder: Path) -> Iterator[Apicurio]:
+    with Apicurio(module_folder / "registry") as running:
         yield running
 
 

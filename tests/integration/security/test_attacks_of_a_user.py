@@ -30,8 +30,8 @@ def reports() -> Iterator[list[Attacked]]:
 
 
 @pytest.fixture(scope="module")
-def cluster(server_folder: Path, zookeeper: str, kafka: str) -> Iterator[AttackedCluster]:
-    with attacked_cluster(server_folder / "attacked", zookeeper, kafka) as made:
+def cluster(module_folder: Path, zookeeper: str, kafka: str) -> Iterator[AttackedCluster]:
+    with attacked_cluster(module_folder / "attacked", zookeeper, kafka) as made:
         yield made
 
 

@@ -38,9 +38,9 @@ GROWTH_BYTES_MAX = {
 
 @pytest.fixture
 def world(
-    server_folder: Path, zookeeper: str, kafka: str, create_topic: Callable[..., str]
+    module_folder: Path, zookeeper: str, kafka: str, create_topic: Callable[..., str]
 ) -> Iterator[HostileWorld]:
-    with HostileWorld(server_folder / "hostile", zookeeper, kafka, create_topic) as made:
+    with HostileWorld(module_folder / "hostile", zookeeper, kafka, create_topic) as made:
         made.start()
         yield made
 

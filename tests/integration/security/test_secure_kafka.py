@@ -52,8 +52,8 @@ GUARDED = "guarded"
 
 
 @pytest.fixture(scope="module")
-def broker(server_folder: Path, java: JavaArtifacts) -> Iterator[SecureKafka]:
-    with SecureKafka(server_folder / "secure-kafka", java) as running:
+def broker(module_folder: Path, java: JavaArtifacts) -> Iterator[SecureKafka]:
+    with SecureKafka(module_folder / "secure-kafka", java) as running:
         yield running
 
 

@@ -53,8 +53,8 @@ COLUMNS = (
 
 
 @pytest.fixture(scope="module")
-def cluster(owned: None, server_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
-    folder = server_folder / "sep-mirrored"
+def cluster(owned: None, module_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
+    folder = module_folder / "sep-mirrored"
     with StoredCluster(folder, f"sqlite:///{folder / 'ledger.db'}", publish_timeout_s=120) as running:
         running.start(endpoints=1, nodes=1)
         running.start_query(zookeeper, f"/sep-mirrored-{uuid.uuid4().hex}")

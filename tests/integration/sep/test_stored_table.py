@@ -51,8 +51,8 @@ EDITS, ROWS = 300, 12
 
 
 @pytest.fixture(scope="module")
-def cluster(owned: None, server_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
-    folder = server_folder / "sep-stored"
+def cluster(owned: None, module_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
+    folder = module_folder / "sep-stored"
     with StoredCluster(folder, f"sqlite:///{folder / 'ledger.db'}", publish_timeout_s=120) as running:
         running.start(endpoints=1, nodes=1)
         running.start_query(zookeeper, f"/sep-stored-{uuid.uuid4().hex}")

@@ -29,8 +29,8 @@ BUCKETS = 4
 
 
 @pytest.fixture
-def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
-    folder = server_folder / f"moves-{uuid.uuid4().hex[:8]}"
+def cluster(owned: None, module_folder: Path) -> Iterator[StreamLoadCluster]:
+    folder = module_folder / f"moves-{uuid.uuid4().hex[:8]}"
     settings = {"RTOLAP_STORAGE_NODE_LOST_AFTER_S": str(LOST_AFTER_S)}
     with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}", settings=settings) as running:
         yield running

@@ -39,8 +39,8 @@ Rows = dict[int, int]
 
 
 @pytest.fixture(scope="module")
-def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
-    folder = server_folder / "replicas"
+def cluster(owned: None, module_folder: Path) -> Iterator[StreamLoadCluster]:
+    folder = module_folder / "replicas"
     with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:
         running.start(endpoints=1, nodes=len(NODES))
         yield running
