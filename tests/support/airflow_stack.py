@@ -169,16 +169,18 @@ class AirflowStack:
         return found
 
     def end_services(self, dag_id: str, *keys: str) -> None:
-        """Pause the DAG of declared services, end its run, wait until these processes have ended, and forget
-        the run: what is declared next starts when the DAG is unpaused."""
+        """Pause the DAG of declared services, end its runs and these processes, and forget the runs: what is
+        declared next starts when the DAG is unpaused. A trigger that does not run yet stops no process."""
         self.pause(dag_id)
         paths = [f"/api/v2/dags/{dag_id}/dagRuns/{run['dag_run_id']}" for run in self.runs(dag_id)]
         for path in paths:
             self.api.patch(path, json={"state": "failed"}).raise_for_status()
 
         def ended() -> bool | None:
-            live = {process.key for process in self.agent.processes() if process.is_live}
-            return True if live.isdisjoint(keys) else None
+            live = [each for each in self.agent.processes() if each.is_live and each.key in keys]
+            for process in live:
+                self.agent.stop(process.key, process.generation)
+            return None if live else True
 
         wait_for(f"end of {keys}", ended)
         for path in paths:
@@ -280,7 +282,18 @@ class AirflowStack:
             raise AssertionError(f"{late}: {self.log(task)[-3000:]}") from late
 
     def clear(self, dag_id: str, run_id: str, *tasks: str | tuple[str, int]) -> None:
-        """Clear these tasks, mapped ones as (task, map index), whatever their state."""
+        """Clear these tasks, mapped ones as (task, map index), whatever their state.
+
+        Where all tasks of the run have ended, it has to end first: one that the scheduler ends meanwhile
+        would stay so, and the cleared task without a state.
+        """
+        if all(task["state"] in ENDED for task in self.tasks(dag_id, run_id)):
+            path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
+
+            def ended() -> bool | None:
+                return True if self.api.get(path).raise_for_status().json()["state"] in ENDED else None
+
+            wait_for(f"end of {dag_id} {run_id}", ended)
         named = [[*task] if isinstance(task, tuple) else task for task in tasks or ("process",)]
         body = {"dry_run": False, "dag_run_id": run_id, "only_failed": False, "task_ids": named}
         self.api.post(f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body).raise_for_status()
