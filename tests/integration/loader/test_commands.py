@@ -157,6 +157,24 @@ def test_a_loader_that_is_stopped_while_its_process_is_gone_is_not_brought_back_
             world.close()
 
 
+def test_a_loader_that_was_killed_before_it_had_started_its_job_starts_it_at_the_next_try(
+    world: LoaderWorld, around: Around, tmp_path: Path
+) -> None:
+    """The agent brings it back after a crash: the stop that it finds is an earlier one than its task's."""
+    marks = {"RTOLAP_AGENT_KEY": "loader.x", "RTOLAP_AGENT_GENERATION": "7", "RTOLAP_AGENT_RESTARTS": "1"}
+    killed = LoaderWorld(f"{world.name}_k", "duplicate", around, tmp_path / "killed", env=marks)
+    try:
+        told("stop", killed.name)
+        killed.produce(random.Random(3), RECORDS)
+        killed.process.start()
+        killed.wait_loaded()
+        assert len(killed.rows()) == RECORDS
+        assert killed.access.jobs.get(killed.name).started_by == "loader.x generation 7"
+    finally:
+        killed.close()
+        world.close()
+
+
 def test_a_definition_is_declared_once_and_followed_when_it_changes(
     world: LoaderWorld, tmp_path: Path
 ) -> None:

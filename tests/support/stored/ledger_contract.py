@@ -587,6 +587,23 @@ class LedgerContract:
             else:
                 assert job.reason == "new"
 
+    def test_a_process_starts_a_job_once_wherever_it_is_killed(self, ledger: Ledger) -> None:
+        """Before it has started it: the next try does. Behind that: what somebody has wanted since stands."""
+        jobs = LoadJobs(ledger)
+        for state, wanted in product(LoadJobState, (None, *LoadJobEvent)):
+            job_id = f"{state.value}-{wanted}"
+            self._job_in(jobs, job_id, state)
+            started = jobs.start(job_id, "agent generation 2", again=True)
+            runs = LoadJobState.PAUSED if state is LoadJobState.PAUSED else LoadJobState.RUNNING
+            assert (started.state, started.started_by) == (runs, "agent generation 2")
+            if wanted is not None and (runs, wanted) in TRANSITIONS:
+                jobs.change_state(job_id, wanted, "asked")
+            before = jobs.get(job_id)
+            assert jobs.start(job_id, "agent generation 2", again=True) == before, "it has started it"
+            by_hand = jobs.start(job_id, "another", again=False)
+            ended = before.state in (LoadJobState.STOPPED, LoadJobState.FAILED)
+            assert by_hand.state is (LoadJobState.RUNNING if ended else before.state)
+
     @pytest.mark.parametrize("event", [LoadJobEvent.PAUSE, LoadJobEvent.RESUME])
     def test_a_change_of_a_job_is_judged_anew_when_it_fails_meanwhile(
         self, ledger: Ledger, event: LoadJobEvent

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from rtolap.agent.processes import GENERATION_VARIABLE, KEY_VARIABLE
 from rtolap.base.clock import SystemClock
 from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.errors import DefinitionError, Unavailable
@@ -117,7 +118,8 @@ def run(
             partition_session=lambda sink, wanted: partition_endpoint(sink, wanted).session,
             check_rights=check_rights,
             show_clients=connections.statistics.show,
-            wanted=os.environ.get(RESTARTS_VARIABLE, "0") == "0",
+            start=_start_by_agent(),
+            again=os.environ.get(RESTARTS_VARIABLE, "0") != "0",
             number=process,
             shared=SharedResources(resources, access.shares, access.share_records, check_rights),
             agent=agent,
@@ -282,6 +284,13 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
         as_json=as_json,
     )
     _exit_by((status,))
+
+
+def _start_by_agent() -> str | None:
+    """Return what names this start of the process, however often a crash brings it back; None without an
+    agent."""
+    generation = os.environ.get(GENERATION_VARIABLE)
+    return None if generation is None else f"{os.environ[KEY_VARIABLE]} generation {generation}"
 
 
 def _print_processes(status: LoaderStatus) -> None:

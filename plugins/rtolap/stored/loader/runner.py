@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterable
 from contextlib import closing
 
@@ -52,15 +53,17 @@ def run(
     check_rights: Callable[[Loader], None] = lambda loader: None,
     show_clients: Callable[[Metrics], None] = lambda metrics: None,
     letters: LetterAccess | None = None,
-    wanted: bool = True,
+    start: str | None = None,
+    again: bool = False,
     number: int = 0,
     shared: SharedResources | None = None,
     agent: Agent | None = None,
 ) -> int:
     """Run the job until it is stopped, fails or belongs to another owner, and return the exit code.
 
-    Call from the main thread. A job that was stopped or has failed is `wanted` again by this, unless only a
-    crash has brought the process back: a stop since then stands. A paused job stays paused. `open_watermarks`
+    Call from the main thread. A job that was stopped or has failed is started by this, once for each `start`
+    (None: one of its own). `again`: a crash has brought the process back; if it had started the job before, a
+    stop since then stands. A paused job stays paused. `open_watermarks`
     connects to the application that the definition names, if it names one. `partition_session` connects to
     the endpoint where its partitions are created, if they are created. `check_rights`: see `job_run.begin`.
     `show_clients` adds the measurements of its Kafka clients to the metrics; `letters` serves its dead
@@ -72,12 +75,10 @@ def run(
     """
     jobs, records, clock = resources.jobs, resources.records, resources.clock
     stopping = stop_event()
-    if (ended := _ENDED.get(jobs.get(job_id).state)) is not None:
-        if not wanted or number:
-            log.info("%s was ended while its process was gone", job_id)
-            return ended
-        jobs.change_state(job_id, LoadJobEvent.START, "")
-    job = jobs.get(job_id)
+    job = jobs.get(job_id) if number else jobs.start(job_id, start or uuid.uuid4().hex, again=again)
+    if (ended := _ENDED.get(job.state)) is not None:
+        log.info("%s was ended while its process was gone", job_id)
+        return ended
     sharing = read_config(job).loader
     if shared is not None and (job.shares is not None or sharing.sharing is not None):
         return run_shared(

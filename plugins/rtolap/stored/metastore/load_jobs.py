@@ -101,6 +101,7 @@ class LoadJob(msgspec.Struct, frozen=True):
         lease_until_ms: the end of the owner's lease, by the database's clock.
         shares: number of the shares that its partitions are divided into; None while they are not.
         processes: number of the processes that its owner wants; None before it has said so.
+        started_by: the start of its process that has started it last, see `start`; None before the first.
     """
 
     job_id: str
@@ -116,6 +117,7 @@ class LoadJob(msgspec.Struct, frozen=True):
     lease_until_ms: int
     shares: int | None = None
     processes: int | None = None
+    started_by: str | None = None
 
 
 Series = tuple[OffsetsRecord, ...]
@@ -179,6 +181,26 @@ class LoadJobs:
             except CommitConflict:
                 continue
         return self._change_once(job_id, event, reason)
+
+    def start(self, job_id: str, by: str, *, again: bool) -> LoadJob:
+        """Have a job that is stopped or has failed RUNNING, as its process begins; a paused one stays so.
+
+        Once for each start of the process, `by`: `again`, it may have been killed before or behind that. What
+        somebody has wanted of the job since it was started by this stands.
+        """
+
+        def work(connection: sa.Connection) -> LoadJob:
+            job = _record(connection.execute(_LOCK, {"of_job": job_id}).one_or_none(), job_id)
+            if again and job.started_by == by:
+                return job
+            state, reason = job.state, job.reason
+            if state in (LoadJobState.STOPPED, LoadJobState.FAILED):
+                state, reason = transition(job_id, state, LoadJobEvent.START, reason=reason), ""
+            update = sa.update(_j).where(_j.c.job_id == job_id)
+            connection.execute(update.values(state=state.value, reason=reason, started_by=by))
+            return _get(connection, job_id)
+
+        return self._ledger.write(f"start job {job_id}", LoadJob, work)
 
     def fail(self, lease: Lease, reason: str) -> None:
         """Fail the job with a reason, by its owner. Raises NotLeader once somebody else owns it."""

@@ -163,6 +163,7 @@ load_job = sa.Table(
     _whole("lease_until_ms"),
     _whole("shares", nullable=True),
     _whole("processes", nullable=True),
+    _text("started_by", nullable=True),
 )
 
 load_share = sa.Table(

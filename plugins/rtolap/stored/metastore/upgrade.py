@@ -24,7 +24,7 @@ from rtolap.stored.metastore.schema import VERSION_TABLE
 
 log = logging.getLogger(__name__)
 
-HEAD = "0007"
+HEAD = "0008"
 _LOCK_TIMEOUT_S = 20
 # Loaded only for a ledger that is not up to date: Alembic takes longer to load than a ledger to open.
 _REVISION_RUN = "rtolap.stored.metastore.revision_run"
