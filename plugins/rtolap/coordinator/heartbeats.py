@@ -214,8 +214,8 @@ class Heartbeats:
         return {name for _, _, report in self._reports(cube) for name in report.active}
 
     def named_before_ms(self, cube: str) -> int | None:
-        """Return the start of the first segment behind which `active_segments` may lack some, although all
-        receivers were heard; None: it lacks none."""
+        """Return the moment from which on `active_segments` may lack some, although all receivers were heard;
+        None: it lacks none."""
         names = [report.active[-2:-1] for _, _, report in self._reports(cube) if report.more_active]
         return min((parse_segment_name(last[0]).end_ms if last else 0 for last in names), default=None)
 

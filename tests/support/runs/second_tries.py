@@ -17,7 +17,7 @@ _FAILED = pytest.StashKey[bool]()
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.when != "teardown":
-        item.stash[_FAILED] = report.failed or (report.when == "call" and item.stash.get(_FAILED, False))
+        item.stash[_FAILED] = report.failed
     return report
 
 

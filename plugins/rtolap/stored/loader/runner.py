@@ -63,12 +63,11 @@ def run(
 
     Call from the main thread. A job that was stopped or has failed is started by this, once for each `start`
     (None: one of its own). `again`: a crash has brought the process back; if it had started the job before, a
-    stop since then stands. A paused job stays paused. `open_watermarks`
-    connects to the application that the definition names, if it names one. `partition_session` connects to
-    the endpoint where its partitions are created, if they are created. `check_rights`: see `job_run.begin`.
-    `show_clients` adds the measurements of its Kafka clients to the metrics; `letters` serves its dead
-    letters. Its endpoint answers from the beginning; while the job, the sink or the topic is waited for, the
-    phase is `waiting`.
+    stop since then stands. A paused job stays paused. `open_watermarks` connects to the application that the
+    definition names, if it names one. `partition_session` connects to the endpoint where its partitions are
+    created, if they are created. `check_rights`: see `job_run.begin`. `show_clients` adds the measurements of
+    its Kafka clients to the metrics; `letters` serves its dead letters. Its endpoint answers from the
+    beginning; while the job, the sink or the topic is waited for, the phase is `waiting`.
 
     A job whose partitions are shared, or are to be, is run as its process `number`, with the resources of
     `shared`. Process 0 has `agent` run the others, and it alone starts a job that was stopped or has failed.

@@ -186,7 +186,7 @@ class LoadJobs:
         """Have a job that is stopped or has failed RUNNING, as its process begins; a paused one stays so.
 
         Once for each start of the process, `by`: `again`, it may have been killed before or behind that. What
-        somebody has wanted of the job since it was started by this stands.
+        somebody has wanted of the job since it was started by this stands; a stop before that is overruled.
         """
 
         def work(connection: sa.Connection) -> LoadJob:
