@@ -14,14 +14,15 @@ uploading) is handed out as values and comes back through `apply_realigned` and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from pathlib import Path
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import Corrupted, NotFound, RtolapError, Unavailable
+from rtolap.base.errors import Corrupted, NotFound, RtolapError
 from rtolap.cubes.receiver.closing_rules import SegmentClosing
 from rtolap.cubes.receiver.core import closing_candidates as closings
+from rtolap.cubes.receiver.core.alignment import Alignment
 from rtolap.cubes.receiver.core.assignment import FollowedAssignment
 from rtolap.cubes.receiver.core.checkpointing import TOPIC_WAIT_S, Checkpoints, Persisting
 from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
@@ -30,13 +31,14 @@ from rtolap.cubes.receiver.core.intake import RecordIntake
 from rtolap.cubes.receiver.core.limits import ConsumerLimits
 from rtolap.cubes.receiver.core.log_comparison import LogComparison
 from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
+from rtolap.cubes.receiver.core.pauses import Pauses
 from rtolap.cubes.receiver.core.promises import Promises
 from rtolap.cubes.receiver.core.topic_watch import LostOffsets, TopicWatch
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress
 from rtolap.cubes.receiver.local.checkpoint import CheckpointFile
 from rtolap.cubes.receiver.local.cut_logs import without_cut
 from rtolap.cubes.receiver.local.fragments import MergeJob
-from rtolap.cubes.receiver.local.realign import aligned, exchanged
+from rtolap.cubes.receiver.local.realign import exchanged
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerLifecycle, ConsumerState
@@ -50,7 +52,7 @@ from rtolap.kafka.interfaces import (
     TopicRecreated,
 )
 from rtolap.kafka.topic_identity import CUBE_ACTION, TopicIdentity
-from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets, PartRange
 
@@ -94,23 +96,18 @@ class CubeReceiver:
         self.lowered: Offsets = {}  # where history may no longer be said to begin later; see `BackgroundWork`
         self._checkpoints = Checkpoints(schema, folder, dead_letters, settings, clock, self._topic)
         self._life = ConsumerLifecycle(schema.cube.name, consumer)
-        self._limits = ConsumerLimits(settings, folder, clock)
+        limits = ConsumerLimits(settings, folder, clock)
+        self._pauses = Pauses(schema, self._life, limits, clock)
         self._promises = Promises()
         self._behind: Offsets = {}
-        self._paused_since_ms: int | None = None
         self._lost = LostOffsets(consumer)
-        self._persisting = Persisting(
-            schema.cube.name, self._checkpoints, dead_letters, self._limits, flush_beside
-        )
+        self._persisting = Persisting(schema.cube.name, self._checkpoints, dead_letters, limits, flush_beside)
         self._replica_set = replica_set
         self._consumer = consumer
         self._clock = clock
         self._view = CubeView()
-        self._aligned_records: Mapping[int, SegmentRecord] | None = None  # compared by identity
-        self._aligned_basis: tuple[int | None, int] = (None, 0)
-        self._keeps_alignment = False  # because vectors cannot be read
+        self._alignment = Alignment(schema)
         self._close_epoch = 0
-        self._paused_here = False
         self._watch = TopicWatch(consumer, self._topic, self.progress, clock, beside=ends_beside)
         self._assignment = FollowedAssignment(
             consumer=consumer,
@@ -185,7 +182,7 @@ class CubeReceiver:
     @property
     def paused_since_ms(self) -> int | None:
         """Return the time at which the consumer stopped reading all that arrives; None while it reads."""
-        return self._paused_since_ms
+        return self._pauses.since_ms
 
     def promise(self, at_least: Offsets) -> None:
         """Note positions that an earlier answer reached and a client waits for. For any thread."""
@@ -211,7 +208,7 @@ class CubeReceiver:
         try:
             if self._checkpoints.known is None:
                 self.state = self._checkpoints.recover(self.progress)
-                self._aligned_records = None
+                self._alignment.forget()
             self._align(view)
             self._persisting.look_at_dead_letters()
             self._swap_if_new(self._logs.with_learned(self.state, self.valid_partitions))
@@ -263,7 +260,7 @@ class CubeReceiver:
 
     def pause(self, paused: bool) -> None:
         """Set the local switch for pauses, beside the cube's own."""
-        self._paused_here = paused
+        self._pauses.is_paused_here = paused
 
     def forget_lowered(self, lowered: Offsets) -> None:
         """Forget lowered offsets that are known everywhere.
@@ -277,27 +274,17 @@ class CubeReceiver:
         self._consumer.close()
 
     def _align(self, view: CubeView) -> None:
-        basis = (view.control.horizon_ms, view.control.assignment_epoch)
-        if view.records is self._aligned_records and basis == self._aligned_basis:
+        if self._alignment.is_of(view):
             return
         checkpoints, owned = self._checkpoints, self.owned
         if checkpoints.known is not None:
             checkpoints.known = {p: o for p, o in checkpoints.known.items() if p in owned}
             self.progress.keep_only(owned)
-        try:
-            state = aligned(self.schema, self.state, view, self.valid_partitions)
-        except Unavailable as error:
-            if self._aligned_records is None or basis != self._aligned_basis:
-                raise
-            # As long as vectors cannot be read, an earlier view is as good: statements that know more wait.
-            if not self._keeps_alignment:
-                log.warning("cube %s follows an earlier view for now: %s", self.schema.cube.name, error)
-            self._keeps_alignment = True
+        state = self._alignment.align(self.state, view, self.valid_partitions)
+        if state is None:
             return
-        self._keeps_alignment = False
         checkpoints.dirty |= len(list(state.tables())) < len(list(self.state.tables()))  # frees the files
         self._swap(state)
-        self._aligned_records, self._aligned_basis = view.records, basis
 
     def _swap_if_new(self, state: LocalState) -> None:
         if state is not self.state:
@@ -323,22 +310,9 @@ class CubeReceiver:
             self.state.positions, view.records, view.settled.frontier, self.owned
         )
         if self.consumer_state is ConsumerState.STOPPED:
-            self._paused_since_ms = None
-            return
-        self._limits.observe(self.state, self.schema, view.records)
-        if control.paused:
-            self._hold("paused for the cube")
-        elif self._paused_here:
-            self._hold("paused here")
+            self._pauses.ended()
         else:
-            self._hold(self._limits.reason, self._behind if self._limits.reads_promised else ())
-
-    def _hold(self, reason: str | None, owed: Collection[int] = ()) -> None:
-        self._life.hold(reason, owed, self.state.positions)
-        if reason is None:
-            self._paused_since_ms = None
-        elif self._paused_since_ms is None:
-            self._paused_since_ms = self._clock.now_ms()
+            self._pauses.follow(self.state, view, self._behind)
 
     # -- consuming --------------------------------------------------------------------------------------
 
