@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple
@@ -17,31 +17,28 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
-from rtolap.base.ids import CarryingPool
 from rtolap.column_types import ColumnType
-from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.records import SegmentRecord
 from rtolap.model.offsets import Offsets, larger
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.protocols.receiver.messages import GroupsLeft
-from rtolap.query.cancel import Cancellation, wait_within
+from rtolap.query.cancel import Cancellation
 from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.cube_warnings import cube_warnings
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.merge import group_partials, merge
-from rtolap.query.cubes.planner import plan_history, plan_realtime
 from rtolap.query.cubes.queries_ahead import QueriesAhead
 from rtolap.query.cubes.realtime import CountedTwice, Realtime
+from rtolap.query.cubes.snapshots import Snapshot, Snapshots
 from rtolap.query.cubes.spread_groups import ROUNDS_MAX, SpreadGroups, is_spreadable
 from rtolap.query.memory_budget import Account
-from rtolap.query.plan import CubeRead, HistoryPlan, ReadStats, ReplicaSetPlan, TimeRange
+from rtolap.query.plan import CubeRead, HistoryPlan, ReadStats, ReplicaSetPlan
 from rtolap.query.session_token import SessionPositions
 from rtolap.query.spills.tables import SpilledTable
 from rtolap.scan.first_groups import Chosen, Number, choose_groups
 
 SNAPSHOTS_MAX = 9  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
-PLANS_MAX = 64  # that are remembered: names and versions of segments, a few kilobytes each
-LOOKS_MAX = 16  # at ZooKeeper at the same time, as many as statements run by default; more wait
 SIZES_MAX = 1024  # reads whose number of rows is remembered
 SPREAD_ROWS_MIN = 10_000  # fewer groups are read as a whole, once for statements of any order
 RETRY_WAIT_S = 0.05  # before each further snapshot but the first, times the attempt
@@ -66,21 +63,6 @@ _OF_RECEIVERS = (
 )
 
 
-class _Snapshot(NamedTuple):
-    """The snapshot by which a statement is answered. All of its parts are of the same moment."""
-
-    cube_id: str
-    history: HistoryPlan
-    sets: tuple[ReplicaSetPlan, ...]
-    ended: bool  # history holds all that was ever read
-
-
-class _Planned(NamedTuple):
-    control: CubeControl
-    records: Mapping[str, SegmentRecord]
-    plan: HistoryPlan
-
-
 class Fetcher:
     def __init__(
         self, cluster: Cluster, history: HistoryEngine, realtime: Realtime, ahead: QueriesAhead
@@ -90,19 +72,18 @@ class Fetcher:
         self._history = history
         self._realtime = realtime
         self.coalesced: Coalescing[tuple[pa.Table | SpilledTable, ReadStats]] = Coalescing()
-        self._plans: OrderedDict[tuple[str, TimeRange], _Planned] = OrderedDict()
         self._sizes: OrderedDict[tuple[str, tuple[str, ...]], int] = OrderedDict()  # rows of the last read
         self._lock = threading.Lock()
-        self._looks = CarryingPool(LOOKS_MAX, thread_name_prefix="look-segments")
+        self._snapshots = Snapshots(cluster)
         self._answered = SessionPositions()  # by this service, to anybody
 
     def segments(self, read: CubeRead, cancellation: Cancellation) -> tuple[SegmentRecord, ...]:
         """Return all segments of the read's time that the cube has records of."""
-        return tuple(self._identified(read, cancellation)[2].values())
+        return tuple(self._snapshots.identified(read, cancellation)[2].values())
 
     def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
         """Return what `fetch` would do, out of one snapshot, manifests and statistics. Raises Corrupted."""
-        _, history, sets, _ = self._plan(read, cancellation, fresh=False)
+        _, history, sets, _ = self._snapshots.take(read, cancellation, fresh=False)
         stats = _begun(read, history)
         self._history.estimate(read, history.segments, stats, cancellation)
         self._realtime.estimate(read, history.snapshot, sets, stats, cancellation)
@@ -144,13 +125,7 @@ class Fetcher:
     def close(self) -> None:
         """End looks and queries ahead, without waiting for one under way."""
         self._ahead.close()
-        self._looks.shutdown(wait=False, cancel_futures=True)
-
-    def _refresh(self, cube: str, cancellation: Cancellation) -> None:
-        """Read ZooKeeper, which may not answer, for no longer than the statement has time left."""
-        look = self._looks.submit(lambda: self._cluster.view(cube).refresh())
-        wait_within((look,), cancellation)
-        look.result()
+        self._snapshots.close()
 
     def _beyond(self, read: CubeRead, session: SessionPositions, cancellation: Cancellation) -> Offsets:
         """Return the session's positions, and those at which the cube was filled with older events, that are
@@ -160,7 +135,7 @@ class Fetcher:
         view = self._cluster.view(cube)
         cube_id = view.cube_id()
         if session.identities(cube) - {cube_id}:  # of a creation before the one known here, or after it
-            self._refresh(cube, cancellation)
+            self._snapshots.refresh(cube, cancellation)
             cube_id = view.cube_id()
         answered = self._answered.of(cube, cube_id)
         wanted = larger(session.of(cube, cube_id), filled_at)
@@ -172,7 +147,7 @@ class Fetcher:
         if len(control.assignment) != 1 or known.missing(read.time.start_ms, read.time.end_ms):
             return False
         records = known.within(read.time.start_ms, read.time.end_ms)
-        return not self._history_plan(read, control, records).segments
+        return not self._snapshots.history_plan(read, control, records).segments
 
     def _is_spread(self, read: CubeRead) -> bool:
         """Tell whether the first groups are looked for in several sources: where there were many groups."""
@@ -196,8 +171,8 @@ class Fetcher:
             if attempt:
                 pause.wait(RETRY_WAIT_S * (attempt - 1))  # a look is mostly enough, as when a move ends
                 cancellation.check()
-                self._refresh(read.cube, cancellation)
-            taken = self._plan(read, cancellation, fresh=attempt > 0)
+                self._snapshots.refresh(read.cube, cancellation)
+            taken = self._snapshots.take(read, cancellation, fresh=attempt > 0)
             stats = _begun(read, taken.history)
             stats.cube_id, stats.snapshots = taken.cube_id, attempt + 1
             try:
@@ -215,54 +190,17 @@ class Fetcher:
                     ) from error
             except Corrupted:
                 # A version that was replaced meanwhile may have lost its files by right: look again.
-                self._refresh(read.cube, cancellation)
+                self._snapshots.refresh(read.cube, cancellation)
                 if (
                     attempt == SNAPSHOTS_MAX - 1
-                    or self._plan(read, cancellation, fresh=True).history.segments == taken.history.segments
+                    or self._snapshots.take(read, cancellation, fresh=True).history.segments
+                    == taken.history.segments
                 ):
                     raise
             except Unavailable:
-                if attempt > 0 or self._plan(read, cancellation, fresh=True).sets == taken.sets:
+                if attempt > 0 or self._snapshots.take(read, cancellation, fresh=True).sets == taken.sets:
                     raise
         raise AssertionError("the loop returns or raises")
-
-    def _identified(
-        self, read: CubeRead, cancellation: Cancellation
-    ) -> tuple[str, CubeControl, dict[str, SegmentRecord]]:
-        """Return the cube's id, control and records of the read's time.
-
-        Pages of history that no statement has asked for yet are read, for as long as the statement has time.
-        """
-        view, time = self._cluster.view(read.cube), read.time
-        if view.known()[1].missing(time.start_ms, time.end_ms):
-            look = self._looks.submit(lambda: view.identified(time.start_ms, time.end_ms))
-            wait_within((look,), cancellation)
-            return look.result()
-        return view.identified(time.start_ms, time.end_ms)
-
-    def _plan(self, read: CubeRead, cancellation: Cancellation, *, fresh: bool) -> _Snapshot:
-        cube_id, control, records = self._identified(read, cancellation)
-        topology = self._cluster.topology(fresh=fresh)
-        history = self._history_plan(read, control, records)
-        return _Snapshot(cube_id, history, plan_realtime(read.cube, control, topology), control.ended)
-
-    def _history_plan(
-        self, read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]
-    ) -> HistoryPlan:
-        """Return the same object as before while the cube's records are: they are looked through once."""
-        key = (read.cube, read.time)
-        with self._lock:
-            known = self._plans.get(key)
-            if known is not None and known.control is control and known.records is records:
-                self._plans.move_to_end(key)
-                return known.plan
-        plan = plan_history(read, control, records)
-        with self._lock:
-            self._plans[key] = _Planned(control, records, plan)
-            self._plans.move_to_end(key)
-            while len(self._plans) > PLANS_MAX:
-                self._plans.popitem(last=False)
-        return plan
 
     def _warnings(self, read: CubeRead, stats: ReadStats) -> tuple[QueryWarning, ...]:
         control = self._cluster.view(read.cube).control()
@@ -271,7 +209,7 @@ class Fetcher:
     def _spread(
         self,
         read: CubeRead,
-        taken: _Snapshot,
+        taken: Snapshot,
         built: pa.Table | None,
         at_least: dict[int, int],
         stats: ReadStats,
@@ -314,7 +252,7 @@ class Fetcher:
     def _read(
         self,
         read: CubeRead,
-        taken: _Snapshot,
+        taken: Snapshot,
         beyond: Offsets,
         stats: ReadStats,
         cancellation: Cancellation,
