@@ -20,6 +20,7 @@ import pytest
 import typer.main
 import typer.testing
 from hypothesis import HealthCheck, settings
+from rtolap.stack.inherited import inherited
 
 from tests.support.in_memory import IN_MEMORY
 from tests.support.runs.scheduling import ORDER, ByServers, place_of
@@ -53,6 +54,11 @@ settings.load_profile("rtolap")
 _request_time = inspect.signature(httpx.get).parameters["timeout"].default
 for _part in ("connect", "read", "write", "pool"):
     setattr(_request_time, _part, patience_s(5.0))
+
+# A developer's shell may set up another Spark and Airflow, and name a proxy.
+_shell = inherited()
+os.environ.clear()
+os.environ.update(_shell)
 
 # Several processes are given one; a console that is made under it keeps that width, whatever a test asks for.
 os.environ.pop("COLUMNS", None)

@@ -24,7 +24,7 @@ from rtolap.base import spans
 from rtolap.base.ids import HEADER, CarryingPool, bound, ids
 from rtolap.base.metrics import Metrics
 from rtolap.protocols.flight.channel import FlightChannel, Headers
-from rtolap.protocols.rest.ids_sent import SENDS_IDS
+from rtolap.protocols.rest.clients import service_client
 from rtolap.servers.flight_server import GuardedFlightServer
 from rtolap.servers.http_guard import guard
 from rtolap.servers.http_server import HttpConnections, HttpServer
@@ -45,9 +45,7 @@ class Services:
     said: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     pool: CarryingPool = field(default_factory=lambda: CarryingPool(8))  # chains are shorter
     http: httpx.Client = field(
-        default_factory=lambda: httpx.Client(
-            event_hooks=SENDS_IDS, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60
-        )
+        default_factory=lambda: service_client(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
     )
     channel: FlightChannel | None = None
 

@@ -8,9 +8,36 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.hostile.recording_proxy import VARIABLES
 from tests.support.waiting import patience_s
 
 _PROJECT = Path(__file__).resolve().parents[2]
+
+
+# The environment of a machine whose way out is a proxy, and nobody said that a stack's services are not out
+# there. The proxy does not answer: who asks it for one of them fails.
+BEHIND_A_PROXY = dict.fromkeys(VARIABLES, "http://127.0.0.1:9") | {"no_proxy": "", "NO_PROXY": ""}
+
+# The environment of somebody who works with another Spark, Airflow and Hadoop. Who follows it fails.
+ELSEWHERE = {
+    **BEHIND_A_PROXY,
+    "SPARK_HOME": "/opt/another-spark",
+    "SPARK_CONF_DIR": "/opt/another-spark/conf",
+    "SPARK_DIST_CLASSPATH": "/opt/another-spark/jars/*",
+    "PYSPARK_DRIVER_PYTHON": "jupyter",
+    "PYSPARK_DRIVER_PYTHON_OPTS": "notebook",
+    "PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell",
+    "HADOOP_CONF_DIR": "/etc/another-hadoop",
+    "AIRFLOW_HOME": "/opt/another-airflow",
+    "AIRFLOW_CONFIG": "/opt/another-airflow/airflow.cfg",
+    "AIRFLOW__CORE__AUTH_MANAGER": "another.AuthManager",
+    "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql://another/airflow",
+    "AIRFLOW__LOGGING__REMOTE_LOGGING": "True",
+    "AIRFLOW__SECRETS__BACKEND": "another.SecretsBackend",
+    "AIRFLOW_CONN_KAFKA_DEFAULT": '{"conn_type": "kafka", "extra": {"bootstrap.servers": "another:9092"}}',
+    "AIRFLOW_CONN_SPARK_DEFAULT": "spark://another:7077",
+}
 
 
 class Demonstrated(NamedTuple):
@@ -33,7 +60,7 @@ def demonstrate(folder: Path) -> Demonstrated:
     command = subprocess.run(
         [*rtolap, "demo", "--days", "2", "--exit", "--json", "--dir", str(folder)],
         cwd=_PROJECT,
-        env=user_environment(),
+        env={**user_environment(), **ELSEWHERE},
         capture_output=True,
         text=True,
         timeout=patience_s(840),

@@ -8,7 +8,7 @@ from contextlib import suppress
 import httpx
 
 from rtolap.base.errors import Unavailable
-from rtolap.base.tls import trust
+from rtolap.protocols.rest.clients import service_client
 
 _TIMEOUT_S = 10.0
 _PARSE_TIMEOUT_S = 120.0  # a new Airflow reads its DAGs first
@@ -20,7 +20,7 @@ class AirflowApi:
 
     def __init__(self, url: str, user: str, password: str) -> None:
         self._login = {"username": user, "password": password}
-        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, verify=trust(None))
+        self._http = service_client(base_url=url, timeout=_TIMEOUT_S)
 
     def __enter__(self) -> AirflowApi:
         try:

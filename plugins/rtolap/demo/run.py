@@ -21,7 +21,6 @@ import pyarrow as pa
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Refused, RtolapError, Unavailable, from_dict
 from rtolap.base.settings import Settings
-from rtolap.base.tls import trust
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import Replay, ReplayPlan
 from rtolap.demo.journal import DemoJournal, compare_refusals
@@ -37,6 +36,7 @@ from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.definitions import Takers, create_all
 from rtolap.protocols.receiver.client import ReceiverClient, ReceiverClients
+from rtolap.protocols.rest.clients import service_client
 
 CUBE = "flights_cube"
 TOPIC = "flights"
@@ -256,7 +256,7 @@ class DemoAnswer(NamedTuple):
 class SqlClient:
     def __init__(self, url: str, token: str) -> None:
         headers = {"Authorization": f"Bearer {token}", "Accept": _ARROW}
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S, verify=trust(None))
+        self._http = service_client(base_url=url, headers=headers, timeout=_TIMEOUT_S)
 
     def ask(self, sql: str, cube: str) -> DemoAnswer:
         """Ask the query service. Raises the error that it names, or Unavailable."""

@@ -91,7 +91,7 @@ class SchemaRegistry:
             headers["Authorization"] = f"Bearer {address.token}"
         auth = None if address.user is None else httpx.BasicAuth(address.user, address.password or "")
         self._client = httpx.Client(
-            timeout=_TIMEOUT_S, headers=headers, auth=auth, verify=trust(address.ca_file)
+            timeout=_TIMEOUT_S, headers=headers, auth=auth, verify=trust(address.ca_file), trust_env=True
         )
         self._lock = Lock()
         self._known: cachetools.LRUCache[str, RegisteredSchema] = cachetools.LRUCache(_SCHEMAS_MAX)

@@ -7,7 +7,7 @@
     <cache>/ivy/                                   Ivy's own cache
 
 The cache is `RTOLAP_CACHE_DIR`, or `.cache` in the project. A mirror of Maven Central is taken from
-`RTOLAP_MAVEN_MIRROR` or from Spark's `DEFAULT_ARTIFACT_REPOSITORY`.
+`RTOLAP_MAVEN_MIRROR` or from Spark's `DEFAULT_ARTIFACT_REPOSITORY`, proxies from the environment.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 from rtolap.base.errors import NotFound, ProcessFailed
 from rtolap.base.files import checkout
 from rtolap.model.quantities import size_text
+from rtolap.stack.inherited import java_proxy_options
 from rtolap.stack.jar_checksums import HBASE, STACK, listed, verify
 
 Report = Callable[[str, str, str], None]  # part, phase, note: as the progress of a stack
@@ -212,6 +213,7 @@ def _run_ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path, poms:
         raise NotFound(f"Ivy is needed to fetch {what}", expected=f"ivy-*.jar in {jars}", found="none")
     command = [
         find_java(),
+        *java_proxy_options(),
         *([f"-Drepo.root={mirror}"] if mirror else []),
         *("-jar", str(ivy), "-settings", str(work / "ivysettings.xml"), "-cache", str(ivy_cache)),
         *("-ivy", str(work / "ivy.xml"), "-confs", *confs),

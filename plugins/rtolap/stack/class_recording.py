@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rtolap.base.errors import NotFound, ProcessFailed
 from rtolap.stack.artifacts import java_artifacts
+from rtolap.stack.inherited import inherited
 from rtolap.stack.java import LEAN_FLAGS, archive_path, spark_class_path
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
@@ -76,7 +77,7 @@ def run_build(folder: Path, flags: str) -> None:
     options = ["--master", "local[2]", "--conf", "spark.ui.enabled=false"]
     options += ["--conf", f"spark.sql.warehouse.dir={folder / 'warehouse'}"]
     environment = {
-        **os.environ,
+        **inherited(),
         "SPARK_SUBMIT_OPTS": " ".join((*LEAN_FLAGS, flags)),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,

@@ -11,7 +11,6 @@ STOPPED ───────────▶ RUNNING ────────▶
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import threading
@@ -23,6 +22,7 @@ import msgspec
 
 from rtolap.base.errors import ProcessFailed
 from rtolap.base.files import PRIVATE, write_atomic
+from rtolap.stack.inherited import inherited
 from rtolap.stack.log_files import last_lines, start_pump
 from rtolap.stack.pids import (
     PidRecord,
@@ -134,7 +134,7 @@ class ManagedProcess:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                     cwd=self.spec.cwd,
-                    env={**os.environ, **self.spec.env},
+                    env={**inherited(), **self.spec.env},
                     umask=PRIVATE,
                 )
             except OSError as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rtolap.base.errors import ProcessFailed
+from rtolap.stack.inherited import inherited
 
 _SHOWN_CHARS = 3000
 
@@ -19,7 +20,7 @@ class ProcessSpec:
     folder     holds `<name>.pid` and `<name>.log`
     address    host:port where it answers, empty when it does not listen
     ports      all that it listens on; they must be free before it starts, and its own once it answers
-    env        added to this process's environment
+    env        added to what is `inherited`
     ready      given its start time (epoch seconds): None once it answers, otherwise what is missing, in words
     prepare    run before each start (writes configuration, formats folders); must be repeatable
     """
@@ -42,11 +43,12 @@ def run_once(
 ) -> None:
     """Run a program that prepares a server and ends: a database is made, a folder formatted.
 
-    Raises ProcessFailed, which says `failure` and shows the end of what was printed.
+    `env` is added to what is `inherited`. Raises ProcessFailed, which says `failure` and shows the end of
+    what was printed.
     """
     done = subprocess.run(
         command,
-        env=env,
+        env={**inherited(), **(env or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

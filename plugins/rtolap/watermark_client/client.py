@@ -38,8 +38,7 @@ import msgspec
 from rtolap.base.clock import Clock
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, Impostor, Refused, RtolapError, Unavailable
-from rtolap.base.tls import trust
-from rtolap.protocols.rest.ids_sent import SENDS_IDS
+from rtolap.protocols.rest.clients import service_client
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.proven import ProvenAuth
 from rtolap.protocols.rest.request import headers, path
@@ -79,13 +78,11 @@ class WatermarkClient(WatermarkSession, Closeable):
         self._every_s = every_s
         self._leader = LeaderFinder(urls)
         self._path = path("applications", application, "reports")
-        self._http = httpx.Client(
-            event_hooks=SENDS_IDS,
+        self._http = service_client(
             headers={"Content-Type": MSGPACK, **({} if learnt else headers(token))},
             auth=ProvenAuth(token) if learnt else None,
             timeout=timeout_s,
             transport=transport,
-            verify=trust(None),
         )
         self._give_up_s = float("inf")
         self._wake = threading.Event()

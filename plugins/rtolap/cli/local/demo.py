@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rtolap.base.errors import RtolapError
 from rtolap.base.settings import Settings
-from rtolap.cli.local.stack import ProgressView
+from rtolap.cli.local.stack import ProgressView, warn_of_others
 from rtolap.cli.output import JsonOption, console, error_console, print_json, success, warn
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import DAYS_MAX, ReplayPlan
@@ -61,6 +61,7 @@ def demo(
     )
     is_whole = days == DAYS_MAX and flights is None
     journal = DemoJournal()
+    warn_of_others()
     try:
         with ProgressView() as progress:
             if fresh:

@@ -17,6 +17,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.cli.output import JsonOption, console, error_console, print_json, print_table, success, warn
 from rtolap.cli.watching import repeatable
 from rtolap.stack.environment import airflow_line, load_line, mysql_line
+from rtolap.stack.inherited import of_others
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.lifecycle import Stack
 from rtolap.stack.log_files import Follower, last_lines
@@ -38,6 +39,13 @@ DirOption = Annotated[
     Path, typer.Option("--dir", help="Folder of the stack.", envvar="RTOLAP_STACK_DIR", file_okay=False)
 ]
 _DIR = Path(DEFAULT_DIR)
+
+
+def warn_of_others() -> None:
+    """Name variables of the shell that do not count in the stack."""
+    names = of_others()
+    if names:
+        warn(f"left out of the stack, as they set up another Spark, Airflow or Hadoop: {', '.join(names)}")
 
 
 class ProgressView:
@@ -127,6 +135,7 @@ def up(
     """Start all components that do not run, and wait until they answer. Harmless when all run."""
     started_s = time.monotonic()
     stack = Stack(StackLayout(dir))
+    warn_of_others()
     with ProgressView() as progress:
         also = (("stream-load", "storage") if stream_load else ()) + (("mariadb",) if mariadb else ())
         also += tuple(_names(also_named))

@@ -170,7 +170,7 @@ def _fetched(url: str) -> str:
     data = bytearray()
     try:
         with httpx.stream(
-            "GET", url, timeout=TIMEOUT_S, follow_redirects=False, verify=trust(None)
+            "GET", url, timeout=TIMEOUT_S, follow_redirects=False, verify=trust(None), trust_env=True
         ) as response:
             if not response.is_success:
                 raise Unavailable(f"{url} gives no host list", expected=200, found=response.status_code)

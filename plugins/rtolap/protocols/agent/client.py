@@ -10,7 +10,6 @@ import msgspec
 from rtolap.base.closeable import AsyncCloseable, Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
-from rtolap.base.tls import trust
 from rtolap.protocols.agent.messages import (
     GenerationRef,
     LastGeneration,
@@ -20,7 +19,7 @@ from rtolap.protocols.agent.messages import (
     Shutdown,
     check_key,
 )
-from rtolap.protocols.rest.ids_sent import SENDS_IDS, SENDS_IDS_ASYNC
+from rtolap.protocols.rest.clients import async_service_client, service_client
 
 T = TypeVar("T")
 
@@ -97,13 +96,7 @@ class AgentClient(Closeable):
 
     def __init__(self, base_url: str, token: str) -> None:
         self._base_url = base_url.rstrip("/")
-        self._http = httpx.Client(
-            event_hooks=SENDS_IDS,
-            base_url=self._base_url,
-            headers=_headers(token),
-            trust_env=False,
-            verify=trust(None),
-        )
+        self._http = service_client(base_url=self._base_url, headers=_headers(token))
 
     def close(self) -> None:
         self._http.close()
@@ -161,13 +154,7 @@ class AsyncAgentClient(AsyncCloseable):
 
     def __init__(self, base_url: str, token: str) -> None:
         self._base_url = base_url.rstrip("/")
-        self._http = httpx.AsyncClient(
-            event_hooks=SENDS_IDS_ASYNC,
-            base_url=self._base_url,
-            headers=_headers(token),
-            trust_env=False,
-            verify=trust(None),
-        )
+        self._http = async_service_client(base_url=self._base_url, headers=_headers(token))
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -17,12 +17,10 @@ from tenacity import AsyncRetrying, Retrying, stop_after_delay
 
 from rtolap.base.closeable import AsyncCloseable, Closeable
 from rtolap.base.errors import Unavailable
-from rtolap.base.tls import trust
 from rtolap.protocols.coordinator import calls
 from rtolap.protocols.coordinator import messages as wire
-from rtolap.protocols.rest.ids_sent import SENDS_IDS, SENDS_IDS_ASYNC
+from rtolap.protocols.rest.clients import async_service_client, service_client
 from rtolap.protocols.rest.leader_finder import LeaderFinder
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.protocols.rest.proven import ProvenAuth
 from rtolap.protocols.rest.request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, Method, headers
 
@@ -61,14 +59,11 @@ class CoordinatorClient(Closeable):
     ) -> None:
         self._leader = LeaderFinder(urls)
         self._retry_s = retry_s
-        self._http = httpx.Client(
-            event_hooks=SENDS_IDS,
+        self._http = service_client(
             headers={} if learnt else headers(token),
             auth=ProvenAuth(token) if learnt else None,
             timeout=timeout_s,
             transport=transport,
-            verify=trust(None),
-            limits=SHARED_BY_THREADS,
         )
 
     def close(self) -> None:
@@ -185,13 +180,7 @@ class AsyncCoordinatorClient(AsyncCloseable):
     ) -> None:
         self._leader = LeaderFinder(urls)
         self._retry_s = retry_s
-        self._http = httpx.AsyncClient(
-            event_hooks=SENDS_IDS_ASYNC,
-            headers=headers(token),
-            timeout=TIMEOUT_S,
-            transport=transport,
-            verify=trust(None),
-        )
+        self._http = async_service_client(headers=headers(token), timeout=TIMEOUT_S, transport=transport)
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -23,12 +23,14 @@ PING_AGAIN_S = 1.0  # between pings of a peer that did not answer the last
 _DECODER = json.JSONDecoder()
 # gRPC waits 20 s for a connection and, after failures, up to 120 s before the next try (grpc/grpc,
 # doc/connection-backoff.md): a peer that has started again would be refused in the meantime.
-_RECONNECT = [
+_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 1000),  # of one try to connect, too
     # Channels of equal addresses would share connections, and the back-off of those that failed.
     ("grpc.use_local_subchannel_pool", 1),
+    # A proxy of the environment is one on the way out of the network: see `rest.clients`.
+    ("grpc.enable_http_proxy", 0),
 ]
 
 
@@ -40,7 +42,7 @@ def open_channel(
     scheme = "grpc+tls" if ca else "grpc+tcp"
     options: dict[str, Any] = {"tls_root_certs": ca} if ca else {}
     return flight.FlightClient(
-        f"{scheme}://{address}", generic_options=list(_RECONNECT), middleware=list(middleware), **options
+        f"{scheme}://{address}", generic_options=list(_OPTIONS), middleware=list(middleware), **options
     )
 
 

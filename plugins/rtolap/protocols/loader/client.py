@@ -11,7 +11,6 @@ import msgspec
 from rtolap.base.closeable import AsyncCloseable, Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Unavailable
-from rtolap.base.tls import trust
 from rtolap.protocols.loader.letters import (
     LETTERS_API,
     NEWEST_DEFAULT,
@@ -22,8 +21,8 @@ from rtolap.protocols.loader.letters import (
     ReplayRequest,
 )
 from rtolap.protocols.loader.messages import API, PROCESS_API, LoaderProcessStatus, LoaderStatus
+from rtolap.protocols.rest.clients import async_service_client, service_client
 from rtolap.protocols.rest.error_responses import error_of
-from rtolap.protocols.rest.ids_sent import SENDS_IDS, SENDS_IDS_ASYNC
 
 TIMEOUT_S = 10.0
 
@@ -34,13 +33,7 @@ class LoaderClient(Closeable):
 
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
-        self._http = httpx.Client(
-            event_hooks=SENDS_IDS,
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=timeout_s,
-            trust_env=False,
-            verify=trust(None),
-        )
+        self._http = service_client(headers={"Authorization": f"Bearer {token}"}, timeout=timeout_s)
 
     def status(self) -> LoaderStatus:
         return decode_json(self._send("GET", API), LoaderStatus)
@@ -85,13 +78,7 @@ class AsyncLoaderClient(AsyncCloseable):
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"}
-        self._http = httpx.AsyncClient(
-            event_hooks=SENDS_IDS_ASYNC,
-            headers=headers,
-            timeout=timeout_s,
-            trust_env=False,
-            verify=trust(None),
-        )
+        self._http = async_service_client(headers=headers, timeout=timeout_s)
 
     async def close(self) -> None:
         await self._http.aclose()

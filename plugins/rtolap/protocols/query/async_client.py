@@ -22,6 +22,7 @@ from rtolap.protocols.query.messages import (
     SESSION_TOKEN_HEADER,
     QueryAnswer,
 )
+from rtolap.protocols.rest.clients import async_service_client
 from rtolap.protocols.rest.error_responses import error_of
 
 
@@ -58,7 +59,7 @@ class AsyncQueryClient(AsyncCloseable):
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         if on_behalf_of:
             headers[ON_BEHALF_HEADER] = quote(on_behalf_of)
-        self._http = httpx.AsyncClient(headers=headers, verify=trust(ca_file))
+        self._http = async_service_client(headers=headers, verify=trust(ca_file))
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -22,9 +22,8 @@ from rtolap.protocols.query.messages import (
     HistoryCacheReport,
     QueryAnswer,
 )
+from rtolap.protocols.rest.clients import service_client
 from rtolap.protocols.rest.error_responses import error_of
-from rtolap.protocols.rest.ids_sent import SENDS_IDS
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 
 DEADLINE_GRACE_S = 5.0  # the service gives up by itself; its words are better than a broken call
 
@@ -66,13 +65,7 @@ class QueryClient(Closeable):
         if on_behalf_of:
             headers[ON_BEHALF_HEADER] = quote(on_behalf_of)
         auth = httpx.BasicAuth(user, password) if user is not None and token is None else None
-        self._http = httpx.Client(
-            event_hooks=SENDS_IDS,
-            headers=headers,
-            auth=auth,
-            verify=trust(ca_file),
-            limits=SHARED_BY_THREADS,
-        )
+        self._http = service_client(headers=headers, auth=auth, verify=trust(ca_file))
 
     @property
     def session_token(self) -> str:

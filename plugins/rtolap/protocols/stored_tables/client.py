@@ -23,10 +23,9 @@ from rtolap.base.decoding import decode_json
 from rtolap.base.errors import CommitUnknown, Unavailable
 from rtolap.base.tls import trust
 from rtolap.model.stored.table import StoredTable
+from rtolap.protocols.rest.clients import service_client
 from rtolap.protocols.rest.error_responses import unreadable
-from rtolap.protocols.rest.ids_sent import SENDS_IDS
 from rtolap.protocols.rest.leader_finder import LeaderFinder
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.protocols.rest.request import PASSING, PAUSE, headers
 from rtolap.protocols.rest.request_ids import HEADER, new_request_id
 from rtolap.protocols.storage.messages import Drain, MoveInfo, MovesInfo, Rebalance
@@ -95,13 +94,7 @@ class StoredTablesClient(Closeable):
         self._retry_s = retry_s
         self._change_timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
         self._read_timeout = httpx.Timeout(min(timeout_s, read_timeout_s))
-        self._http = httpx.Client(
-            event_hooks=SENDS_IDS,
-            headers=headers(token),
-            transport=transport,
-            verify=trust(ca),
-            limits=SHARED_BY_THREADS,
-        )
+        self._http = service_client(headers=headers(token), transport=transport, verify=trust(ca))
 
     def close(self) -> None:
         self._http.close()

@@ -10,6 +10,7 @@ import msgspec
 
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.base.tls import trust
+from rtolap.protocols.rest.clients import service_client
 
 BYTES_MAX = 2 << 20  # a file ends at 1 MiB, with its last row
 # A row may hold line breaks: the next one begins with its reason, and the last line says what was left out.
@@ -42,7 +43,7 @@ def read_error_rows(url: str, *, ca_file: Path | None, timeout_s: float) -> Erro
     knows the address may read them. Raises NotFound once they are gone, and Unavailable."""
     try:
         with (
-            httpx.Client(timeout=timeout_s, trust_env=False, verify=trust(ca_file)) as client,
+            service_client(timeout=timeout_s, verify=trust(ca_file)) as client,
             client.stream("GET", url) as response,
         ):
             if response.status_code == httpx.codes.NOT_FOUND:

@@ -28,8 +28,7 @@ from rtolap.base.errors import (
 )
 from rtolap.base.spans import sent_headers
 from rtolap.base.tls import trust
-from rtolap.protocols.rest.ids_sent import SENDS_IDS
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
+from rtolap.protocols.rest.clients import service_client
 from rtolap.protocols.stream_load.expect_continue import PutAnswer, put
 from rtolap.protocols.stream_load.redirects import PlainBackends
 
@@ -67,13 +66,7 @@ class FrontEnds(Closeable):
         self._backends = PlainBackends(plain_backends, frozenset(self.urls))
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
         self.authorization = f"Basic {basic}"
-        self.http = httpx.Client(
-            event_hooks=SENDS_IDS,
-            verify=self._trust,
-            timeout=ASK_TIMEOUT_S,
-            trust_env=False,
-            limits=SHARED_BY_THREADS,
-        )
+        self.http = service_client(verify=self._trust, timeout=ASK_TIMEOUT_S)
 
     def close(self) -> None:
         self.http.close()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import pyarrow as pa
 import pyspark
 from pyspark.sql import DataFrame
+from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
 from pyspark.sql.connect.session import SparkSession
@@ -17,6 +18,7 @@ from rtolap.model.quantities import size_text
 from rtolap.query.spark.service import SparkService
 
 CLIENT_VERSION = pyspark.__version__
+_CHANNEL = [("grpc.enable_http_proxy", 0)]  # it is of the cluster: see `protocols.rest.clients`
 _RETRIES_MAX, _BACKOFF_MS_MAX = 4, 1_000  # some three seconds, where pyspark's own policy takes ten minutes
 
 # What a scan means must not hang on how the service was started.
@@ -43,7 +45,7 @@ class Connection:
     @classmethod
     def open(cls, service: SparkService) -> Connection:
         """Make a session. It does not call the service yet."""
-        session = SparkSession(service.connection)
+        session = SparkSession(DefaultChannelBuilder(service.connection, _CHANNEL))
         session.client.set_retry_policies(
             [DefaultPolicy(max_retries=_RETRIES_MAX, max_backoff=_BACKOFF_MS_MAX)]
         )

@@ -46,7 +46,7 @@ class JmxReader:
 
     def __init__(self, shared_urls: Iterable[str] = (), *, timeout_s: float = 3.0) -> None:
         self._shared_urls = tuple(url.rstrip("/") for url in shared_urls)
-        self._http = httpx.Client(timeout=timeout_s, limits=SHARED_BY_THREADS)
+        self._http = httpx.Client(timeout=timeout_s, limits=SHARED_BY_THREADS, trust_env=False)
 
     def close(self) -> None:
         self._http.close()

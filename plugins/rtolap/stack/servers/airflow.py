@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Mapping
@@ -97,6 +96,6 @@ def migrate(layout: StackLayout, env: Mapping[str, str]) -> None:
             [str(Path(sys.executable).with_name("airflow")), "db", "migrate"],
             failure="Airflow's database could not be migrated",
             timeout_s=_MIGRATION_TIMEOUT_S,
-            env={**os.environ, **env},
+            env=env,
         )
         write_atomic(marker, wanted.encode())

@@ -15,14 +15,11 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 
-import httpx
-
 from rtolap.base.errors import ProcessFailed, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.base.tls import trust
 from rtolap.base.users import Users
-from rtolap.protocols.rest.ids_sent import SENDS_IDS
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
+from rtolap.protocols.rest.clients import service_client
 from rtolap.protocols.rest.request import headers
 from rtolap.protocols.storage.client import StorageClients
 from rtolap.servers.http_server import HttpConnections, HttpServer
@@ -82,12 +79,7 @@ def run(settings: Settings, options: FrontendOptions) -> None:
             settings.data_dir / "stream-load" / "errors",
             options,
             masters=closing.enter_context(
-                httpx.Client(
-                    event_hooks=SENDS_IDS,
-                    headers=headers(token),
-                    verify=trust(settings.stream_load_ca),
-                    limits=SHARED_BY_THREADS,
-                )
+                service_client(headers=headers(token), verify=trust(settings.stream_load_ca))
             ),
             own_routes=(nodes_router(nodes, guard.token),),
             broken=serving.end,

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 
@@ -22,9 +21,8 @@ from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Metrics
 from rtolap.base.tls import trust
 from rtolap.base.users import Users
-from rtolap.protocols.rest.ids_sent import SENDS_IDS
+from rtolap.protocols.rest.clients import service_client
 from rtolap.protocols.rest.leader_finder import LeaderFinder
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.protocols.rest.request import headers
 from rtolap.servers.http_guard import guard as guard_app
 from rtolap.servers.http_server import HttpConnections, HttpServer, listening_sockets
@@ -110,9 +108,7 @@ class LoadDoor:
         sockets = listening_sockets("bodies of loads", host, options.port)
         scheme = "http" if options.tls is None else "https"
         self.url = f"{scheme}://{options.announced_host}:{sockets[0].getsockname()[1]}"
-        self._http = httpx.Client(
-            event_hooks=SENDS_IDS, headers=headers(token), verify=trust(ca), limits=SHARED_BY_THREADS
-        )
+        self._http = service_client(headers=headers(token), verify=trust(ca))
         masters = LeaderFinder(front_ends)
         decisions = DecisionClient(masters, self._http, retry_s=options.election_wait_s)
         metrics = Metrics("stream_load")  # at `/metrics` of this port: names are those of a front end

@@ -23,7 +23,7 @@ from rtolap.base.decoding import decode_json
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.tls import trust
-from rtolap.protocols.rest.ids_sent import SENDS_IDS
+from rtolap.protocols.rest.clients import service_client
 from rtolap.protocols.storage.client import StorageClients
 from rtolap.protocols.storage.messages import Heartbeat, HeartbeatAnswer
 from rtolap.protocols.stored_tables.messages import API
@@ -186,11 +186,8 @@ class HeartbeatClient:
 
     def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:
         self._urls = list(urls)
-        self._http = httpx.Client(
-            event_hooks=SENDS_IDS,
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=_HEARTBEAT_TIMEOUT_S,
-            verify=trust(ca),
+        self._http = service_client(
+            headers={"Authorization": f"Bearer {token}"}, timeout=_HEARTBEAT_TIMEOUT_S, verify=trust(ca)
         )
 
     def send(self, name: str, beat: Heartbeat) -> HeartbeatAnswer:

@@ -1,0 +1,46 @@
+"""HTTP clients of the product's own services.
+
+They send the ids of requests and the parent of spans (see `base.ids` and `base.spans`), and follow no proxy
+of the environment: services of a cluster reach each other directly. A proxy on the way out of the network
+does not know their addresses, and would see their tokens. Threads may share a client (see `pooling`).
+
+Clients of what is not rtolap's, such as a schema registry, say by `trust_env` whether they follow it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import httpx
+
+from rtolap.base.spans import sent_headers
+from rtolap.base.tls import trust
+from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
+
+
+def service_client(*, verify: ssl.SSLContext | None = None, **options: Any) -> httpx.Client:
+    """Return a client of a service.
+
+    Args:
+        verify: whom it trusts; None: the system's authorities.
+        options: further ones of `httpx.Client`.
+    """
+    return httpx.Client(event_hooks={"request": [_send]}, **_direct(verify), **options)
+
+
+def async_service_client(*, verify: ssl.SSLContext | None = None, **options: Any) -> httpx.AsyncClient:
+    """Return what `service_client` returns, for an event loop."""
+    return httpx.AsyncClient(event_hooks={"request": [_send_async]}, **_direct(verify), **options)
+
+
+def _direct(verify: ssl.SSLContext | None) -> dict[str, Any]:
+    return {"trust_env": False, "limits": SHARED_BY_THREADS, "verify": verify or trust(None)}
+
+
+def _send(request: httpx.Request) -> None:
+    request.headers.update(sent_headers())
+
+
+async def _send_async(request: httpx.Request) -> None:
+    _send(request)
