@@ -122,7 +122,7 @@ def kafka(kafka_server: ManagedProcess) -> str:
 @pytest.fixture(scope="session")
 def demonstrated(java: JavaArtifacts, tmp_path_factory: pytest.TempPathFactory) -> Demonstrated:
     """The first start of a whole stack, which the demonstration has used and stopped."""
-    return demonstrate(tmp_path_factory.mktemp("demonstrated") / "stack")
+    return demonstrate(tmp_path_factory.mktemp("demonstrated") / "ein Stück")
 
 
 @pytest.fixture

@@ -79,6 +79,14 @@ def test_variables_of_another_spark_and_airflow_are_left_out_and_all_others_stay
     assert inherited() == {**before, **{name: ELSEWHERE[name] for name in VARIABLES}}
 
 
+@pytest.mark.parametrize(
+    ("locale", "inherits"), [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_AT.UTF-8", "de_AT.UTF-8")]
+)
+def test_names_of_files_have_all_letters(monkeypatch: pytest.MonkeyPatch, locale: str, inherits: str) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    assert inherited()["LC_ALL"] == inherits
+
+
 def test_variables_of_a_cluster_stay_where_builds_run_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")

@@ -40,6 +40,15 @@ ELSEWHERE = {
 }
 
 
+# What else a machine may say, and nothing here follows.
+UNUSUAL = {
+    "CLASSPATH": "/opt/another.jar",
+    "JAVA_TOOL_OPTIONS": "-Dof.another=true",
+    "LC_ALL": "C",
+    "TZ": "Asia/Kathmandu",
+}
+
+
 class Demonstrated(NamedTuple):
     """A demonstration that has ended. `folder` is the stack's, which has been stopped; nobody has looked at
     the code of `command`."""
@@ -60,7 +69,7 @@ def demonstrate(folder: Path) -> Demonstrated:
     command = subprocess.run(
         [*rtolap, "demo", "--days", "2", "--exit", "--json", "--dir", str(folder)],
         cwd=_PROJECT,
-        env={**user_environment(), **ELSEWHERE},
+        env={**user_environment(), **ELSEWHERE, **UNUSUAL},
         capture_output=True,
         text=True,
         timeout=patience_s(840),

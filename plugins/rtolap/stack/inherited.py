@@ -24,6 +24,7 @@ _OTHERS = re.compile(
 _OF_CLUSTERS = re.compile(r"SPARK_CONF_DIR|HADOOP_\w+|YARN_CONF_DIR|HIVE_CONF_DIR")
 _MASTER = "RTOLAP_SPARK_MASTER"
 
+_ASCII_LOCALES = ("C", "POSIX")
 _LOOPBACK = ("127.0.0.1", "localhost")
 _PORTS = {"http": 80, "https": 443}
 
@@ -32,7 +33,7 @@ def inherited() -> dict[str, str]:
     """Return the variables of this process that those of the stack have, too."""
     left_out = set(of_others())
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
-    return {**kept, **_without_proxies()}
+    return {**kept, **_without_proxies(), **_with_all_letters()}
 
 
 def of_others() -> list[str]:
@@ -61,6 +62,14 @@ def _without_proxies() -> dict[str, str]:
     hosts = [host for host in _exceptions() if host not in _LOOPBACK]
     text = ",".join([*hosts, *_LOOPBACK])
     return {"NO_PROXY": text, "no_proxy": text}
+
+
+def _with_all_letters() -> dict[str, str]:
+    """Return the variable by which names of files have all letters, where the locale knows some only.
+
+    Java 17 cannot open other files then. Where nothing names a locale, Python says UTF-8 (PEP 538).
+    """
+    return {"LC_ALL": "C.UTF-8"} if os.environ.get("LC_ALL") in _ASCII_LOCALES else {}
 
 
 def _exceptions() -> list[str]:

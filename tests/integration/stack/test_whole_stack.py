@@ -23,7 +23,7 @@ from rtolap.stack.secrets import AIRFLOW_PASSWORD, AIRFLOW_USER, SQL_USER, read_
 from rtolap.stack.state import PORT_OWNERS, load_state
 from rtolap.stack.together import marked_processes
 
-from tests.support.demonstrated import ELSEWHERE, Demonstrated, user_environment
+from tests.support.demonstrated import ELSEWHERE, UNUSUAL, Demonstrated, user_environment
 from tests.support.hostile.process_secrets import readable, secret_words, showing
 from tests.support.waiting import SLOWNESS, patience_s, until
 
@@ -45,7 +45,7 @@ class Stack:
         started = subprocess.Popen(
             [*command, "--dir", str(self.layout.root), *arguments],
             cwd=PROJECT,
-            env={**user_environment(), **ELSEWHERE},
+            env={**user_environment(), **ELSEWHERE, **UNUSUAL},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
