@@ -102,7 +102,13 @@ class AirflowStack:
         return self.client({"authorization": f"Bearer {answer.raise_for_status().json()['access_token']}"})
 
     def client(self, headers: Mapping[str, str]) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers=headers, timeout=patience_s(20), trust_env=False)
+        return httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            timeout=patience_s(20),
+            limits=httpx.Limits(keepalive_expiry=2.0),  # Airflow closes what rests for 5 s, as httpx does
+            trust_env=False,
+        )
 
     def command(self, *words: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Run a command of the virtual environment (`airflow`, `rtolap`), as somebody on this host runs

@@ -8,11 +8,13 @@ from contextlib import suppress
 import httpx
 
 from rtolap.base.errors import Unavailable
-from rtolap.protocols.rest.clients import service_client
+from rtolap.base.tls import trust
 
 _TIMEOUT_S = 10.0
 _PARSE_TIMEOUT_S = 120.0  # a new Airflow reads its DAGs first
 _POLL_S = 1.0
+# Airflow's servers close a connection that has rested for 5 s, also as a request comes.
+_LIMITS = httpx.Limits(keepalive_expiry=2.0)
 
 
 class AirflowApi:
@@ -20,7 +22,9 @@ class AirflowApi:
 
     def __init__(self, url: str, user: str, password: str) -> None:
         self._login = {"username": user, "password": password}
-        self._http = service_client(base_url=url, timeout=_TIMEOUT_S)
+        self._http = httpx.Client(
+            base_url=url, timeout=_TIMEOUT_S, limits=_LIMITS, trust_env=False, verify=trust(None)
+        )
 
     def __enter__(self) -> AirflowApi:
         try:

@@ -14,6 +14,8 @@ class HttpLimits:
     """The limits of one HTTP server. Where each one holds: `http_guard`, `http_protocol`, `http_server`.
 
     Attributes:
+        idle_s: between two requests. It is longer than the rests of clients that ask at regular times: a
+            request that comes as the server closes its connection is lost.
         body_bytes_per_s_min: average speed that a body has to reach after `body_grace_s`. Time during which
             the server itself does not take more does not count.
         requests_per_user_max: of `requests_max`, for one user or for the token.
@@ -21,6 +23,7 @@ class HttpLimits:
 
     head_bytes_max: int = 64 << 10
     head_timeout_s: float = 10.0
+    idle_s: int = 600
     body_grace_s: float = 120.0
     body_bytes_per_s_min: int = 500
     write_timeout_s: float = 60.0
