@@ -23,7 +23,7 @@ class HttpLimits:
 
     head_bytes_max: int = 64 << 10
     head_timeout_s: float = 10.0
-    idle_s: int = 600
+    idle_s: int = 75
     body_grace_s: float = 120.0
     body_bytes_per_s_min: int = 500
     write_timeout_s: float = 60.0
