@@ -47,7 +47,7 @@ def server_s(spec: ProcessSpec, archived: bool) -> float:
 
 def build_s(folder: Path, flags: Sequence[str]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run_build(folder, " ".join(flags))
+    run_build(folder, flags)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
 

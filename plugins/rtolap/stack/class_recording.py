@@ -7,14 +7,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rtolap.base.errors import NotFound, ProcessFailed
 from rtolap.stack.artifacts import java_artifacts
 from rtolap.stack.inherited import inherited
-from rtolap.stack.java import LEAN_FLAGS, archive_path, spark_class_path
+from rtolap.stack.java import LEAN_FLAGS, archive_path, hadoop_uri, option_string, spark_class_path
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.servers.kafka import kafka_spec
@@ -39,7 +39,7 @@ def make_archives(tell: Callable[[str], None] = lambda text: None) -> None:
         for program, class_path, run in (
             ("zookeeper", artifacts.zookeeper, lambda flag: _run_server(zookeeper, flag)),
             ("kafka", artifacts.kafka, lambda flag: _run_server(kafka, flag)),
-            ("spark", spark_class_path(), lambda flag: run_build(folder / "spark", flag)),
+            ("spark", spark_class_path(), lambda flag: run_build(folder / "spark", [flag])),
         ):
             archive = archive_path(program, artifacts.java, class_path)
             if not archive.is_file():
@@ -68,17 +68,17 @@ def _run_server(spec: ProcessSpec, flag: str) -> None:
         server.stop()
 
 
-def run_build(folder: Path, flags: str) -> None:
+def run_build(folder: Path, flags: Sequence[str]) -> None:
     """Run a small build as a process, below `folder`, with these flags of java beside the usual ones."""
     found = importlib.util.find_spec(_REHEARSAL)
     if found is None or found.origin is None:
         raise NotFound("the rehearsal of builds is not installed", expected=_REHEARSAL)
     submit = Path(sys.executable).with_name("spark-submit")
     options = ["--master", "local[2]", "--conf", "spark.ui.enabled=false"]
-    options += ["--conf", f"spark.sql.warehouse.dir={folder / 'warehouse'}"]
+    options += ["--conf", f"spark.sql.warehouse.dir={hadoop_uri(folder / 'warehouse')}"]
     environment = {
         **inherited(),
-        "SPARK_SUBMIT_OPTS": " ".join((*LEAN_FLAGS, flags)),
+        "SPARK_SUBMIT_OPTS": option_string((*LEAN_FLAGS, *flags)),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,

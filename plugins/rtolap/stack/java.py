@@ -45,8 +45,27 @@ def class_path(jars: Iterable[Path]) -> str:
 
 
 def properties(values: dict[str, object]) -> str:
-    """Return a Java properties file. The values hold neither backslashes nor line ends."""
-    return "".join(f"{key}={value}\n" for key, value in values.items())
+    """Return a Java properties file. Java reads it as Latin-1: whatever is not ASCII is escaped."""
+    return "".join(f"{key}={_escaped(str(value))}\n" for key, value in values.items())
+
+
+def _escaped(text: str) -> str:
+    return "".join(letter if " " <= letter <= "~" and letter != "\\" else _units(letter) for letter in text)
+
+
+def _units(letter: str) -> str:
+    units = letter.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def hadoop_uri(path: Path) -> str:
+    """Return a local path as Hadoop reads it: unlike in other URIs, a space or `%` stands for itself."""
+    return f"file://{path}"
+
+
+def option_string(flags: Iterable[str]) -> str:
+    """Return flags of java in one text, as Spark takes it apart: those with spaces are quoted."""
+    return " ".join(f'"{flag}"' if " " in flag else flag for flag in flags)
 
 
 def archive_path(program: str, java: str, class_path: Sequence[Path]) -> Path:
@@ -72,4 +91,4 @@ def spark_class_path() -> tuple[Path, ...]:
 def spark_submit_options() -> str:
     """Return `SPARK_SUBMIT_OPTS` of builds on one machine: a few thousand events are over before the
     optimising compiler has paid for itself."""
-    return " ".join((*LEAN_FLAGS, *archive_flags("spark", find_java(), spark_class_path())))
+    return option_string((*LEAN_FLAGS, *archive_flags("spark", find_java(), spark_class_path())))

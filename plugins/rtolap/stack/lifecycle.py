@@ -25,6 +25,7 @@ from rtolap.stack.state import DEFAULT_PORTS, StackState, adapt, load_state, ref
 from rtolap.stack.together import Progress, marked_processes, start_all, stop_all, sweep
 
 _LOCK_TIMEOUT_S = 5.0
+_NO_LETTERS = frozenset(',:"')  # of Kafka's log folders, of a class path, of Spark's options
 _AIRFLOW = frozenset(name for name in COMPONENTS if name.startswith("airflow-"))
 _SERVICES = ("agent", "query", "spark", "storage", "stream-load")
 _SERVERS = ("coordinator", "kafka-3", "kafka-2", "kafka", "zookeeper", "mariadb", "hbase")
@@ -77,6 +78,12 @@ class Stack:
         return state
 
     def _make_folder(self) -> None:
+        if _NO_LETTERS & set(str(self.layout.root)):
+            raise DefinitionError(
+                f"a stack cannot be in {self.layout.root}",
+                expected=f"no {' '.join(sorted(_NO_LETTERS))} in its path: to some servers it ends there",
+                action="name another folder with --dir",
+            )
         try:
             self.layout.store.mkdir(parents=True, exist_ok=True)
             self.layout.root.chmod(0o700)

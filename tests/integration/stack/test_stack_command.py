@@ -22,6 +22,7 @@ from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import SendOptions
 from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.class_recording import run_build
 from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.ports import free_port
@@ -65,9 +66,12 @@ class Command:
 
 @pytest.fixture
 def stack(tmp_path: Path, java: JavaArtifacts) -> Iterator[Command]:
-    command = Command(tmp_path / "stack")
+    command = Command(tmp_path / "at" / "ein Stück")
     yield command
     command("down")
+    assert [path.name for path in command.folder.parent.iterdir()] == [command.folder.name], (
+        "nothing beside it"
+    )
 
 
 def _ports() -> list[str]:
@@ -268,3 +272,23 @@ def test_hbase_comes_and_goes_with_the_stack_where_it_is_asked_for(stack: Comman
     assert (code, parts["hbase"]["state"]) == (0, "ready")
     assert stack("down").returncode == 0
     assert not stack.left()
+
+
+def test_what_is_asked_for_is_in_the_folder_of_the_stack_and_comes_back_from_it(stack: Command) -> None:
+    """HBase is in the test above: here are those that read their folders in other ways."""
+    asked = ("--only", "kafka", "--with", "kafka-2,spark", "--mariadb", "--json")
+    for _ in range(2):  # the second start finds what the first has made
+        up = stack("up", *asked, *_ports())
+        assert up.returncode == 0, up.stderr
+        code, parts = stack.status()
+        assert (code, {part["state"] for part in parts.values()}) == (0, {"ready"})
+        assert stack("down").returncode == 0
+    assert (stack.folder / "run" / "kafka" / "data" / "meta.properties").exists()
+    assert (stack.folder / "run" / "mariadb" / "data" / "mysql").is_dir()
+
+
+def test_spark_records_its_classes_in_a_folder_of_any_letters(tmp_path: Path) -> None:
+    archive = tmp_path / "ein Stück" / "spark.jsa"
+    archive.parent.mkdir()
+    run_build(tmp_path / "ein Ordner", [f"-XX:ArchiveClassesAtExit={archive}"])
+    assert archive.stat().st_size > 1 << 20

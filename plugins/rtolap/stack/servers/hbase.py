@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from rtolap.stack.java import LEAN_FLAGS, class_path
+from rtolap.stack.java import LEAN_FLAGS, class_path, hadoop_uri
 from rtolap.stack.probes import exchange
 from rtolap.stack.spec import ProcessSpec
 
@@ -84,7 +84,7 @@ def hbase_settings(
     data: Path, master_port: int, zookeeper_port: int, region_servers: int
 ) -> dict[str, object]:
     return {
-        "hbase.rootdir": (data / "hbase").as_uri(),
+        "hbase.rootdir": hadoop_uri(data / "hbase"),
         "hbase.tmp.dir": data / "tmp",
         # with checksums, what was synced to the write-ahead log is not yet in the file when it is killed
         "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -95,15 +96,20 @@ def _first_statements(databases: tuple[str, ...], users: Mapping[str, str]) -> s
 
 
 def _install(data: Path) -> None:
-    run_once(
-        [
-            find_mariadb("mariadb-install-db"),
-            "--no-defaults",
-            f"--user={getpass.getuser()}",
-            f"--datadir={data}",
-            "--auth-root-authentication-method=normal",
-            "--skip-test-db",
-        ],
-        failure="MariaDB's data folder could not be made",
-        timeout_s=_INSTALL_TIMEOUT_S,
-    )
+    """Fill the folder. The script splits a path at spaces, so it is given one without."""
+    data.mkdir(mode=0o700, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="rtolap-mariadb-", dir="/tmp") as name:
+        link = Path(name) / "data"
+        link.symlink_to(data)
+        run_once(
+            [
+                find_mariadb("mariadb-install-db"),
+                "--no-defaults",
+                f"--user={getpass.getuser()}",
+                f"--datadir={link}",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ],
+            failure="MariaDB's data folder could not be made",
+            timeout_s=_INSTALL_TIMEOUT_S,
+        )

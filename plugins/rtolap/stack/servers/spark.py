@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rtolap.stack.artifacts import pyspark_jars
-from rtolap.stack.java import spark_submit_options, write_log4j
+from rtolap.stack.java import hadoop_uri, spark_submit_options, write_log4j
 
 ADDRESS = "127.0.0.1"
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # not on a command line, which everybody reads
@@ -42,12 +42,12 @@ def connect_program(
     home = pyspark_jars().parent
     log4j = write_log4j(folder, "warn")
     settings = {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         "spark.connect.grpc.binding.address": ADDRESS,
         "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",
         "spark.local.dir": str(folder),
-        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        "spark.sql.warehouse.dir": hadoop_uri(folder / "warehouse"),
         "spark.sql.shuffle.partitions": str(2 * _cores(master)),
     }
     workers = _LOCAL_CLUSTER.fullmatch(master)
