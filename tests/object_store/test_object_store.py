@@ -123,3 +123,11 @@ def test_a_writer_of_hdfs_is_closed_once_and_never_by_its_finalizer(is_away: boo
     del stream
     gc.collect()
     assert closed == ([] if is_away else ["closed"])
+
+
+@pytest.mark.parametrize(
+    "address", ["file:///store/a#b", "file:///store?region=x", "hdfs://namenode:8020/a?b", "s3://bucket/a#b"]
+)
+def test_an_address_that_ends_before_its_end_is_refused(address: str) -> None:
+    with pytest.raises(DefinitionError, match="ends before a # or"):
+        resolve(address)

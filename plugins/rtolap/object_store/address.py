@@ -56,14 +56,20 @@ def resolve(uri: str) -> StoreAddress:
             expected="an address without them, such as s3://bucket/prefix",
             action="put them into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a credentials file",
         )
-    plain = urlunsplit(parts._replace(query="", fragment=""))
+    if parts.fragment or (parts.query and parts.scheme != "s3"):
+        raise DefinitionError(
+            "the object store's address ends before a # or ?",
+            expected="a path, in which these are %23 and %3F; settings, of S3 alone",
+            found=uri,
+        )
+    plain = urlunsplit(parts._replace(query=""))
     match parts.scheme:
         case "hdfs":
             return _hdfs(parts.netloc, parts.path, plain)
         case "s3":
             query = parse_qs(parts.query)
             options = {key: values[-1] for key, values in query.items()}
-            filesystem, root = _from_uri(urlunsplit(parts._replace(query=_s3_query(options), fragment="")))
+            filesystem, root = _from_uri(urlunsplit(parts._replace(query=_s3_query(options))))
             return StoreAddress(filesystem, root, plain, s3a_settings(parts.netloc, options))
     filesystem, root = _from_uri(uri)
     return StoreAddress(filesystem, root, plain, {})
