@@ -37,7 +37,7 @@ class StoreAddress(NamedTuple):
 
     Attributes:
         root: the path that `filesystem` knows.
-        uri: the same folder, without settings.
+        uri: the same folder, without settings, as Hadoop and Iceberg read it: nothing in it is escaped.
     """
 
     filesystem: fs.FileSystem
@@ -62,17 +62,21 @@ def resolve(uri: str) -> StoreAddress:
             expected="a path, in which these are %23 and %3F; settings, of S3 alone",
             found=uri,
         )
-    plain = urlunsplit(parts._replace(query=""))
     match parts.scheme:
         case "hdfs":
-            return _hdfs(parts.netloc, parts.path, plain)
+            return _hdfs(parts.netloc, parts.path, uri)
         case "s3":
             query = parse_qs(parts.query)
             options = {key: values[-1] for key, values in query.items()}
             filesystem, root = _from_uri(urlunsplit(parts._replace(query=_s3_query(options))))
-            return StoreAddress(filesystem, root, plain, s3a_settings(parts.netloc, options))
+            return StoreAddress(filesystem, root, _unescaped(uri, root), s3a_settings(parts.netloc, options))
     filesystem, root = _from_uri(uri)
-    return StoreAddress(filesystem, root, plain, {})
+    return StoreAddress(filesystem, root, _unescaped(uri, root), {})
+
+
+def _unescaped(uri: str, root: str) -> str:
+    """Return the address of a root as Hadoop and Iceberg read it."""
+    return f"{urlsplit(uri).scheme or 'file'}://{root}"
 
 
 def s3a_settings(bucket: str, options: Mapping[str, str]) -> dict[str, str]:

@@ -71,7 +71,7 @@ class ObjectStore:
         return f"{self.root}/{_checked(path)}" if path else self.root
 
     def uri(self, path: str) -> str:
-        """Return what others open: the store's URI with `path` behind it."""
+        """Return what Hadoop and Iceberg open: the store's URI with `path` behind it, nothing escaped."""
         return f"{self._base_uri}/{_checked(path)}" if path else self._base_uri
 
     def spark_uri(self, path: str) -> str:

@@ -22,8 +22,8 @@ BUILD_JOB = PROJECT / "spark_jobs" / "build_segment.py"
 
 @pytest.fixture
 def staging(tmp_path: Path) -> Staging:
-    uri = (tmp_path / "store").as_uri()
-    return Staging(open_store(uri), uri, tmp_path / "store")
+    uri = (tmp_path / "ein Stück 50%").as_uri()
+    return Staging(open_store(uri), uri, tmp_path / "ein Stück 50%")
 
 
 class Submitted(NamedTuple):

@@ -56,7 +56,8 @@ _SCHEMA = Schema(_TABLE, _CUBE)
 def rehearse(spark: SparkSession, folder: Path) -> int:
     """Stage rows, and build a version of them in memory and one through files. Returns how many events the
     two hold."""
-    store = open_store((folder / "store").as_uri())
+    address = (folder / "store").as_uri()
+    store = open_store(address)
     store.claim()
     specs = []
     for number, (start, end) in enumerate(((0, ROWS), (ROWS, 2 * ROWS))):
@@ -85,7 +86,7 @@ def rehearse(spark: SparkSession, folder: Path) -> int:
             parts=(BuildPart("rs", staged.path, staged.ranges, staged.rows, staged.events),),
             first_offsets={0: start},
             covered={0: end},
-            object_store=store.uri(""),
+            object_store=address,
             location=f"history/{_CUBE.name}/{segment.name}/v1-b{number}",
         )
         specs.append(Verified(spec, verify_inputs(store, spec)))
