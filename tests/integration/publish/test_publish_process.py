@@ -52,7 +52,7 @@ def environment(tmp_path: Path, zookeeper: str, unique_name: str) -> dict[str, s
         "RTOLAP_ZOOKEEPER": zookeeper,
         "RTOLAP_ZOOKEEPER_ROOT": f"/{unique_name}",
         "RTOLAP_TOKEN_FILE": str(tmp_path / "token"),
-        "RTOLAP_OBJECT_STORE": (tmp_path / "store").as_uri(),
+        "RTOLAP_OBJECT_STORE": (tmp_path / "ein Stück 50%").as_uri(),
         "RTOLAP_HOST": "127.0.0.1",
         "RTOLAP_STACK": "off",
     }

@@ -18,13 +18,16 @@ from tests.support.hostile.hostile_world import MEMORY_MB, PLAIN, HostileWorld
 from tests.support.hostile.process_memory import private_bytes_of_children, watched
 from tests.support.hostile.well_behaved import WellBehaved
 from tests.support.seeds import so_many
+from tests.support.waiting import SLOWNESS
 
 pytestmark = [pytest.mark.integration]
 INPUTS = so_many(3_000)  # of each server
 SEED = int(os.environ.get("RTOLAP_HOSTILE_SEED", "1"))
 STEPS_BEFORE = 100
 P99_S_MAX, SLOWER_MAX = 1.0, 10.0
-WORKERS_OVER = 2  # their sum is looked at every 50 ms: between two looks it may go beyond its bound
+# Their sum is looked at every 50 ms: between two looks it may go beyond its bound, and looks of a process that
+# waits for its processor are later.
+WORKERS_OVER = 2 * max(1.0, SLOWNESS / 2)
 MIB = 1 << 20
 GROWTH_BYTES_MAX = {
     "coordinator-0": 256 * MIB,

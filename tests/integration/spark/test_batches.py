@@ -39,7 +39,7 @@ WINDOWS = 6
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    return open_store((tmp_path / "store").as_uri())
+    return open_store((tmp_path / "ein Stück 50%").as_uri())
 
 
 def drawn_events(count: int) -> list[Event]:
@@ -77,7 +77,7 @@ def spec_of(store: ObjectStore, source: BatchSource, batch: str = "b1") -> Batch
         cube=SCHEMA.cube.name,
         table_definition=SCHEMA.table,
         cube_definition=SCHEMA.cube,
-        object_store=store.uri("").rstrip("/"),
+        object_store=Path(store.root).as_uri(),
         folder=f"batches/{SCHEMA.cube.name}/{batch}",
         start_ms=START_MS,
         end_ms=end_ms,

@@ -54,7 +54,7 @@ class Sales(NamedTuple):
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    return open_store((tmp_path / "store").as_uri())
+    return open_store((tmp_path / "ein Stück 50%").as_uri())
 
 
 @pytest.fixture(scope="module")

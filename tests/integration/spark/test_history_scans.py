@@ -111,7 +111,7 @@ def timeouts() -> Iterator[Timeouts]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    made = open_store((tmp_path / "store").as_uri())
+    made = open_store((tmp_path / "ein Stück 50%").as_uri())
     made.claim()
     return made
 

@@ -74,7 +74,7 @@ def lake(tmp_path: Path) -> Lake:
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    made = open_store((tmp_path / "store").as_uri())
+    made = open_store((tmp_path / "ein Stück 50%").as_uri())
     made.claim()
     return made
 

@@ -120,7 +120,7 @@ class Done(NamedTuple):
 @pytest.fixture(scope="module")
 def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     folder = tmp_path_factory.mktemp("warm")
-    made = Warm(folder, (folder / "store").as_uri())
+    made = Warm(folder, (folder / "ein Stück 50%").as_uri())
     yield made
     made.close()
 
