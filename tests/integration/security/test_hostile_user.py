@@ -25,8 +25,8 @@ INPUTS = so_many(3_000)  # of each server
 SEED = int(os.environ.get("RTOLAP_HOSTILE_SEED", "1"))
 STEPS_BEFORE = 100
 P99_S_MAX, SLOWER_MAX = 1.0, 10.0
-# Their sum is looked at every 50 ms: between two looks it may go beyond its bound, and looks of a process that
-# waits for its processor are later.
+# Their sum is looked at every 50 ms: between two looks it may go beyond its bound. On a busy machine looks are
+# later.
 WORKERS_OVER = 2 * max(1.0, SLOWNESS / 2)
 MIB = 1 << 20
 GROWTH_BYTES_MAX = {
