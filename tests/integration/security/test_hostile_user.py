@@ -25,7 +25,7 @@ INPUTS = so_many(3_000)  # of each server
 SEED = int(os.environ.get("RTOLAP_HOSTILE_SEED", "1"))
 STEPS_BEFORE = 100
 P99_S_MAX, SLOWER_MAX = 1.0, 10.0
-# Their sum is looked at every 50 ms: between two looks it may go beyond its bound. On a busy machine looks are
+# Their sum is looked at every 50 ms: between two looks it may go beyond its bound. A busy machine looks
 # later.
 WORKERS_OVER = 2 * max(1.0, SLOWNESS / 2)
 MIB = 1 << 20
