@@ -56,6 +56,9 @@ def test_each_segment_of_a_batch_equals_its_recount(
     assert said["tasks_failed"] == 0
 
 
+LARGE, SMALL = 120, 24  # copies of some hundred rows; a driver reads some 300 kB whatever their number
+
+
 def with_shops_of(rows: pa.Table, copy: int) -> pa.Table:
     """Return rows of the base cuboid with shops of their own: none merges with another copy's."""
     place, rng = rows.column_names.index("shop"), random.Random(f"{SEED}/{copy}")
@@ -70,7 +73,7 @@ def test_the_driver_of_a_large_build_reads_none_of_its_rows(
     """Inputs are verified, and outputs counted, by tasks: beside manifests and footers nothing is read."""
     specs: dict[int, BuildSpec] = {}
     sizes: dict[int, int] = {}
-    for number, copies in enumerate((300, 60)):  # what a driver reads once is counted as the large one's
+    for number, copies in enumerate((LARGE, SMALL)):  # what a driver reads once is counted as the large one's
         of = staging.of(DAYS[number])
         once = roll_up(raw_events(SEED, number, 0, 400, DAYS[number]), CUBE.all_dimensions)
         rows = pa.concat_tables([with_shops_of(once, copy) for copy in range(copies)])
@@ -87,10 +90,10 @@ def test_the_driver_of_a_large_build_reads_none_of_its_rows(
     for copies, spec in specs.items():
         assert history.verify(staging.store, spec.location).events == 400 * copies
         built[copies] = sum(file.bytes for file in staging.store.list(spec.location))
-    assert sizes[300] > 3 * sizes[60]
-    assert built[300] > 3 * built[60]
-    assert read[300] < 1.2 * read[60]
-    assert read[300] < min(sizes[300], built[300]) / 3
+    assert sizes[LARGE] > 3 * sizes[SMALL]
+    assert built[LARGE] > 3 * built[SMALL]
+    assert read[LARGE] < 1.2 * read[SMALL]
+    assert read[LARGE] < min(sizes[LARGE], built[LARGE]) / 3
 
 
 @pytest.mark.parametrize("python", [True, False], ids=["by Python", "by Spark's operators"])
