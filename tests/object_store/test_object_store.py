@@ -131,3 +131,10 @@ def test_a_writer_of_hdfs_is_closed_once_and_never_by_its_finalizer(is_away: boo
 def test_an_address_that_ends_before_its_end_is_refused(address: str) -> None:
     with pytest.raises(DefinitionError, match="ends before a # or"):
         resolve(address)
+
+
+@pytest.mark.parametrize("letter", ["*", "%3F", "%5B", "%7D", "%5C"])
+def test_an_address_that_is_a_pattern_to_spark_is_refused(tmp_path: Path, letter: str) -> None:
+    with pytest.raises(DefinitionError, match="for a pattern"):
+        open_store(f"{tmp_path.as_uri()}/a{letter}b")
+    assert not list(tmp_path.iterdir())

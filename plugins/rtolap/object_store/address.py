@@ -22,6 +22,7 @@ from pyarrow import fs
 from rtolap.base.errors import DefinitionError
 from rtolap.object_store.hdfs import hdfs_filesystem
 
+_PATTERNS = frozenset("*?[]{}\\")
 _PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
 # S3A's own chain ends before profiles and web identities; this one is the SDK's, as in pyarrow. The first two
 # take what Spark has copied out of the driver's environment.
@@ -49,6 +50,17 @@ class StoreAddress(NamedTuple):
 def resolve(uri: str) -> StoreAddress:
     """Return what the address stands for. Only S3 without a region is connected to, to look it up. Raises
     DefinitionError."""
+    address = _resolved(uri)
+    if _PATTERNS & set(address.root):
+        raise DefinitionError(
+            "Spark would read other folders, too: it takes the object store's path for a pattern",
+            expected=f"a path without {' '.join(sorted(_PATTERNS))}",
+            found=address.root,
+        )
+    return address
+
+
+def _resolved(uri: str) -> StoreAddress:
     parts = urlsplit(uri)
     if parts.username or parts.password:
         raise DefinitionError(
@@ -59,7 +71,7 @@ def resolve(uri: str) -> StoreAddress:
     if parts.fragment or (parts.query and parts.scheme != "s3"):
         raise DefinitionError(
             "the object store's address ends before a # or ?",
-            expected="a path, in which these are %23 and %3F; settings, of S3 alone",
+            expected="a path without them; settings, of S3 alone",
             found=uri,
         )
     match parts.scheme:
