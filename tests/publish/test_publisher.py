@@ -483,5 +483,5 @@ def test_a_check_names_what_is_missing_surplus_or_gone(cube: PublishedCube) -> N
     cube.promote(0)
     found = verify_publication(cube.metadata, cube.files, publication)
     assert (len(found.missing), len(found.surplus), found.gone) == (2, 2, ())
-    cube.files.delete_tree(f"{found.surplus[0].removeprefix(cube.uri + '/').rsplit('/', 2)[0]}")
+    cube.files.delete_tree(f"{found.surplus[0].removeprefix(cube.files.uri('') + '/').rsplit('/', 2)[0]}")
     assert verify_publication(cube.metadata, cube.files, publication).gone == found.surplus

@@ -51,7 +51,7 @@ class PublishedCube:
         self.folder = folder
         self.store = store or MemoryStore(MemoryEnsemble())
         self.clock = SystemClock()
-        self.uri = uri or (folder / "store").as_uri()
+        self.uri = uri or (folder / "ein Stück 50%").as_uri()
         self.files: ObjectStore = open_store(self.uri)
         self.files.claim()
         self.metadata = ClusterMetadata(self.store, self.clock, None if uri is None else self.files)
