@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -144,7 +145,33 @@ def test_every_client_is_one_of_services_or_says_whether_it_follows_the_environm
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
         and isinstance(call.func.value, ast.Name)
-        and (call.func.value.id, call.func.attr in _MAKES_CLIENTS) == ("httpx", True)
+        and call.func.value.id == "httpx"
+        and call.func.attr in _MAKES_CLIENTS
         and not any(each.arg == "trust_env" for each in call.keywords)
     ]
     assert silent == []
+
+
+# Each follows the environment in its own way. Those that are there are of what is not rtolap's, of an error's
+# class, or read the variables.
+OTHER_LIBRARIES: dict[str, set[str]] = {
+    "requests": {"rtolap/publish/catalog.py"},
+    "grpc": {"rtolap/query/spark/errors.py"},
+    "urllib.request": {"rtolap/stack/inherited.py"},
+    "urllib3": set(),
+    "aiohttp": set(),
+}
+
+
+@pytest.mark.parametrize("library", sorted(OTHER_LIBRARIES))
+def test_no_further_library_reaches_a_service(library: str) -> None:
+    imports = re.compile(rf"^(?:import|from) {re.escape(library)}\b", re.MULTILINE)
+    found = {
+        str(path.relative_to(PLUGINS)) for path in PLUGINS.rglob("*.py") if imports.search(path.read_text())
+    }
+    assert found == OTHER_LIBRARIES[library]
+
+
+def test_channels_of_flight_are_opened_in_one_place() -> None:
+    found = [path for path in PLUGINS.rglob("*.py") if "flight.FlightClient(" in path.read_text()]
+    assert [path.relative_to(PLUGINS).as_posix() for path in found] == ["rtolap/protocols/flight/client.py"]

@@ -44,6 +44,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.members.places import PlacementPolicy
 from rtolap.metadata.requests import Requests
 from rtolap.model.evolution.revision_life import RevisionState
+from rtolap.object_store.address import refuse_pattern
 from rtolap.object_store.store import open_store
 from rtolap.protocols.coordinator import messages as wire
 
@@ -75,6 +76,7 @@ class Coordinator:
         self.url = url.rstrip("/")
         self.leadership = Leadership(metadata.store, self.url, tick_s=tick_s)
         store = open_store(object_store_uri)
+        refuse_pattern(store.root)  # before receivers stage anything there
         owned = FencedStore(metadata.store, self.leadership.node)  # what changes as an owner, leading or not
         # Ticks and health look at every cube and application again and again: what has not changed is not
         # read again.

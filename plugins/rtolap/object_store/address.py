@@ -50,17 +50,6 @@ class StoreAddress(NamedTuple):
 def resolve(uri: str) -> StoreAddress:
     """Return what the address stands for. Only S3 without a region is connected to, to look it up. Raises
     DefinitionError."""
-    address = _resolved(uri)
-    if _PATTERNS & set(address.root):
-        raise DefinitionError(
-            "Spark would read other folders, too: it takes the object store's path for a pattern",
-            expected=f"a path without {' '.join(sorted(_PATTERNS))}",
-            found=address.root,
-        )
-    return address
-
-
-def _resolved(uri: str) -> StoreAddress:
     parts = urlsplit(uri)
     if parts.username or parts.password:
         raise DefinitionError(
@@ -72,7 +61,7 @@ def _resolved(uri: str) -> StoreAddress:
         raise DefinitionError(
             "the object store's address ends before a # or ?",
             expected="a path without them; settings, of S3 alone",
-            found=uri,
+            found=parts.path,
         )
     match parts.scheme:
         case "hdfs":
@@ -84,6 +73,16 @@ def _resolved(uri: str) -> StoreAddress:
             return StoreAddress(filesystem, root, _unescaped(uri, root), s3a_settings(parts.netloc, options))
     filesystem, root = _from_uri(uri)
     return StoreAddress(filesystem, root, _unescaped(uri, root), {})
+
+
+def refuse_pattern(root: str) -> None:
+    """Raise DefinitionError for a root in which Spark would find other folders, too."""
+    if _PATTERNS & set(root):
+        raise DefinitionError(
+            "Spark would read other folders, too: it takes the object store's path for a pattern",
+            expected=f"a path without {' '.join(sorted(_PATTERNS))}",
+            found=root,
+        )
 
 
 def _unescaped(uri: str, root: str) -> str:

@@ -26,7 +26,7 @@ from pyarrow import fs
 
 from rtolap.base.errors import DefinitionError, NotFound, Refused, Unavailable
 from rtolap.base.files import fsync_dir, write_atomic
-from rtolap.object_store.address import resolve
+from rtolap.object_store.address import refuse_pattern, resolve
 
 _CHUNK_BYTES = 1 << 20
 _NAMED_MAX = 5
@@ -75,7 +75,11 @@ class ObjectStore:
         return f"{self._base_uri}/{_checked(path)}" if path else self._base_uri
 
     def spark_uri(self, path: str) -> str:
-        """Return what Spark opens, given `spark_settings`: Hadoop's name of the S3 file system is s3a."""
+        """Return what Spark opens, given `spark_settings`: Hadoop's name of the S3 file system is s3a.
+
+        Raises DefinitionError for a store whose path is a pattern to Spark.
+        """
+        refuse_pattern(self.root)
         uri = self.uri(path)
         return "s3a" + uri.removeprefix("s3") if uri.startswith("s3://") else uri
 
@@ -199,8 +203,9 @@ class ObjectStore:
     def claim(self) -> None:
         """Mark the root as a store of ours, unless it is. Only processes whose own store this is may call it.
 
-        Raises DefinitionError where something else lies at the root.
+        Raises DefinitionError where something else lies at the root, or its path is a pattern to Spark.
         """
+        refuse_pattern(self.root)
         if self._claimed or self.is_claimed():
             return
         foreign = {info.base_name for info in self._entries("")} - LAYOUT_FOLDERS

@@ -73,7 +73,7 @@ def _with_all_letters() -> dict[str, str]:
 
 
 def _exceptions() -> list[str]:
-    listed = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    listed = getproxies_environment().get("no", "")
     return [host.strip() for host in listed.split(",") if host.strip()]
 
 

@@ -65,7 +65,7 @@ class AvroReader:
 
 
 class _Reading:
-    """One pass over some records of one schema."""
+    """A pass over some records of one schema."""
 
     def __init__(self, builder: RowBuilder) -> None:
         self._builder = builder

@@ -58,7 +58,7 @@ class ProtobufReader:
 
 
 class _Reading:
-    """One pass over some records of one message."""
+    """A pass over some records of one message."""
 
     def __init__(self, builder: RowBuilder, text: Records, known: set[int] | None) -> None:
         self._builder = builder

@@ -19,7 +19,7 @@ from rtolap.kafka.interfaces import Batch
 
 
 class Beside(NamedTuple):
-    """What the records of a batch carry beside their values, each by its place in the batch.
+    """The fields that the records of a batch carry beside their values, each by its place in the batch.
 
     Attributes:
         create_ms: timestamps, -1 for none; None where the consumer does not tell them.

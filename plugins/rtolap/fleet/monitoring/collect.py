@@ -38,7 +38,7 @@ class MissingSource:
 
 @dataclass(frozen=True, eq=False)
 class StageLook:
-    """One look at the brokers' stages.
+    """A look at the brokers' stages.
 
     Attributes:
         gauges: Gauges of the brokers that have answered.

@@ -14,7 +14,7 @@ from rtolap.model.offsets import Offsets
 
 
 class Pauses:
-    """What holds a consumer now, and since when.
+    """The hold on a consumer, and since when it lasts.
 
     Attributes:
         is_paused_here: the local switch, beside the cube's own.
