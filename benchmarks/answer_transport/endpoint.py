@@ -26,8 +26,9 @@ from rtolap.protocols.receiver.messages import PartialQuery
 from rtolap.protocols.storage.messages import CopyRequest
 from rtolap.servers.flight_server import body_of
 from rtolap.servers.http_guard import guard, json_answer
-from rtolap.servers.http_server import HttpConnections, HttpServer, listening_sockets
+from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.servers.limits import HttpLimits
+from rtolap.servers.listening import listening_sockets
 from starlette.types import Receive, Scope, Send
 
 PARTIALS_PATH, COPY_PATH = "/api/v1/partials", "/api/v1/copy"

@@ -7,9 +7,10 @@ import socket
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rtolap.base.addresses import host_port, is_unspecified, plain_host
 from rtolap.base.errors import DefinitionError
 from rtolap.base.files import read_provided, shipped
 
@@ -99,7 +100,7 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="address to bind to and to announce")
     announced_host: str = Field(
         default="",
-        description="address that coordinators and front ends announce; empty: host",
+        description="address at which other machines reach the services of this host; empty: host",
     )
     machine: str = Field(
         default="",
@@ -302,25 +303,45 @@ class Settings(BaseSettings):
         default="text", description="lines of the services' logs: for people, or a JSON object each"
     )
 
+    @field_validator("host", "announced_host")
+    @classmethod
+    def _is_host(cls, host: str) -> str:
+        return plain_host(host)
+
     def coordinator_urls(self) -> tuple[str, ...]:
         """Return the URLs where clients look for the leader."""
         named = tuple(url.strip().rstrip("/") for url in self.coordinators.split(",") if url.strip())
-        return named or (f"http://{self.host}:{self.coordinator_port}",)
+        return named or (f"http://{host_port(self.host, self.coordinator_port)}",)
+
+    def agent_url(self) -> str:
+        """Return the URL of this host's agent."""
+        return f"http://{host_port(self.host, self.agent_port)}"
 
     def query_url(self) -> str:
         """Return the HTTP endpoint for SQL: https where it has a certificate."""
         scheme = "http" if self.query_tls_certificate is None else "https"
-        return f"{scheme}://{self.host}:{self.query_http_port}"
+        return f"{scheme}://{host_port(self.host, self.query_http_port)}"
 
     def stream_load_urls(self) -> tuple[str, ...]:
         """Return the URLs of the endpoints that create tables and take loads; any of them will do."""
         named = tuple(url.strip().rstrip("/") for url in self.stream_load_endpoints.split(",") if url.strip())
         scheme = "http" if self.stream_load_tls_certificate is None else "https"
-        return named or (f"{scheme}://{self.host}:{self.stream_load_port}",)
+        return named or (f"{scheme}://{host_port(self.host, self.stream_load_port)}",)
 
     def reached_at(self) -> str:
-        """Return the host that coordinators and front ends announce: a redirect must not lead to 0.0.0.0."""
-        return self.announced_host or self.host
+        """Return the host that a service of this host announces to those that shall find it.
+
+        Raises DefinitionError for 0.0.0.0 and ::, where each machine would find itself.
+        """
+        host = self.announced_host or self.host
+        if is_unspecified(host):
+            raise DefinitionError(
+                "no service is found at the address that it would announce",
+                expected="an address of this host",
+                found=host,
+                action="set RTOLAP_ANNOUNCED_HOST to the address at which other machines reach this one",
+            )
+        return host
 
     def machine_name(self) -> str:
         """Return the name of the machine that this process runs on."""

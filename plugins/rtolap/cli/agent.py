@@ -24,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="The agent of this host and its pro
 
 
 def _client(settings: Settings) -> AgentClient:
-    return AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token())
+    return AgentClient(settings.agent_url(), settings.token())
 
 
 @app.command()

@@ -101,6 +101,7 @@ def serve(
     service = ReceiverService(
         cubes,
         host=settings.host,
+        announced_host=settings.reached_at(),
         port=settings.receiver_port if port is None else port,
         metrics_port=metrics_port,
         http_limits=HttpLimits.from_settings(settings),

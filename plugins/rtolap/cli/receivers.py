@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import DefinitionError
 from rtolap.cli import retirement
 from rtolap.cli.coordinator_access import coordinator_client, warn_of_replica_sets
@@ -55,7 +56,7 @@ def list_receivers(as_json: JsonOption = False) -> None:
         [
             (
                 receiver.receiver_id,
-                f"{receiver.host}:{receiver.port}",
+                host_port(receiver.host, receiver.port),
                 receiver.machine,
                 receiver.rack,
                 receiver.replica_set,

@@ -70,6 +70,7 @@ def serve(
         name=name,
         data=data_dir or settings.data_dir / "storage" / name,
         host=settings.host,
+        announced_host=settings.reached_at(),
         port=settings.storage_port if port is None else port,
         metrics_port=metrics_port,
         token=settings.token(),

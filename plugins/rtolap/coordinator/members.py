@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import NotFound, Refused
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.placement.rules import PlacementRules
@@ -81,7 +82,7 @@ class Members:
         for name, record in sorted(self._metadata.receivers().items()):
             if record.metrics_port:
                 labels = {"service": "receiver", "receiver": name, "replica_set": record.replica_set}
-                address = f"{record.host}:{record.metrics_port}"
+                address = host_port(record.host, record.metrics_port)
                 targets.append(wire.MetricsTargets(targets=(address,), labels=labels))
         return targets
 

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 
+from rtolap.base.addresses import host_port
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotLeader, RtolapError, Unavailable
 from rtolap.base.mutual_proof import ServerSessions
@@ -159,7 +160,7 @@ def run(settings: Settings, topics: TopicsOf) -> None:
                 [url], token, learnt=True, timeout_s=OWNER_TIMEOUT_S, retry_s=0
             ),
             list_places=ListPlaces.of(settings),
-            url=f"http://{settings.reached_at()}:{settings.coordinator_port}",
+            url=f"http://{host_port(settings.reached_at(), settings.coordinator_port)}",
             confirmed_s=min(CONFIRMED_S, settings.session_timeout_s / 2),
             placement=settings.placement,
             lost_after_s=settings.replica_set_lost_after_s,
@@ -179,7 +180,7 @@ def run(settings: Settings, topics: TopicsOf) -> None:
             server.run()
             if not server.started:
                 raise Unavailable(
-                    f"the coordinator cannot serve on {settings.host}:{settings.coordinator_port}",
+                    f"the coordinator cannot serve on {host_port(settings.host, settings.coordinator_port)}",
                     action="free the port, or set RTOLAP_COORDINATOR_PORT",
                 )
         finally:

@@ -18,6 +18,7 @@ import httpx
 import msgspec
 import pyarrow as pa
 
+from rtolap.base.addresses import host_port
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Refused, RtolapError, Unavailable, from_dict
 from rtolap.base.settings import Settings
@@ -69,7 +70,7 @@ class Demo:
         self._admin = KafkaAdmin(self._kafka)
         self._coordinator = CoordinatorClient(settings.coordinator_urls(), settings.token())
         self._receivers = ReceiverClients(settings.token())
-        self._endpoint = SqlClient(f"http://{settings.host}:{settings.query_http_port}", settings.token())
+        self._endpoint = SqlClient(settings.query_url(), settings.token())
         self._failure: RtolapError | None = None
         self._checkpoint_s = 0.0
 
@@ -176,7 +177,7 @@ class Demo:
     def _answering(self) -> list[ReceiverClient]:
         """Return the receivers that answer. Paused ones are among them: a warning is no silence."""
         return [
-            self._receivers.at(f"{receiver.host}:{receiver.port}")
+            self._receivers.at(host_port(receiver.host, receiver.port))
             for receiver in self._coordinator.receivers()
             if receiver.health in ("HEALTHY", "WARN")
         ]

@@ -8,6 +8,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.doctor.findings import Finding, Look, failed, ok, warning
@@ -23,7 +24,7 @@ def looks(settings: Settings) -> Iterator[Look]:
     for url in settings.coordinator_urls():
         yield _health(f"coordinator {url}", url, "rtolap coordinator serve, on its host")
     yield Look("cluster", lambda: look_at_cluster(_cluster(settings)))
-    agent = f"http://{settings.host}:{settings.agent_port}"
+    agent = settings.agent_url()
     yield _health(f"agent {agent}", agent, "rtolap agent serve, on its host", needed=False)
     query = settings.query_url()
     yield _health(f"query service {query}", query, "rtolap query serve, on its host", ca=settings.query_ca)
@@ -86,7 +87,10 @@ def look_at_cluster(cluster: ClusterInfo) -> Iterator[Finding]:
     for receiver in cluster.receivers:
         subject = f"receiver {receiver.receiver_id}"
         if receiver.health == "HEALTHY":
-            yield ok(subject, f"of replica set {receiver.replica_set}, at {receiver.host}:{receiver.port}")
+            yield ok(
+                subject,
+                f"of replica set {receiver.replica_set}, at {host_port(receiver.host, receiver.port)}",
+            )
         else:
             judged = warning if receiver.health == "WARN" else failed
             found = f"it is {receiver.health}" + (f": {receiver.reason}" if receiver.reason else "")

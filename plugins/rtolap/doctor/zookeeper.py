@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 
+from rtolap.base.addresses import split_host_port
 from rtolap.base.errors import Unavailable
 from rtolap.base.settings import Settings
 from rtolap.doctor.findings import Finding, Look, failed, ok, warning
@@ -41,9 +42,8 @@ def look_at_server(server: str) -> Iterator[Finding]:
 
 
 def _four_letters(server: str, word: bytes) -> str:
-    host, _, port = server.rpartition(":") if ":" in server else (server, "", str(_PORT))
     try:
-        with socket.create_connection((host, int(port)), timeout=_ANSWER_S_MAX) as connection:
+        with socket.create_connection(split_host_port(server, _PORT), timeout=_ANSWER_S_MAX) as connection:
             connection.sendall(word)
             pieces = b""
             while len(pieces) < _ANSWER_BYTES_MAX and (piece := connection.recv(4096)):

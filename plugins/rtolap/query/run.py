@@ -9,6 +9,7 @@ import ssl
 from pathlib import Path
 from types import FrameType
 
+from rtolap.base.addresses import host_port
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.errors import DefinitionError
@@ -188,7 +189,7 @@ def server_context(settings: Settings) -> ssl.SSLContext | None:
 
 def open_log(settings: Settings, clock: Clock) -> QueryLog:
     """Open the query log, on the disk unless it may have no bytes there."""
-    service = f"{settings.announced_host or settings.host}:{settings.query_http_port}"
+    service = host_port(settings.announced_host or settings.host, settings.query_http_port)
     texts = settings.query_log_texts
     if settings.query_log_bytes_max == 0:
         return QueryLog(service=service, texts=texts)

@@ -25,6 +25,7 @@ from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
 
 from pyarrow import flight
 
+from rtolap.base.addresses import host_port
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.base.ids import HEADER, bound, ids, received
@@ -34,8 +35,8 @@ from rtolap.base.spans import TRACEPARENT, served
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.flight.client import ERROR_MARK, named
 from rtolap.servers.flight_guard.relay import FlightRelay
-from rtolap.servers.http_server import listening_sockets
 from rtolap.servers.limits import FlightLimits
+from rtolap.servers.listening import listening_sockets
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +51,16 @@ _PATH_BYTES_MAX = 100  # of a Unix socket: the system takes 107
 
 
 class ServerOptions(TypedDict):
-    """The address and the limits of a Flight server. `metrics` counts its calls, and what is refused."""
+    """The address and the limits of a Flight server.
+
+    Attributes:
+        host: the address on which it listens.
+        announced_host: the address at which clients call it, which it proves to be; else `host`.
+        metrics: counts its calls, and what is refused.
+    """
 
     host: str
+    announced_host: NotRequired[str]
     port: int
     token: str
     metrics: Metrics
@@ -60,7 +68,7 @@ class ServerOptions(TypedDict):
 
 
 class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Serves as soon as it is made; `port` is the one that it got.
+    """Serves as soon as it is made; `port` is the one that it got, and `address` what clients call.
 
     Raises Unavailable where the port cannot be had.
     """
@@ -69,7 +77,8 @@ class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pya
         token, metrics = options["token"], options["metrics"]
         listening = listening_sockets("Flight", options["host"], options["port"])
         self._port: int = listening[0].getsockname()[1]
-        sessions = ServerSessions(token, f"{options['host']}:{self._port}")
+        self.address = host_port(options.get("announced_host", options["host"]), self._port)
+        sessions = ServerSessions(token, self.address)
         with contextlib.ExitStack() as undo:
             for sock in listening:
                 undo.callback(sock.close)

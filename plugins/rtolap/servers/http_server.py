@@ -27,10 +27,10 @@ from rtolap.base.errors import Unavailable
 from rtolap.base.metrics import Metrics
 from rtolap.servers.http_protocol import BoundedProtocol
 from rtolap.servers.limits import Connections, HttpLimits
+from rtolap.servers.listening import BACKLOG, listening_sockets
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 2048
 ACCEPT_AGAIN_S = 0.2
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _FULL = (
@@ -88,9 +88,13 @@ class HttpServer(uvicorn.Server):
         if self.lifespan.should_exit:
             sys.exit(STARTUP_FAILURE)
         try:
-            listening = sockets if sockets is not None else _bound(self.config.host, self.config.port)
-        except OSError as error:
-            log.error("cannot serve on %s:%d: %s", self.config.host, self.config.port, error)
+            listening = (
+                sockets
+                if sockets is not None
+                else listening_sockets("HTTP", self.config.host, self.config.port)
+            )
+        except Unavailable as error:
+            log.error("%s", error)
             await self.lifespan.shutdown()
             sys.exit(STARTUP_FAILURE)
         self.servers: list[Any] = [Listener(self, one) for one in listening]
@@ -174,38 +178,6 @@ class Listener:
             task = loop.create_task(self._server.connect(sock, str(address[0])))
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
-
-
-def listening_sockets(what: str, host: str, port: int) -> list[socket.socket]:
-    """Return a socket for each address of `host`.
-
-    Raises Unavailable, which says that `what` cannot be served.
-    """
-    try:
-        return _bound(host, port)
-    except OSError as error:
-        raise Unavailable(
-            f"{what} cannot be served on {host}:{port}", found=error.strerror, action="take another port"
-        ) from error
-
-
-def _bound(host: str, port: int) -> list[socket.socket]:
-    sockets: list[socket.socket] = []
-    infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    try:
-        for family, kind, protocol, _, address in dict.fromkeys(infos):
-            sock = socket.socket(family, kind, protocol)
-            sockets.append(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            sock.bind(address)
-            sock.listen(BACKLOG)
-    except OSError:
-        for sock in sockets:
-            sock.close()
-        raise
-    return sockets
 
 
 def _refuse(sock: socket.socket, *, encrypted: bool) -> None:

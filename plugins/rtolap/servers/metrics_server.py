@@ -9,11 +9,13 @@ from dataclasses import replace
 
 from fastapi import FastAPI
 
+from rtolap.base.addresses import host_port
 from rtolap.base.metrics import Metrics
 from rtolap.base.settings import Settings
 from rtolap.servers.http_guard import guard
-from rtolap.servers.http_server import HttpConnections, HttpServer, listening_sockets
+from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.servers.limits import HttpLimits
+from rtolap.servers.listening import listening_sockets
 from rtolap.servers.metrics_http import PATH
 
 BODY_BYTES_MAX = 4 << 10  # there is no route for one
@@ -38,7 +40,7 @@ class MetricsServer:
         )
         sockets = listening_sockets("metrics", host, port)
         self.port: int = sockets[0].getsockname()[1]
-        self.url = f"http://{host}:{self.port}{PATH}"
+        self.url = f"http://{host_port(host, self.port)}{PATH}"
         app = FastAPI(title="metrics", openapi_url=None, docs_url=None, redoc_url=None)
         guard(app, metrics, token, open_paths=(), body_bytes_max=lambda path: BODY_BYTES_MAX, limits=limits)
         self._server = HttpServer(

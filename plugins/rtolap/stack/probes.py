@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 
+from rtolap.base.addresses import host_port
+
 AIRFLOW_HEALTH = "/api/v2/monitor/health"
 _TIMEOUT_S = 3.0
 # httpx makes one for each call otherwise, for plain HTTP too: 18 ms of work, many times a second, while the
@@ -35,7 +37,7 @@ def http_missing(url: str, tls: ssl.SSLContext = _TLS) -> str | None:
 
 def http2_missing(host: str, port: int) -> str | None:
     """Return None when the server opens HTTP/2, as one of grpc does before it asks for a token."""
-    where = f"HTTP/2 on {host}:{port}"
+    where = f"HTTP/2 on {host_port(host, port)}"
     try:
         with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection:
             connection.sendall(_HTTP2_PREFACE)
@@ -48,7 +50,7 @@ def http2_missing(host: str, port: int) -> str | None:
 
 def mysql_missing(host: str, port: int) -> str | None:
     """Return None when the server greets with a protocol version 10 handshake."""
-    where = f"MySQL protocol on {host}:{port}"
+    where = f"MySQL protocol on {host_port(host, port)}"
     try:
         with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection:
             return _no_greeting(connection, where)

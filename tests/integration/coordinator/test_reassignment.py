@@ -111,8 +111,7 @@ def _fifty_clients_at_once(world: World) -> None:
             world.produce(100)
             clients.wait_for_all()
     clients.assert_exact()
-    port = world.services.environment["RTOLAP_QUERY_HTTP_PORT"]
-    metrics = scrape(f"http://127.0.0.1:{port}", TOKEN)
+    metrics = scrape(world.services.query_url, TOKEN)
     assert metrics("rtolap_query_reads_joined_total", cube=world.cube) > 0
 
 

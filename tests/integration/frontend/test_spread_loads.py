@@ -22,6 +22,7 @@ from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import LoadState, SendOptions
 
+from tests.support.runs.loopback import LOOPBACK
 from tests.support.stored.stream_load_cluster import LOOKING_USER, PASSWORD, USER, StreamLoadCluster
 from tests.support.waiting import patience_s, result_of, until
 
@@ -35,7 +36,9 @@ FRONT_ENDS, NODES = 2, 2
 @pytest.fixture(scope="module")
 def cluster(owned: None, module_folder: Path) -> Iterator[StreamLoadCluster]:
     folder = module_folder / "spread-loads"
-    with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}", redirect="nodes") as running:
+    with StreamLoadCluster(
+        folder, f"sqlite:///{folder / 'ledger.db'}", redirect="nodes", host=LOOPBACK
+    ) as running:
         running.start(endpoints=FRONT_ENDS, nodes=NODES, nodes_take_bodies=True)
         yield running
 

@@ -13,6 +13,7 @@ from rtolap.stack.process import ManagedProcess
 from rtolap.stored.metastore.database import Ledger
 
 from tests.support.loader.loader_world import Around
+from tests.support.runs.loopback import LOOPBACK
 from tests.support.stored.stored_cluster import StoredCluster
 
 PASSWORD = "kept-in-a-file"
@@ -58,7 +59,7 @@ def _around(
     password_file.write_text(PASSWORD)
     address = f"mysql://{name}@{mariadb_server.address}/{name}"
     env = {"RTOLAP_LEDGER": address, "RTOLAP_LEDGER_PASSWORD_FILE": str(password_file)}
-    cluster = StoredCluster(server_folder / name, address, password_file)
+    cluster = StoredCluster(server_folder / name, address, password_file, host=LOOPBACK)
     with Ledger.open(address, password_file=password_file) as ledger, cluster:
         cluster.start(endpoints=endpoints, nodes=nodes)
         yield Around(kafka_server, mariadb_server, cluster, ledger, env)

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
+from rtolap.base.addresses import host_port
 from rtolap.cli.main import app
 from rtolap.model.loader import SinkPartitions
 from rtolap.protocols.loader.messages import API, LoaderStatus, PartitionsStatus
@@ -21,7 +22,7 @@ from typer.testing import CliRunner
 
 from tests.support.loader.loader_world import DATABASE, Around, LoaderWorld
 from tests.support.stored.stored_cluster import DEFINING_USER, StoredCluster
-from tests.support.stored.stream_load_cluster import HOST, PASSWORD, TOKEN
+from tests.support.stored.stream_load_cluster import PASSWORD, TOKEN
 from tests.support.waiting import until
 
 TIMEOUT_S = 60.0
@@ -82,7 +83,7 @@ def world(around: Around, cluster: StoredCluster, tmp_path: Path, unique_name: s
 
 def wanted(cluster: StoredCluster, password_file: Path, **changes: object) -> SinkPartitions:
     found = SinkPartitions(
-        sql=f"{HOST}:{cluster.mysql_port}",
+        sql=host_port(cluster.host, cluster.mysql_port),
         column="at",
         ahead=AHEAD,
         every_ms=1_000,

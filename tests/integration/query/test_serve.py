@@ -38,7 +38,7 @@ def services(
 ) -> Iterator[Services]:
     folder = tmp_path_factory.mktemp("services")
     root = f"/serve-{uuid.uuid4().hex}"
-    one = Services(folder, zookeeper=zookeeper, root=root, kafka=kafka, coordinators=1)
+    one = Services(folder, zookeeper=zookeeper, root=root, kafka=kafka, coordinators=1, host="127.0.0.1")
     (folder / "users").write_text(f"{USER}:{password_hash(PASSWORD)}\n")
     one.environment["RTOLAP_QUERY_CA"] = str(certificates.authority)
     one.environment["RTOLAP_QUERY_TLS_CERTIFICATE"] = str(certificates.certificate)

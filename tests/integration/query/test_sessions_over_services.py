@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from rtolap import dbapi
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import Unavailable
 from rtolap.protocols.receiver.client import ReceiverClient
 
@@ -48,7 +49,7 @@ def world(
 
 def _receiver(world: World, name: str) -> ReceiverClient:
     info = next(r for r in world.services.coordinator.receivers() if r.receiver_id == name)
-    return ReceiverClient(f"{info.host}:{info.port}", TOKEN)
+    return ReceiverClient(host_port(info.host, info.port), TOKEN)
 
 
 def _position(world: World, receiver: str) -> int:

@@ -77,7 +77,7 @@ class World:
             ),
             token=token,
             cluster_id=CLUSTER_ID,
-            reached=Reached("localhost", "127.0.0.1", [0], "127.0.0.1"),
+            reached=Reached("localhost", "127.0.0.1", [0]),
             session_timeout_s=60.0,
             member_id=f"consumer-{self._made}",
             is_wanted=lambda: store.get(PATHS.definition) is not None,

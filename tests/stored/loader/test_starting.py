@@ -81,6 +81,7 @@ class World:
             "j",
             resources,
             host="127.0.0.1",
+            announced_host="127.0.0.1",
             port=self.port,
             token=TOKEN,
             limits=HttpLimits(),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from rtolap.base.addresses import host_port
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import RtolapError
 from rtolap.kafka.interfaces import OutRecord
@@ -104,7 +105,7 @@ class ReceiverWorld:
             )
         wait_for(f"{receiver} serves", lambda: self.state(receiver) is not None)
         record = self.metadata.receivers()[receiver]
-        self.addresses[receiver] = f"{record.host}:{record.port}"
+        self.addresses[receiver] = host_port(record.host, record.port)
 
     def end(self, receiver: str, number: int) -> int:
         process = self.processes.pop(receiver)
@@ -137,7 +138,7 @@ class ReceiverWorld:
         address = self.addresses.get(receiver)
         if address is None:
             record = self.metadata.receivers()[receiver]
-            address = f"{record.host}:{record.port}"
+            address = host_port(record.host, record.port)
         return ReceiverClient(address, token)
 
     def state(self, receiver: str) -> CubeStats | None:

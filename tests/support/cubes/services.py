@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pymysql
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import Refused, RtolapError
 from rtolap.base.users import password_hash
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -27,6 +28,7 @@ from rtolap.stack.ports import free_port
 
 from tests.support.paths import PLUGINS
 from tests.support.runs import spark_drivers
+from tests.support.runs.loopback import LOOPBACK
 from tests.support.waiting import patience_s, until
 
 log = logging.getLogger(__name__)
@@ -58,8 +60,10 @@ class Services:
         kafka: str,
         coordinators: int = 2,
         token: str = TOKEN,
+        host: str = LOOPBACK,
     ) -> None:
         self.folder = folder
+        self.host = host
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._arguments: dict[str, tuple[str, ...]] = {}
         self._extra: dict[str, dict[str, str]] = {}
@@ -74,6 +78,7 @@ class Services:
         self.store = (folder / "store").as_uri()
         self.environment = {
             **os.environ,
+            "RTOLAP_HOST": host,
             "RTOLAP_ZOOKEEPER": zookeeper,
             "RTOLAP_ZOOKEEPER_ROOT": root,
             "RTOLAP_SESSION_TIMEOUT_S": "3",
@@ -104,7 +109,7 @@ class Services:
         return client
 
     def _url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self._ports[name]}"
+        return f"http://{host_port(self.host, self._ports[name])}"
 
     # -- processes --------------------------------------------------------------------------------------
 
@@ -242,7 +247,7 @@ class Services:
     def mysql(self, name: str = "query") -> pymysql.connections.Connection:
         """Return a connection to the MySQL endpoint of that query service."""
         connection: pymysql.connections.Connection = pymysql.connections.Connection(
-            host="127.0.0.1",
+            host=self.host,
             port=self._ports[f"{name}-mysql"],
             user=USER,
             password=PASSWORD,

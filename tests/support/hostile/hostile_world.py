@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pymysql
+from rtolap.base.addresses import host_port
 from rtolap.base.closeable import Closeable
 from rtolap.base.users import password_hash
 from rtolap.query.workers.session import DIED, MEMORY, SUM
@@ -73,7 +74,7 @@ class HostileWorld(Closeable):
             folder / "stored", f"sqlite:///{folder / 'ledger.db'}", publish_timeout_s=60
         )
         self.services = Services(
-            folder, zookeeper=zookeeper, root=root, kafka=kafka, coordinators=1, token=TOKEN
+            folder, zookeeper=zookeeper, root=root, kafka=kafka, coordinators=1, token=TOKEN, host=HOST
         )
         self.services.environment["RTOLAP_SESSION_TIMEOUT_S"] = "30"  # a busy machine is no fault here
         users = "".join(f"{name}:{password_hash(PASSWORD)}:{rights}\n" for name, rights in _RIGHTS.items())
@@ -88,7 +89,6 @@ class HostileWorld(Closeable):
     def start(self) -> None:
         self.stored.start(endpoints=1, nodes=1)
         self.services.environment["RTOLAP_STREAM_LOAD_ENDPOINTS"] = ",".join(self.stored.urls)
-        self.services.environment["RTOLAP_HOST"] = HOST
         self.services.start_coordinators()
         self.world.start_receivers("only")
         self.services.coordinator.put_replica_set("only", ["r1"])
@@ -199,7 +199,7 @@ class HostileWorld(Closeable):
                 http("endpoint-0", body_port, 0.35, _LOAD_PAGES, body="load", body_share=0.01),
                 http("coordinator-0", coordinator_port, 0.45, _COORDINATOR_PAGES, body_share=0.01),
                 http("agent", self._agent_port, 0.5, agent, body_share=0.01),
-                flight("r1", f"{receiver.host}:{receiver.port}", 0.5),
+                flight("r1", host_port(receiver.host, receiver.port), 0.5),
                 flight("node-0", node, 0.5),
             ]
 
@@ -230,7 +230,7 @@ class HostileWorld(Closeable):
         """Return the address of each receiver and storage node, by its name."""
         (receiver,) = self.services.coordinator.receivers()
         return {
-            "r1": f"{receiver.host}:{receiver.port}",
+            "r1": host_port(receiver.host, receiver.port),
             "node-0": self.stored.processes["node-0"].address,
         }
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from rtolap.base.addresses import host_port
 from rtolap.base.settings import Settings
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.interfaces import OutRecord
@@ -43,7 +44,7 @@ from rtolap.stored.loader.operations import JobAccess
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJobEvent
 
-from tests.support.stored.stream_load_cluster import HOST, PASSWORD, USER, StreamLoadCluster
+from tests.support.stored.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
 from tests.support.twins.loader_sink import Row
 from tests.support.waiting import patience_s
 
@@ -146,15 +147,15 @@ class LoaderWorld:
             kafka_clusters=None if clusters is None else Path(clusters),
             token_file=cluster.folder / "token",
             data_dir=folder,
-            host=HOST,
+            host=cluster.host,
         )
         self.access = JobAccess(around.ledger, settings)
         self.access.jobs.create(name, DATABASE, name, name, write_config(JobConfig(self.loader)))
         self.access.jobs.change_state(name, LoadJobEvent.START, "")
-        self._folder = folder
+        self._folder, self._host = folder, cluster.host
         self._env = {
             **around.env,
-            "RTOLAP_HOST": HOST,
+            "RTOLAP_HOST": cluster.host,
             "RTOLAP_KAFKA": kafka,
             "RTOLAP_TOKEN_FILE": str(cluster.folder / "token"),
             "RTOLAP_DATA_DIR": str(folder),
@@ -177,10 +178,10 @@ class LoaderWorld:
                 name=f"loader-{self.name}-{number}" if number else f"loader-{self.name}",
                 folder=self._folder / (f"process-{number}" if number else "process"),
                 argv=(*argv, "--process", str(number)) if number else argv,
-                address=f"{HOST}:{port}",
+                address=host_port(self._host, port),
                 ports=(port,),
                 env=self._env,
-                ready=lambda _: http_missing(f"http://{HOST}:{port}/health"),
+                ready=lambda _: http_missing(f"http://{host_port(self._host, port)}/health"),
             )
         )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pymysql
+from rtolap.base.addresses import host_port
 from rtolap.base.users import password_hash
 from rtolap.stack.probes import http_missing
 
-from tests.support.stored.stream_load_cluster import HOST, PASSWORD, StreamLoadCluster
+from tests.support.stored.stream_load_cluster import PASSWORD, StreamLoadCluster
 
 DEFINING_USER = "dora"  # with the same password as the loading user
 
@@ -29,7 +30,7 @@ class StoredCluster(StreamLoadCluster):
             "RTOLAP_QUERY_MYSQL_PORT": str(self.mysql_port),
             "RTOLAP_INCLUDE_DIR": str(self.folder),
         }
-        self.query_url = f"http://{HOST}:{http_port}"
+        self.query_url = f"http://{host_port(self.host, http_port)}"
         url = f"{self.query_url}/health"
         self._start("query", ("query", "serve"), env, http_port, lambda _: http_missing(url))
 
@@ -40,7 +41,7 @@ class StoredCluster(StreamLoadCluster):
     def connect(self, database: str | None = None) -> pymysql.connections.Connection:
         """Connect to the MySQL endpoint, as a user who may define."""
         connection: pymysql.connections.Connection = pymysql.connections.Connection(
-            host=HOST, port=self.mysql_port, user=DEFINING_USER, password=PASSWORD, database=database
+            host=self.host, port=self.mysql_port, user=DEFINING_USER, password=PASSWORD, database=database
         )
         return connection
 

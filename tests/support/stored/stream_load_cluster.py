@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pyarrow as pa
+from rtolap.base.addresses import host_port
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
@@ -50,13 +51,15 @@ class StreamLoadCluster(Closeable):
         publish_timeout_s: int = 3,
         settings: Mapping[str, str] = {},
         redirect: str = "none",
+        host: str = HOST,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self.host = host
         self._taken: set[int] = set()
         self._publish_timeout_s = publish_timeout_s
         self._env = {
-            "RTOLAP_HOST": HOST,
+            "RTOLAP_HOST": host,
             "RTOLAP_LEDGER": ledger,
             "RTOLAP_TOKEN_FILE": str(folder / "token"),
             "RTOLAP_USERS_FILE": str(folder / "users"),
@@ -167,7 +170,7 @@ class StreamLoadCluster(Closeable):
         if body_port is not None:
             env["RTOLAP_STORAGE_BODY_PORT"] = str(body_port)
         metrics_port = self._port()
-        self.metrics_urls[name] = f"http://{HOST}:{metrics_port}/metrics"
+        self.metrics_urls[name] = f"http://{host_port(self.host, metrics_port)}/metrics"
         arguments = (
             "storage",
             "serve",
@@ -183,7 +186,7 @@ class StreamLoadCluster(Closeable):
             said = "no endpoint answers"
             for url in self.urls:
                 nodes_url = f"{url}/api/v1/storage-nodes"
-                found = storage_missing(nodes_url, TOKEN, f"{HOST}:{port}", self._tls)
+                found = storage_missing(nodes_url, TOKEN, host_port(self.host, port), self._tls)
                 if found is None:
                     return None
                 said = found
@@ -198,7 +201,7 @@ class StreamLoadCluster(Closeable):
             name=name,
             folder=self.folder / name,
             argv=(sys.executable, "-m", "rtolap.cli.main", *arguments),
-            address=f"{HOST}:{port}",
+            address=host_port(self.host, port),
             ports=(port,),
             env={**self._env, **env, "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
             ready=ready,
@@ -208,7 +211,7 @@ class StreamLoadCluster(Closeable):
 
     def _url(self, port: int) -> str:
         """Return the URL of an endpoint."""
-        return f"{self._scheme}://{HOST}:{port}"
+        return f"{self._scheme}://{host_port(self.host, port)}"
 
     def _port(self) -> int:
         port = free_port(self._taken)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 
@@ -50,7 +51,7 @@ class Endpoints:
 
     def loader_url(self, port: int) -> str:
         """Return the URL of a loader's port. Loads run on the host of the agent."""
-        return urlunsplit(("http", f"{_host(self.agent())}:{port}", "", "", ""))
+        return urlunsplit(("http", host_port(urlsplit(self.agent()).hostname or "", port), "", "", ""))
 
     def front_ends(self) -> tuple[str, ...]:
         """Return the URLs of front ends. Raises DefinitionError where none is known."""
@@ -64,7 +65,7 @@ class Endpoints:
 def from_settings(settings: Settings) -> Endpoints:
     return Endpoints(
         coordinator_urls=settings.coordinator_urls(),
-        agent_url=_agent_at(settings.host, settings),
+        agent_url=settings.agent_url(),
         stream_load_urls=settings.stream_load_urls(),
         query_url=settings.query_url(),
         token=settings.token(),
@@ -83,7 +84,7 @@ def from_connection(connection: ConnectionLike, settings: Settings) -> Endpoints
     named = _urls(extra, "coordinator_urls")
     if not named and (connection.host or connection.port):
         host = connection.host or settings.host
-        named = (f"http://{host}:{connection.port or settings.coordinator_port}",)
+        named = (f"http://{host_port(host, connection.port or settings.coordinator_port)}",)
     is_own = _is_own(named, connection.password, settings)
     agent_url = str(extra.get("agent_url") or "").strip()
     if not agent_url and (connection.host or is_own):
@@ -130,7 +131,7 @@ def _spelled(url: str) -> str:
 
 
 def _agent_at(host: str, settings: Settings) -> str:
-    return f"http://{host}:{settings.agent_port}"
+    return f"http://{host_port(host, settings.agent_port)}"
 
 
 def _known(found: T, service: str, extra: str) -> T:
@@ -141,9 +142,3 @@ def _known(found: T, service: str, extra: str) -> T:
             action="add it to the connection: the token goes to no address of another cluster",
         )
     return found
-
-
-def _host(url: str) -> str:
-    """Return the host of `url` as an address spells it: IPv6 addresses are in brackets."""
-    host = urlsplit(url).hostname or ""
-    return f"[{host}]" if ":" in host else host

@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from rtolap.airflow.hooks.awaited import AwaitedConnections
 from rtolap.airflow.hooks.hbase_connection import HBASE_CONN_TYPE, HBASE_DEFAULT, DueArguments
+from rtolap.base.addresses import host_port
 from rtolap.base.clock import SystemClock
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
@@ -85,7 +86,7 @@ class HBaseHook(AwaitedConnections):
             )
         parent = str(connection.extra_dejson.get(_PARENT_KEY) or DEFAULT_PARENT)
         port = connection.port or _ZOOKEEPER_PORT
-        return ClusterKey.parse(f"{connection.host}:{port}:/{parent.strip('/')}")
+        return ClusterKey.parse(f"{host_port(connection.host, port)}:/{parent.strip('/')}")
 
     def sources(self) -> ReplicationSources:
         """Open them; close what is returned. Raises Unavailable where ZooKeeper does not answer."""

@@ -20,6 +20,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from rtolap.base.addresses import host_port
+
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import Dataset
@@ -60,7 +62,7 @@ def topic_dataset(bootstrap_servers: str, topic: str) -> DatasetName:
     first = bootstrap_servers.split(",", maxsplit=1)[0].strip()
     _, _, address = first.rpartition("://")  # a listener's name may stand before it
     named = urlsplit(f"//{address}")
-    return DatasetName(f"kafka://{_host(named.hostname)}:{named.port or KAFKA_PORT}", topic)
+    return DatasetName(f"kafka://{host_port(named.hostname or '', named.port or KAFKA_PORT)}", topic)
 
 
 def folder_dataset(object_store: str, folder: str) -> DatasetName:
@@ -76,7 +78,7 @@ def folder_dataset(object_store: str, folder: str) -> DatasetName:
 
 def sql_dataset(host: str, port: int, database: str, table: str) -> DatasetName:
     """Return the dataset of a table at a server that speaks MySQL's protocol."""
-    return DatasetName(f"mysql://{_host(host)}:{port}", f"{database}.{table}")
+    return DatasetName(f"mysql://{host_port(host, port)}", f"{database}.{table}")
 
 
 def foreign_dataset(target: str, url: str, database: str, table: str) -> DatasetName:
@@ -123,8 +125,3 @@ def _datasets(named: Sequence[NamedDataset]) -> list[Dataset]:
             facets["symlinks"] = links.SymlinksDatasetFacet(identifiers=[other])
         found.append(client.Dataset(namespace=each.at.namespace, name=each.at.name, facets=facets))
     return found
-
-
-def _host(host: str | None) -> str:
-    """Return a host as a URL has it: an IPv6 address in brackets."""
-    return f"[{host}]" if host and ":" in host else host or ""

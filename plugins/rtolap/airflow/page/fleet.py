@@ -21,6 +21,7 @@ from rtolap.airflow.page.fleet_messages import (
     PlanStage,
     SlowBroker,
 )
+from rtolap.base.addresses import host_port
 from rtolap.base.decoding import convert, copied
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _brokers(look: FleetLook) -> tuple[Broker, ...]:
     return tuple(
         Broker(
             broker=each.broker_id,
-            host=f"{each.host}:{each.port}",
+            host=host_port(each.host, each.port),
             rack=each.rack or "",
             state="FENCED" if each.fenced else "SERVING",
             error=look.missing.get(each.broker_id, ""),

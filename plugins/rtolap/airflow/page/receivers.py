@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rtolap.airflow.page.messages import Moving, OwnedPartition, Receiver, Receivers
+from rtolap.base.addresses import host_port
 from rtolap.base.decoding import copied
 from rtolap.protocols.coordinator.messages import ClusterInfo, ReceiverInfo
 
@@ -32,7 +33,7 @@ def _receiver(one: ReceiverInfo, draining: bool) -> Receiver:
     return Receiver(
         name=one.receiver_id,
         replica_set=one.replica_set,
-        address=f"{one.host}:{one.port}",
+        address=host_port(one.host, one.port),
         health=one.health,
         reason=one.reason,
         leads=one.is_leader,

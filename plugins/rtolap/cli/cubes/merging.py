@@ -40,7 +40,7 @@ def merge(
             _show_plans(plans)
         return
     settings = Settings()
-    agent = AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token())
+    agent = AgentClient(settings.agent_url(), settings.token())
     with agent, coordinator_client() as client:
         rounds = merge_all(
             *(agent, client, cube),

@@ -88,7 +88,7 @@ def run(
         sink = sink_of(loader, settings)
         connections = kafka_connections(settings, f"rtolap-loader-{job}")
         box = reject_box(loader, settings, connections)
-        agent = AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token())
+        agent = AgentClient(settings.agent_url(), settings.token())
         registries = SchemaRegistries.of_host(settings)
         resources = JobResources(
             access.jobs,
@@ -109,6 +109,7 @@ def run(
             job,
             resources,
             host=settings.host,
+            announced_host=settings.reached_at(),
             port=port,
             token=settings.token(),
             limits=HttpLimits.from_settings(settings),

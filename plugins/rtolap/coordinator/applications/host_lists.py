@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from rtolap.base.addresses import bracketed
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
 from rtolap.base.settings import Settings
@@ -60,7 +61,8 @@ class ListPlaces(NamedTuple):
                 )
         if listed.url is not None:
             parts = urlsplit(listed.url)
-            named = {str(parts.hostname), f"{parts.hostname}:{parts.port}"}
+            host = parts.hostname or ""
+            named = {host, bracketed(host), f"{bracketed(host)}:{parts.port}"}
             if parts.scheme not in ("http", "https") or not named & set(self.servers):
                 raise DefinitionError(
                     f"no host list is fetched from {parts.hostname}",

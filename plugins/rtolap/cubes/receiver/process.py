@@ -48,6 +48,7 @@ class ReceiverService:
         cubes: CubeAssembly,
         *,
         host: str,
+        announced_host: str | None = None,
         port: int,
         metrics_port: int = 0,
         http_limits: HttpLimits,
@@ -57,7 +58,7 @@ class ReceiverService:
         flight_limits: FlightLimits = FlightLimits(),
         show_clients: Callable[[Metrics], None] = lambda metrics: None,
     ) -> None:
-        """Take the cubes and addresses.
+        """Take the cubes and addresses. `announced_host`: where others reach `host`; None means there.
 
         `machine`, `rack` and `placement`: as declared (see `metadata.members.places`). `show_clients` adds
         the figures of its Kafka clients to the metrics.
@@ -66,7 +67,7 @@ class ReceiverService:
         metadata, clock = cubes.metadata, cubes.clock
         self.receiver_id = receiver_id
         self.replica_set = replica_set
-        self._host = host
+        self._announced_host = announced_host or host
         self._machine, self._rack = machine, rack
         self._placement: PlacementPolicy = placement
         self._metadata = metadata
@@ -80,7 +81,13 @@ class ReceiverService:
         show_clients(metrics)
         show_refused(metrics, metadata.store)
         self._server = ReceiverFlightServer(
-            self, host=host, port=port, token=token, metrics=metrics, limits=flight_limits
+            self,
+            host=host,
+            announced_host=self._announced_host,
+            port=port,
+            token=token,
+            metrics=metrics,
+            limits=flight_limits,
         )
         self.port: int = self._server.port
         self._metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token, limits=http_limits)
@@ -119,18 +126,17 @@ class ReceiverService:
         for thread in self._threads:
             thread.start()
         log.info(
-            "receiver %s of %s serves at %s:%d, metrics at %s",
+            "receiver %s of %s serves at %s, metrics at %s",
             self.receiver_id,
             self.replica_set,
-            self._host,
-            self.port,
+            self._server.address,
             self._metrics.url,
         )
 
     def _register(self) -> None:
         record = ReceiverRecord(
             self.receiver_id,
-            self._host,
+            self._announced_host,
             self.port,
             self.replica_set,
             self._metrics.port,
@@ -180,7 +186,7 @@ class ReceiverService:
         return ReceiverStats(
             receiver_id=self.receiver_id,
             replica_set=self.replica_set,
-            address=f"{self._host}:{self.port}",
+            address=self._server.address,
             cubes=cubes,
             memory_bytes=sum(
                 cube.cuboid_bytes + sum(s.bytes for s in cube.segments if s.memory_rows) for cube in cubes

@@ -116,7 +116,7 @@ def versions() -> dict[str, Any]:
 
 
 def _processes(settings: Settings) -> object:
-    with closing(AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token())) as agent:
+    with closing(AgentClient(settings.agent_url(), settings.token())) as agent:
         return agent.processes()
 
 
@@ -159,7 +159,7 @@ def _of_cubes(settings: Settings, cubes: Sequence[CubeStatus]) -> list[Part]:
 
 def _of_metrics(settings: Settings, targets: Sequence[MetricsTargets]) -> list[Part]:
     urls: dict[str, Path | None] = dict.fromkeys(settings.coordinator_urls())
-    urls[f"http://{settings.host}:{settings.agent_port}"] = None
+    urls[settings.agent_url()] = None
     urls[settings.query_url()] = settings.query_ca
     urls |= dict.fromkeys(settings.stream_load_urls(), settings.stream_load_ca)
     for address in (address for each in targets for address in each.targets):

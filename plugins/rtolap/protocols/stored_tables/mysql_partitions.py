@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pymysql
 from pymysql.cursors import DictCursor
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import DefinitionError, Refused, RtolapError, Unauthorized, Unavailable
 from rtolap.model.stored.partitions import WHOLE, PartitionRange
 
@@ -109,7 +110,7 @@ class MysqlPartitions:
                 **self._trust,
             )
         except (pymysql.MySQLError, OSError) as error:
-            raise _error(f"reach the MySQL endpoint {self._host}:{self._port}", error) from error
+            raise _error(f"reach the MySQL endpoint {host_port(self._host, self._port)}", error) from error
         try:
             yield PartitionSession(connection)
         finally:

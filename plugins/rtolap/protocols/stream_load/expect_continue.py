@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import h11
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import Unavailable
 
 CONTINUE_WAIT_S = 5.0  # a server that knows nothing of it gets the body after that, as the standard says
@@ -62,7 +63,8 @@ def put(
             return _Exchange(plain, deadline_s).run(parts.netloc, _target(url), headers, body)
     except (OSError, h11.RemoteProtocolError) as error:
         raise Unavailable(
-            f"{parts.scheme}://{host}:{port} gave no complete answer", found=str(error) or repr(error)
+            f"{parts.scheme}://{host_port(host, port)} gave no complete answer",
+            found=str(error) or repr(error),
         ) from error
 
 

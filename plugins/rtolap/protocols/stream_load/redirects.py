@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import Forbidden, Refused
 from rtolap.model.backend_hosts import check_backend, is_backend
 
@@ -61,7 +62,7 @@ class PlainBackends:
             raise Forbidden(
                 "a redirect would send the credentials in plain",
                 expected="https, or a backend of `sink.backends.plain`",
-                found=f"{host}:{port}",
+                found=host_port(host, port),
                 action="declare the backend if the network to it is trusted, or give backends a TLS proxy",
             )
         return urlunsplit(bare)
@@ -71,8 +72,7 @@ class PlainBackends:
 
 
 def _netloc(target: SplitResult, port: int) -> str:
-    host = target.hostname or ""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_port(target.hostname or "", port)
 
 
 def _nowhere(location: str) -> Refused:

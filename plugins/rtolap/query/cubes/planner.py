@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+from rtolap.base.addresses import host_port
 from rtolap.metadata.records import CubeControl, SegmentRecord, standing
 from rtolap.model.predicate import And, Compare
 from rtolap.protocols.receiver.messages import HistorySnapshot
@@ -53,7 +54,7 @@ def plan_realtime(cube: str, control: CubeControl, topology: ReceiverTopology) -
         first = zlib.crc32(cube.encode()) % len(live) if live else 0
         ordered = live[first:] + live[:first]
         addresses = tuple(
-            (receiver, f"{topology.receivers[receiver].host}:{topology.receivers[receiver].port}")
+            (receiver, host_port(topology.receivers[receiver].host, topology.receivers[receiver].port))
             for receiver in ordered
         )
         plans.append(ReplicaSetPlan(name, tuple(partitions), addresses))

@@ -34,6 +34,7 @@ from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.sql_session import SqlSession
 from rtolap.servers.http_server import ACCEPT_AGAIN_S, EXHAUSTED
 from rtolap.servers.limits import ConnectionPlace, Connections
+from rtolap.servers.listening import listening_sockets
 
 log = logging.getLogger(__name__)
 
@@ -92,23 +93,28 @@ class MySqlServer:
         self._logins = Connections(total_max=limits.logins_max, per_address_max=limits.logins_per_address_max)
         self._watch = ClientWatch()
         self._closing = threading.Event()
-        self._listener: socket.socket | None = None
-        self._acceptor: threading.Thread | None = None
+        self._listeners: list[socket.socket] = []
+        self._acceptors: list[threading.Thread] = []
 
     @property
     def port(self) -> int:
-        assert self._listener is not None, "start first"
-        return int(self._listener.getsockname()[1])
+        assert self._listeners, "start first"
+        return int(self._listeners[0].getsockname()[1])
 
     def start(self) -> None:
-        self._listener = socket.create_server(self._address, backlog=128)
-        self._acceptor = threading.Thread(target=self._accept, name="mysql-accept", daemon=True)
-        self._acceptor.start()
+        """Raises Unavailable for a port that is taken."""
+        self._listeners = listening_sockets("MySQL", *self._address)
+        for listener in self._listeners:
+            acceptor = threading.Thread(
+                target=self._accept, args=(listener,), name="mysql-accept", daemon=True
+            )
+            self._acceptors.append(acceptor)
+            acceptor.start()
 
     def close(self) -> None:
         self._closing.set()
-        if self._listener is not None:
-            PacketStream(self._listener).shut()
+        for listener in self._listeners:
+            PacketStream(listener).shut()
         with self._lock:
             open_now = list(self._open.values())
         for connection, stream, _ in open_now:
@@ -117,10 +123,10 @@ class MySqlServer:
             stream.shut()
         for _, _, thread in open_now:
             thread.join(self._limits.stop_timeout_s)
-        if self._acceptor is not None:
-            self._acceptor.join(self._limits.stop_timeout_s)
-        if self._listener is not None:
-            self._listener.close()
+        for acceptor in self._acceptors:
+            acceptor.join(self._limits.stop_timeout_s)
+        for listener in self._listeners:
+            listener.close()
         self._watch.close()
 
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
@@ -145,11 +151,10 @@ class MySqlServer:
         with self._lock:
             return [connection.session for connection, _, _ in self._open.values() if connection is not None]
 
-    def _accept(self) -> None:
-        assert self._listener is not None
+    def _accept(self, listener: socket.socket) -> None:
         while not self._closing.is_set():
             try:
-                sock, address = self._listener.accept()
+                sock, address = listener.accept()
             except OSError as error:
                 if self._closing.is_set():
                     return

@@ -10,13 +10,13 @@ cluster does, which servers there are, and which are out of service. `small_mast
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from rtolap.base.addresses import is_unspecified
 from rtolap.base.errors import Corrupted, DefinitionError, NotLeader
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
 from rtolap.metadata.updates import retrying
@@ -101,7 +101,7 @@ class Registration:
 def check_sink(sink: ServerName) -> None:
     """Raise DefinitionError for a name that region servers could not parse, or to which they could not
     connect."""
-    if not _HOST.fullmatch(sink.host) or _is_unspecified(sink.host):
+    if not _HOST.fullmatch(sink.host) or is_unspecified(sink.host):
         raise DefinitionError(
             "a consumer cannot be registered under this host",
             expected="a name or IPv4 address that region servers reach, without commas, colons or spaces",
@@ -114,13 +114,6 @@ def check_sink(sink: ServerName) -> None:
             expected=f"a port of 1 to {_PORT_MAX} and a start code above 0",
             found=str(sink),
         )
-
-
-def _is_unspecified(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
 
 
 def small_master(cluster_id: str, sinks: Callable[[], Sequence[ServerName]]) -> Mapping[str, Answer]:

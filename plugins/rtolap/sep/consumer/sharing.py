@@ -62,13 +62,11 @@ class Reached:
         host: the name by which region servers reach the ports.
         bind: the address on which the ports listen.
         ports: the ports for region servers; 0 takes a free one.
-        endpoint_host: the address by which other consumers reach this one.
     """
 
     host: str
     bind: str
     ports: Sequence[int]
-    endpoint_host: str
 
 
 class SharedProcess:
@@ -155,11 +153,10 @@ class SharedProcess:
         """Return once stopped, or dropped. Raises what no later try would mend."""
         loop = asyncio.get_running_loop()
         endpoint = self._open_endpoint(loop, self.shares.get)
-        address = f"{self._reached.endpoint_host}:{endpoint.port}"
-        member = Member(self._id, address, self._clock.now_ms())
+        member = Member(self._id, endpoint.address, self._clock.now_ms())
         clients = FlightClients(lambda other: CaptureClient(other, self._token))
         router = self.router = Router(
-            self.shares, clients.at, cluster_id=self._cluster_id, own_address=address
+            self.shares, clients.at, cluster_id=self._cluster_id, own_address=endpoint.address
         )
         sinks: list[ServerName] = []
         server = self._make_server(

@@ -20,6 +20,7 @@ from typing import TypeVar
 from google.protobuf import proto
 from google.protobuf.message import DecodeError, Message
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import Corrupted, Forbidden, NotFound, Refused, RtolapError, TooLarge, Unavailable
 from rtolap.sep.hbase.rpc_pb2 import (
     CellBlockMeta,
@@ -89,7 +90,7 @@ class Connection:
         priority: int = HIGH_PRIORITY,
         timeout_s: float = 30.0,
     ) -> None:
-        self.address = f"{host}:{port}"
+        self.address = host_port(host, port)
         self._host_port = (host, port)
         self._service = service
         self._header = ConnectionHeader(

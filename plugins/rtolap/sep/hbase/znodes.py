@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 from google.protobuf.message import DecodeError, Message
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import Corrupted, NotFound, Unavailable
 from rtolap.metadata.store import MetadataStore
 from rtolap.sep.hbase import admin_pb2, rpc_pb2
@@ -34,7 +35,7 @@ class ServerName(msgspec.Struct, frozen=True, order=True):
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
     def __str__(self) -> str:
         return f"{self.host},{self.port},{self.start_code}"

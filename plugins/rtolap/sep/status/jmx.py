@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import httpx
 import msgspec
 
+from rtolap.base.addresses import host_port
 from rtolap.base.decoding import decode_json
 from rtolap.base.ids import CarryingPool
 from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
@@ -54,7 +55,10 @@ class JmxReader:
     def read(self, info_ports: Mapping[str, int]) -> JmxPages:
         """Read the pages of `info_ports`, by server as host,port,startcode. Pages that do not answer are
         named, and are no error."""
-        urls = {server: f"http://{_host(server)}:{port}" for server, port in info_ports.items()}
+        urls = {
+            server: f"http://{host_port(server.partition(',')[0], port)}"
+            for server, port in info_ports.items()
+        }
         targets = [*urls.items(), *(("", url) for url in self._shared_urls)]
         if not targets:
             return JmxPages({}, {}, (MissingSource("JMX", "no region server serves its page"),))
@@ -98,8 +102,3 @@ def parse_jmx(content: bytes) -> dict[str, SourceCounters]:
             if key.startswith("source.") and queue and counter == "failedBatches":
                 counters[queue] = SourceCounters(decode_json(value, int))
     return counters
-
-
-def _host(server: str) -> str:
-    host = server.partition(",")[0]
-    return f"[{host}]" if ":" in host else host

@@ -35,8 +35,9 @@ from rtolap.base.mutual_proof import ServerSessions
 from rtolap.servers.flight_guard import frames
 from rtolap.servers.flight_guard.calls import Calls
 from rtolap.servers.flight_guard.connection import Connection
-from rtolap.servers.http_server import ACCEPT_AGAIN_S, BACKLOG, EXHAUSTED
+from rtolap.servers.http_server import ACCEPT_AGAIN_S, EXHAUSTED
 from rtolap.servers.limits import Connections, FlightLimits
+from rtolap.servers.listening import BACKLOG
 
 log = logging.getLogger(__name__)
 

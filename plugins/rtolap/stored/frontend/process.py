@@ -15,7 +15,8 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 
-from rtolap.base.errors import ProcessFailed, Unavailable
+from rtolap.base.addresses import host_port
+from rtolap.base.errors import ProcessFailed
 from rtolap.base.settings import Settings
 from rtolap.base.tls import trust
 from rtolap.base.users import Users
@@ -23,6 +24,7 @@ from rtolap.protocols.rest.clients import service_client
 from rtolap.protocols.rest.request import headers
 from rtolap.protocols.storage.client import StorageClients
 from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.listening import listening_sockets
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
 from rtolap.stored.frontend.election import Endpoint
 from rtolap.stored.frontend.http.nodes import nodes_router
@@ -44,8 +46,8 @@ def here(settings: Settings) -> Endpoint:
     """Return the address at which others reach this process. Its lease names the same one."""
     scheme = "http" if settings.stream_load_tls_certificate is None else "https"
     return Endpoint(
-        f"{scheme}://{settings.reached_at()}:{settings.stream_load_port}",
-        f"{scheme}://{settings.reached_at()}:{settings.stream_load_body_port}",
+        f"{scheme}://{host_port(settings.reached_at(), settings.stream_load_port)}",
+        f"{scheme}://{host_port(settings.reached_at(), settings.stream_load_body_port)}",
     )
 
 
@@ -59,9 +61,12 @@ def run(settings: Settings, options: FrontendOptions) -> None:
     tls = tls_of_loads(settings)
     endpoint = here(settings)
     with contextlib.ExitStack() as closing:
-        sockets = [
-            closing.enter_context(_bound(settings.host, port))
-            for port in (settings.stream_load_port, settings.stream_load_body_port)
+        listeners = [
+            [closing.enter_context(sock) for sock in listening_sockets(what, settings.host, port)]
+            for what, port in (
+                ("Stream Load", settings.stream_load_port),
+                ("bodies of Stream Load", settings.stream_load_body_port),
+            )
         ]
         ledger = closing.enter_context(
             Ledger.open(settings.ledger, password_file=settings.ledger_password_file)
@@ -86,7 +91,7 @@ def run(settings: Settings, options: FrontendOptions) -> None:
         )
         assembly.start()
         closing.callback(assembly.stop)
-        serving.run(assembly, sockets)
+        serving.run(assembly, listeners)
 
 
 def _storage(ledger: Ledger, nodes: StorageNodes) -> Storage:
@@ -130,12 +135,12 @@ class _Serving:
         self._reason = reason
         self._stop()
 
-    def run(self, assembly: Assembly, sockets: list[socket.socket]) -> None:
-        asyncio.run(self._serve(assembly, sockets))
+    def run(self, assembly: Assembly, listeners: list[list[socket.socket]]) -> None:
+        asyncio.run(self._serve(assembly, listeners))
         if self._reason is not None:
             raise ProcessFailed("the front end has ended", found=f"an error in its thread for {self._reason}")
 
-    async def _serve(self, assembly: Assembly, sockets: list[socket.socket]) -> None:
+    async def _serve(self, assembly: Assembly, listeners: list[list[socket.socket]]) -> None:
         ports = (Port(assembly.app, takes_bodies=False), Port(assembly.app, takes_bodies=True))
         connections = HttpConnections(assembly.metrics, assembly.http_limits)
         self._servers = [
@@ -147,10 +152,7 @@ class _Serving:
         if self._reason is not None:
             self._stop()
         await asyncio.gather(
-            *(
-                server.serve(sockets=[listener])
-                for server, listener in zip(self._servers, sockets, strict=True)
-            )
+            *(server.serve(sockets=sockets) for server, sockets in zip(self._servers, listeners, strict=True))
         )
 
     def _stop(self) -> None:
@@ -163,15 +165,3 @@ class _Server(HttpServer):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the loop, which handles them for both servers."""
         yield
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise Unavailable(
-            f"the front end cannot serve on {host}:{port}",
-            found=error.strerror,
-            action="free the port, or set RTOLAP_STREAM_LOAD_PORT and RTOLAP_STREAM_LOAD_BODY_PORT",
-        ) from error

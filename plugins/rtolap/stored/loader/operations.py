@@ -251,7 +251,7 @@ class JobAccess:
 
     def start_by_agent(self, job: str) -> None:
         settings = self._settings
-        with AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token()) as agent:
+        with AgentClient(settings.agent_url(), settings.token()) as agent:
             key = process_key(job)
             spec = ProcessSpec(
                 generation=agent.generation(key) + 1,

@@ -6,8 +6,8 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterable
-from contextlib import closing
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import DefinitionError, NotYet
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.stopping import stop_event
@@ -29,7 +29,7 @@ from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.shared_runner import run_shared
 from rtolap.stored.loader.shares.supervision import Agent
-from rtolap.stored.loader.starting import Starting, bound, owner_of, served
+from rtolap.stored.loader.starting import Starting, listening, owner_of, served
 from rtolap.stored.loader.states import Stopped
 from rtolap.stored.loader.status import status_of, waiting_status
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
@@ -45,6 +45,7 @@ def run(
     resources: JobResources,
     *,
     host: str,
+    announced_host: str,
     port: int,
     token: str,
     limits: HttpLimits,
@@ -86,6 +87,7 @@ def run(
             shared,
             stopping,
             host=host,
+            announced_host=announced_host,
             port=port,
             token=token,
             limits=limits,
@@ -104,8 +106,8 @@ def run(
             found=f"process {number}",
             action="declare `processes`, and create it again",
         )
-    with closing(bound(host, port)) as listening:
-        address = f"{host}:{listening.getsockname()[1]}"
+    with listening(host, port) as sockets:
+        address = host_port(announced_host, sockets[0].getsockname()[1])
         owner = owner_of(address)
         starting = Starting(stopping, clock, lambda: jobs.get(job_id).state in _ENDED)
         begun: list[LoaderProcess] = []
@@ -128,7 +130,7 @@ def run(
         endpoint = served(
             make_app(job_id, token, metrics, status, want, limits, letters=letters),
             HttpConnections(metrics, limits),
-            listening,
+            sockets,
         )
         log.info("loader of %s; endpoint at %s", job_id, address)
         watermarks: WatermarkClient | None = None

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import NotYet
 from rtolap.base.metrics import Family, Metrics
 from rtolap.protocols.loader.messages import EXIT_OWNED, EXIT_STOPPED, LoaderStatus
@@ -22,7 +23,7 @@ from rtolap.stored.loader.shares.process import SharedLoaderProcess, SideRole
 from rtolap.stored.loader.shares.status import ask_processes, series_of, status_of_shared_job
 from rtolap.stored.loader.shares.supervision import Agent, Supervision
 from rtolap.stored.loader.shares.visible import VisibleOfShares
-from rtolap.stored.loader.starting import Starting, bound, owner_of, served
+from rtolap.stored.loader.starting import Starting, listening, owner_of, served
 from rtolap.stored.loader.target import SinkColumns, Target
 from rtolap.watermark_client.client import WatermarkClient
 
@@ -36,6 +37,7 @@ def run_shared(
     stopping: threading.Event,
     *,
     host: str,
+    announced_host: str,
     port: int,
     token: str,
     limits: HttpLimits,
@@ -50,8 +52,8 @@ def run_shared(
     `agent` runs the further processes, for process 0. The others are as in `runner.run`.
     """
     loader = read_config(resources.job.jobs.get(job_id)).loader
-    with closing(bound(host, port)) as listening, closing(TopicView(resources, loader)) as topic:
-        address = f"{host}:{listening.getsockname()[1]}"
+    with listening(host, port) as sockets, closing(TopicView(resources, loader)) as topic:
+        address = host_port(announced_host, sockets[0].getsockname()[1])
         owner = owner_of(address)
         roles: list[SideRole] = []
         watermarks: WatermarkClient | None = None
@@ -96,7 +98,7 @@ def run_shared(
         endpoint = served(
             make_app(job_id, token, metrics, status, process.want, limits, process.status, letters),
             HttpConnections(metrics, limits),
-            listening,
+            sockets,
         )
         log.info("process %d of job %s; endpoint at %s", number, job_id, address)
         threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()

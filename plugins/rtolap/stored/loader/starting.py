@@ -13,17 +13,19 @@ long as that takes, and ends where the job is stopped meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotYet, RtolapError
 from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.listening import listening_sockets
 from rtolap.stored.loader.job import LEASE_MS
 from rtolap.stored.loader.process import is_passing, pause_s
 
@@ -116,14 +118,14 @@ def address_of(owner: str) -> str:
     return owner.partition("/")[0]
 
 
-def bound(host: str, port: int) -> socket.socket:
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((host, port))
-    return listening
+@contextlib.contextmanager
+def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
+    """Hold the sockets of a loader's endpoint. Raises Unavailable for a port that is taken."""
+    with contextlib.ExitStack() as closing:
+        yield [closing.enter_context(sock) for sock in listening_sockets("a loader", host, port)]
 
 
-def served(app: object, connections: HttpConnections, listening: socket.socket) -> HttpServer:
+def served(app: object, connections: HttpConnections, sockets: list[socket.socket]) -> HttpServer:
     server = HttpServer(app, connections)
-    threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="endpoint", daemon=True).start()
+    threading.Thread(target=server.run, kwargs={"sockets": sockets}, name="endpoint", daemon=True).start()
     return server

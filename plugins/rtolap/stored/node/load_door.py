@@ -17,6 +17,7 @@ from pathlib import Path
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Metrics
 from rtolap.base.tls import trust
@@ -25,8 +26,9 @@ from rtolap.protocols.rest.clients import service_client
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.request import headers
 from rtolap.servers.http_guard import guard as guard_app
-from rtolap.servers.http_server import HttpConnections, HttpServer, listening_sockets
+from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.servers.limits import HttpLimits
+from rtolap.servers.listening import listening_sockets
 from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.stream_load.authentication import Guard
 from rtolap.stored.stream_load.committing import PUBLISH_TIMEOUT_S, Committing
@@ -107,7 +109,7 @@ class LoadDoor:
         """Raises Unavailable for a port that is taken."""
         sockets = listening_sockets("bodies of loads", host, options.port)
         scheme = "http" if options.tls is None else "https"
-        self.url = f"{scheme}://{options.announced_host}:{sockets[0].getsockname()[1]}"
+        self.url = f"{scheme}://{host_port(options.announced_host, sockets[0].getsockname()[1])}"
         self._http = service_client(headers=headers(token), verify=trust(ca))
         masters = LeaderFinder(front_ends)
         decisions = DecisionClient(masters, self._http, retry_s=options.election_wait_s)

@@ -54,6 +54,7 @@ class StorageService:
         name: str,
         data: Path,
         host: str,
+        announced_host: str | None = None,
         port: int,
         metrics_port: int,
         token: str,
@@ -65,7 +66,8 @@ class StorageService:
         loads: LoadDoorOptions | None = None,
     ) -> None:
         """Recover all tablets. `endpoints_ca` is the PEM that https endpoints are checked with; None means
-        the system's. The node takes bodies of loads where `loads` says how.
+        the system's. The node takes bodies of loads where `loads` says how. `announced_host`: where others
+        reach `host`; None means there.
 
         Raises Refused where another process serves the folder, Unavailable for a port that is taken."""
         self._settings = settings or StorageSettings()
@@ -76,10 +78,16 @@ class StorageService:
             self.node = closing.enter_context(LocalNode(name, data, clients.at, self._settings))
             metrics = node_metrics(self.node)
             self._server = StorageFlightServer(
-                self.node, host=host, port=port, token=token, metrics=metrics, limits=flight_limits
+                self.node,
+                host=host,
+                announced_host=announced_host or host,
+                port=port,
+                token=token,
+                metrics=metrics,
+                limits=flight_limits,
             )
             closing.callback(self._shut_down)
-            self.address = f"{host}:{self._server.port}"
+            self.address = self._server.address
             self.metrics = MetricsServer(
                 metrics, host=host, port=metrics_port, token=token, limits=http_limits
             )

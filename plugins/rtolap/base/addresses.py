@@ -1,0 +1,57 @@
+"""A host and a port as one text, `host:port`: IPv6 addresses stand in brackets there, as in URLs (RFC 3986,
+section 3.2.2). Pure.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+
+def bracketed(host: str) -> str:
+    """Return a host as URLs have it: an IPv6 address gets brackets, unless it has them."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def host_port(host: str, port: int) -> str:
+    """Return `host:port`, or `[host]:port` for an IPv6 address."""
+    return f"{bracketed(host)}:{port}"
+
+
+def split_host_port(address: str, default_port: int | None = None) -> tuple[str, int]:
+    """Return the host, without brackets, and the port of `host:port`.
+
+    An address without a port gets `default_port`; an IPv6 address has to be in brackets. Raises ValueError,
+    which says what the address is not.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        host, port = address, "" if default_port is None else str(default_port)
+    is_v6 = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if is_v6 else host
+    if not bare or (":" in bare) != is_v6 or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"not host:port, with an IPv6 address in brackets: {address!r}")
+    return bare, int(port)
+
+
+def is_unspecified(host: str) -> bool:
+    """Return True for 0.0.0.0 and ::, on which a server listens and where nobody finds it."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False  # a name
+
+
+def plain_host(text: str) -> str:
+    """Return a host as sockets take it, without the brackets of a URL. Empty stays empty.
+
+    Raises ValueError for what is no host: an address with a port, a URL, an IPv6 address with a zone.
+    """
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    try:
+        if ":" in bare and "%" not in bare:
+            return str(ipaddress.IPv6Address(bare))
+    except ValueError:
+        bare = ":"
+    if any(letter in "/@:[]%?#," or letter.isspace() for letter in bare):
+        raise ValueError(f"expected a host name or an IP address, without port and zone; found {text!r}")
+    return bare
