@@ -1,10 +1,19 @@
 """A host and a port as one text, `host:port`: IPv6 addresses stand in brackets there, as in URLs (RFC 3986,
 section 3.2.2). Pure.
+
+`Host`, `Port`, `Servers` and `Urls` are types of settings, which refuse what names nothing.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+PORT_MAX = (1 << 16) - 1
+_ANY_PORT = 7070
 
 
 def bracketed(host: str) -> str:
@@ -28,7 +37,7 @@ def split_host_port(address: str, default_port: int | None = None) -> tuple[str,
         host, port = address, "" if default_port is None else str(default_port)
     is_v6 = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if is_v6 else host
-    if not bare or (":" in bare) != is_v6 or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+    if not bare or (":" in bare) != is_v6 or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
         raise ValueError(f"not host:port, with an IPv6 address in brackets: {address!r}")
     return bare, int(port)
 
@@ -55,3 +64,28 @@ def plain_host(text: str) -> str:
     if any(letter in "/@:[]%?#," or letter.isspace() for letter in bare):
         raise ValueError(f"expected a host name or an IP address, without port and zone; found {text!r}")
     return bare
+
+
+def checked_servers(text: str) -> str:
+    """Return servers as they stand: host or host:port, comma-separated, and maybe a path behind the last.
+
+    Raises ValueError.
+    """
+    for server in text.partition("/")[0].split(","):
+        split_host_port(server.strip(), _ANY_PORT)
+    return text
+
+
+def checked_urls(text: str) -> str:
+    """Return base URLs of http or https as they stand, comma-separated, or none. Raises ValueError."""
+    for url in filter(None, map(str.strip, text.split(","))):
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+            raise ValueError(f"not a URL such as http://host:{_ANY_PORT}: {url!r}")
+    return text
+
+
+Host = Annotated[str, AfterValidator(plain_host)]
+Port = Annotated[int, Field(ge=0, le=PORT_MAX)]  # 0: any free one
+Servers = Annotated[str, AfterValidator(checked_servers)]
+Urls = Annotated[str, AfterValidator(checked_urls)]

@@ -3,14 +3,16 @@ down."""
 
 from __future__ import annotations
 
+import logging
 import socket
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rtolap.base.addresses import host_port, is_unspecified, plain_host
+from rtolap.base.addresses import Host, Port, Servers, Urls, host_port, is_unspecified
 from rtolap.base.errors import DefinitionError
 from rtolap.base.files import read_provided, shipped
 
@@ -22,9 +24,9 @@ class Settings(BaseSettings):
     `users_file` users (`name:sha256(sha256(password))[:rights]` in hex, one a line).
     """
 
-    model_config = SettingsConfigDict(env_prefix="RTOLAP_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="RTOLAP_", frozen=True, extra="ignore", allow_inf_nan=False)
 
-    zookeeper: str = Field(
+    zookeeper: Servers = Field(
         default="127.0.0.1:2181", description="servers of ZooKeeper, comma-separated, as host:port"
     )
     zookeeper_root: str = Field(
@@ -35,13 +37,15 @@ class Settings(BaseSettings):
         description="password that protects the cluster's nodes; None: one derived from the token",
     )
     session_timeout_s: float = Field(
-        default=6.0, description="seconds after which a process that is silent at ZooKeeper counts as gone"
+        default=6.0,
+        gt=0,
+        description="seconds after which a process that is silent at ZooKeeper counts as gone",
     )
     kafka: str = Field(default="127.0.0.1:9092", description="bootstrap servers of the cluster `default`")
     kafka_clusters: Path | None = Field(
         default=None, description="YAML file of Kafka clusters by name, with the settings of their clients"
     )
-    schema_registry: str = Field(
+    schema_registry: Urls = Field(
         default="", description="base URLs of the schema registry `default`, comma-separated; empty: none"
     )
     schema_registries: Path | None = Field(
@@ -55,7 +59,7 @@ class Settings(BaseSettings):
         ge=0,
         description="records behind the end from which a partition is read apart from the others; 0: never",
     )
-    hbase: str = Field(
+    hbase: Servers = Field(
         default="127.0.0.1:2181/hbase",
         description="ZooKeeper of the HBase that subscriptions follow, and its node",
     )
@@ -91,14 +95,14 @@ class Settings(BaseSettings):
         description="bytes of partial rows of history that one statement merges in the memory of the query "
         "service; more go to query_spill_folder",
     )
-    history_spark_port: int = Field(
+    history_spark_port: Port = Field(
         default=15002, description="loopback port of the Spark service that this host runs"
     )
     data_dir: Path = Field(
         default=Path("/var/lib/rtolap"), description="folder of the files that services keep on their host"
     )
-    host: str = Field(default="127.0.0.1", description="address to bind to and to announce")
-    announced_host: str = Field(
+    host: Host = Field(default="127.0.0.1", description="address to bind to and to announce")
+    announced_host: Host = Field(
         default="",
         description="address at which other machines reach the services of this host; empty: host",
     )
@@ -120,14 +124,14 @@ class Settings(BaseSettings):
         description="seconds without a living receiver before a replica set's partitions move to others; "
         "0: never",
     )
-    coordinator_port: int = Field(default=7070, description="HTTP port of the coordinator")
-    coordinators: str = Field(
+    coordinator_port: Port = Field(default=7070, description="HTTP port of the coordinator")
+    coordinators: Urls = Field(
         default="",
         description="base URLs of all coordinators, comma-separated; empty: host and coordinator_port",
     )
-    receiver_port: int = Field(default=7080, description="Flight port of the receiver")
-    query_http_port: int = Field(default=7090, description="HTTP port of the query service")
-    query_mysql_port: int = Field(default=7306, description="MySQL port of the query service")
+    receiver_port: Port = Field(default=7080, description="Flight port of the receiver")
+    query_http_port: Port = Field(default=7090, description="HTTP port of the query service")
+    query_mysql_port: Port = Field(default=7306, description="MySQL port of the query service")
     query_tls_certificate: Path | None = Field(
         default=None, description="PEM chain of both SQL endpoints; with query_tls_key"
     )
@@ -157,7 +161,7 @@ class Settings(BaseSettings):
     query_ca: Path | None = Field(
         default=None, description="PEM of the authorities that SQL clients trust; None: the system's"
     )
-    agent_port: int = Field(default=7060, description="HTTP port of the agent of this host")
+    agent_port: Port = Field(default=7060, description="HTTP port of the agent of this host")
     agent_spark_warm_s: float = Field(
         default=0.0,
         ge=0,
@@ -167,9 +171,9 @@ class Settings(BaseSettings):
         default="",
         description="processors by kind of process, as receiver=0-3,8; build=numa:1; others run anywhere",
     )
-    stream_load_port: int = Field(default=7030, description="port for requests of loads, which it redirects")
-    stream_load_body_port: int = Field(default=7040, description="port for the bodies of loads")
-    stream_load_endpoints: str = Field(
+    stream_load_port: Port = Field(default=7030, description="port for requests of loads, which it redirects")
+    stream_load_body_port: Port = Field(default=7040, description="port for the bodies of loads")
+    stream_load_endpoints: Urls = Field(
         default="",
         description="base URLs of all front ends, comma-separated; empty: host and stream_load_port",
     )
@@ -188,11 +192,11 @@ class Settings(BaseSettings):
         default=None,
         description="PEM of the authorities that clients of front ends trust; None: the system's",
     )
-    storage_port: int = Field(default=7050, description="Flight port of this host's storage node")
+    storage_port: Port = Field(default=7050, description="Flight port of this host's storage node")
     storage_node_lost_after_s: float = Field(
         default=1800.0, gt=0, description="seconds without a heartbeat before a storage node is replaced"
     )
-    storage_body_port: int | None = Field(
+    storage_body_port: Port | None = Field(
         default=None,
         description="port where this host's storage node takes bodies of loads; None: it takes none",
     )
@@ -303,10 +307,26 @@ class Settings(BaseSettings):
         default="text", description="lines of the services' logs: for people, or a JSON object each"
     )
 
-    @field_validator("host", "announced_host")
+    @field_validator("log_level")
     @classmethod
-    def _is_host(cls, host: str) -> str:
-        return plain_host(host)
+    def _is_level(cls, name: str) -> str:
+        if name.upper() not in logging.getLevelNamesMapping():
+            raise ValueError("not one of DEBUG, INFO, WARNING, ERROR, CRITICAL")
+        return name.upper()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _named(cls, values: Any, settings: ModelWrapValidatorHandler[Self]) -> Self:
+        """Raise DefinitionError, which names the variables, in place of an error of pydantic."""
+        try:
+            return settings(values)
+        except ValidationError as error:
+            wrong = [_wrong(each) for each in error.errors()]
+            raise DefinitionError(
+                "a setting cannot be used" if len(wrong) == 1 else f"{len(wrong)} settings cannot be used",
+                found="; ".join(wrong),
+                action="docs/operations/settings.md lists what each takes",
+            ) from None
 
     def coordinator_urls(self) -> tuple[str, ...]:
         """Return the URLs where clients look for the leader."""
@@ -354,3 +374,8 @@ class Settings(BaseSettings):
         if not text:
             raise DefinitionError("the cluster token is empty", found=str(self.token_file))
         return text
+
+
+def _wrong(error: ErrorDetails) -> str:
+    variable = "_".join(("RTOLAP", *map(str, error["loc"]))).upper()
+    return f"{variable}={error['input']}: {error['msg'].removeprefix('Value error, ')}"

@@ -24,7 +24,7 @@ from rtolap.base.settings import Settings
 from rtolap.base.stopping import stop_event
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success, warn
 from rtolap.cli.progress import progress_of
-from rtolap.cli.serving import service_settings
+from rtolap.cli.serving import ServedMetricsPortOption, service_settings
 from rtolap.cli.watching import repeatable
 from rtolap.metadata.cluster_store import open_cluster_store, show_refused
 from rtolap.metadata.cubes import ClusterMetadata
@@ -91,7 +91,7 @@ def status(name: NameArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def serve(
     name: NameArgument,
-    metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
+    metrics_port: ServedMetricsPortOption = 0,
 ) -> None:
     """Publish in this process, until it is stopped or the publication is dropped.
 
@@ -124,7 +124,7 @@ def serve(
 def segments(
     name: NameArgument,
     snapshot: Annotated[
-        int | None, typer.Option(help="Id of a snapshot. Default: the newest.", show_default=False)
+        int | None, typer.Option(min=0, help="Id of a snapshot. Default: the newest.", show_default=False)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

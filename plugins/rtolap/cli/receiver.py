@@ -13,7 +13,7 @@ from rtolap.base.errors import RtolapError
 from rtolap.base.stopping import stop_event
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.output import end_now
-from rtolap.cli.serving import service_settings, switch_often
+from rtolap.cli.serving import FlightPortOption, ServedMetricsPortOption, service_settings, switch_often
 from rtolap.cubes.receiver.assembly import CubeAssembly
 from rtolap.cubes.receiver.process import ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
@@ -36,8 +36,8 @@ def root() -> None:
 def serve(
     receiver_id: Annotated[str, typer.Option("--id", help="Unique name of this receiver.")],
     replica_set: Annotated[str, typer.Option(help="Replica set that it belongs to.")],
-    port: Annotated[int | None, typer.Option(help="Flight port; 0 takes a free one.")] = None,
-    metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
+    port: FlightPortOption = None,
+    metrics_port: ServedMetricsPortOption = 0,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of its fragments and checkpoints.")] = None,
     flush_rows: Annotated[
         int, typer.Option(min=1, help="Aggregated rows in memory from which they are written out.")

@@ -135,7 +135,7 @@ def rebalance(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     wait_s: Annotated[
-        float, typer.Option("--wait-s", help="Seconds to wait until the new owners have caught up.")
+        float, typer.Option("--wait-s", min=0, help="Seconds to wait until the new owners have caught up.")
     ] = 0.0,
     warm_up: Annotated[
         bool | None,
@@ -193,7 +193,7 @@ def cancel_move(
 def undo_move(
     cube: Annotated[str, typer.Argument(help="Name of the cube.")],
     wait_s: Annotated[
-        float, typer.Option("--wait-s", help="Seconds to wait until the old assignment stands again.")
+        float, typer.Option("--wait-s", min=0, help="Seconds to wait until the old assignment stands again.")
     ] = 0.0,
     as_json: JsonOption = False,
 ) -> None:

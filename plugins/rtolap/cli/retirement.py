@@ -27,7 +27,7 @@ def drain(
     ] = 1,
     wait_s: Annotated[
         float,
-        typer.Option("--wait-s", help="Seconds to wait until it is over. 0 begins it only."),
+        typer.Option("--wait-s", min=0, help="Seconds to wait until it is over. 0 begins it only."),
     ] = 600.0,
     as_json: JsonOption = False,
 ) -> None:

@@ -6,8 +6,11 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+import typer
+
+from rtolap.base.addresses import PORT_MAX
 from rtolap.base.files import PRIVATE
 from rtolap.base.logs import write_logs
 from rtolap.base.metrics import Metrics
@@ -18,6 +21,17 @@ from rtolap.servers.metrics_server import MetricsServer
 
 T = TypeVar("T")
 SWITCH_S = 0.0005
+
+FlightPortOption = Annotated[
+    int | None, typer.Option(min=0, max=PORT_MAX, help="Flight port; 0 takes a free one.")
+]
+ServedMetricsPortOption = Annotated[
+    int, typer.Option(min=0, max=PORT_MAX, help="Port of /metrics; 0 takes a free one.")
+]
+MetricsPortOption = Annotated[
+    int | None,
+    typer.Option(min=0, max=PORT_MAX, help="With --watch: port at which Prometheus reads the last look."),
+]
 
 
 def service_settings() -> Settings:

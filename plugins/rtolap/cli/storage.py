@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
+from rtolap.base.addresses import PORT_MAX
 from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.settings import Settings
 from rtolap.base.stopping import stop_event, wait_awake
 from rtolap.base.users import Users
 from rtolap.cli.output import JsonOption, console, end_now, print_json, print_table, report, success
-from rtolap.cli.serving import service_settings, switch_often
+from rtolap.cli.serving import FlightPortOption, ServedMetricsPortOption, service_settings, switch_often
 from rtolap.cli.tables import tables_client
 from rtolap.cli.watching import repeatable
 from rtolap.protocols.storage.messages import MoveInfo, MovesInfo
@@ -37,11 +38,12 @@ def root() -> None:
 @app.command()
 def serve(
     name: Annotated[str, typer.Option(help="Unique name of this node. The name belongs to its data folder.")],
-    port: Annotated[int | None, typer.Option(help="Flight port; 0 takes a free one.")] = None,
-    metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
+    port: FlightPortOption = None,
+    metrics_port: ServedMetricsPortOption = 0,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of its tablets.")] = None,
     body_port: Annotated[
-        int | None, typer.Option(help="Port where it takes bodies of loads; 0 takes a free one.")
+        int | None,
+        typer.Option(min=0, max=PORT_MAX, help="Port where it takes bodies of loads; 0 takes a free one."),
     ] = None,
     bodies_max: Annotated[
         int, typer.Option(min=1, help="Concurrent bodies of loads. Further ones are answered with 429.")

@@ -37,7 +37,7 @@ def plan(
         Path | None, typer.Option(help="File to write the plan to, which stage_batch.py reads.")
     ] = None,
     wait_s: Annotated[
-        float, typer.Option(help="Seconds to wait until the receivers of the cube were heard.")
+        float, typer.Option(min=0, help="Seconds to wait until the receivers of the cube were heard.")
     ] = HEARD_WITHIN_S,
     as_json: JsonOption = False,
 ) -> None:

@@ -43,7 +43,7 @@ COLUMNS = ("broker", "host", "rack", "kafka", "state", "replicas", "pending", "s
 _MOVES_SHOWN = 20
 AUDIT_COLUMNS = ("number", "at_ms", "by", "operation", "before", "after", "why")
 
-BrokerArgument = Annotated[int, typer.Argument(help="Id of the broker.")]
+BrokerArgument = Annotated[int, typer.Argument(min=0, help="Id of the broker.")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Reason, stored in the broker's history.")]
 ThrottleOption = Annotated[
     int, typer.Option("--throttle", min=1, help="Maximum bytes per second that a broker sends and receives.")
@@ -77,7 +77,9 @@ def open_brokers(
 def brokers(
     broker: Annotated[
         int | None,
-        typer.Argument(help="Id of a broker whose history is shown. Default: the state of all brokers."),
+        typer.Argument(
+            min=0, help="Id of a broker whose history is shown. Default: the state of all brokers."
+        ),
     ] = None,
     note: Annotated[
         bool,

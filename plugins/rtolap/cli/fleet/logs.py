@@ -14,7 +14,6 @@ from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.looking import (
     EveryOption,
-    MetricsPortOption,
     Screen,
     SourcesOption,
     WatchOption,
@@ -23,7 +22,7 @@ from rtolap.cli.fleet.looking import (
 )
 from rtolap.cli.fleet.slow import EXIT_SLOW
 from rtolap.cli.output import JsonOption, print_table
-from rtolap.cli.serving import serve_gauges
+from rtolap.cli.serving import MetricsPortOption, serve_gauges
 from rtolap.fleet.monitoring.log_findings import LogCounts, RuleCount
 from rtolap.fleet.monitoring.log_rules import BY_NAME, RULES
 from rtolap.fleet.monitoring.log_watch import LogWatch

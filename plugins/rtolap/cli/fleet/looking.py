@@ -36,15 +36,12 @@ SourcesOption = Annotated[
     Path | None,
     typer.Option("--sources", help="File of the sources of brokers' metrics. Default: RTOLAP_FLEET_SOURCES."),
 ]
-BrokerOption = Annotated[list[int] | None, typer.Option("--broker", help="Only this one. Repeatable.")]
+BrokerOption = Annotated[list[int] | None, typer.Option("--broker", min=0, help="Only this one. Repeatable.")]
 EveryOption = Annotated[str, typer.Option(help="Time between two looks.")]
 WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")]
 RecordOption = Annotated[Path | None, typer.Option("--record", help="Append each look to this file.")]
 LooksOption = Annotated[
     Path | None, typer.Option("--looks", help="Read the looks of a file that --record has written.")
-]
-MetricsPortOption = Annotated[
-    int | None, typer.Option(help="With --watch: port at which Prometheus reads the last look.")
 ]
 SnapshotOption = Annotated[
     Path | None,

@@ -44,7 +44,7 @@ PlanArgument = Annotated[Path, typer.Argument(help="Plan file that `--out` has w
 def disks(
     options: PlanOptions,
     tolerance: Annotated[
-        float, typer.Option(help="Maximum distance of a disk from the mean, as a share.")
+        float, typer.Option(min=0, help="Maximum distance of a disk from the mean, as a share.")
     ] = TOLERANCE,
 ) -> None:
     """Balance the used share of all disks by few moves."""
@@ -83,7 +83,7 @@ def placement(
 @app.command()
 @with_option_groups
 def drain(
-    brokers: Annotated[list[int], typer.Argument(help="Ids of the brokers to empty.")],
+    brokers: Annotated[list[int], typer.Argument(min=0, help="Ids of the brokers to empty.")],
     options: PlanOptions,
 ) -> None:
     """Move all replicas away from brokers, which may be dead."""
@@ -93,7 +93,7 @@ def drain(
 @app.command()
 @with_option_groups
 def add(
-    brokers: Annotated[list[int], typer.Argument(help="Ids of the new brokers.")],
+    brokers: Annotated[list[int], typer.Argument(min=0, help="Ids of the new brokers.")],
     options: PlanOptions,
 ) -> None:
     """Give new brokers their share. No data moves between the others."""

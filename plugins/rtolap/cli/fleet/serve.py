@@ -23,7 +23,7 @@ from rtolap.base.settings import Settings
 from rtolap.base.stopping import stop_event
 from rtolap.cli.fleet.access import ClusterOption, open_administration, open_metadata
 from rtolap.cli.fleet.looking import SourcesOption, declared_sources
-from rtolap.cli.serving import service_settings
+from rtolap.cli.serving import ServedMetricsPortOption, service_settings
 from rtolap.fleet.monitoring.collect import StageLook, StageReader
 from rtolap.fleet.monitoring.stages import RequestType, Stage, between
 from rtolap.fleet.moves.metrics import MoverMetrics
@@ -72,7 +72,7 @@ class ProduceTimes:
 
 def serve(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
+    metrics_port: ServedMetricsPortOption = 0,
     look_every_s: Annotated[
         float, typer.Option(min=0.1, help="Time between two looks at the brokers.")
     ] = _DEFAULTS.look_every_s,

@@ -12,7 +12,6 @@ from rtolap.cli.fleet.looking import (
     BrokerOption,
     EveryOption,
     LooksOption,
-    MetricsPortOption,
     RecordOption,
     Screen,
     SharesOfOption,
@@ -28,6 +27,7 @@ from rtolap.cli.fleet.looking import (
     windows,
 )
 from rtolap.cli.output import JsonOption
+from rtolap.cli.serving import MetricsPortOption
 from rtolap.fleet.monitoring.causes import Cause, cause_of
 from rtolap.fleet.monitoring.collect import StageLook
 from rtolap.fleet.monitoring.slow import BrokerRequests, BrokerStanding, Key, SlowRule, SlowState, judge

@@ -15,7 +15,6 @@ from rtolap.cli.fleet.looking import (
     BrokerOption,
     EveryOption,
     LooksOption,
-    MetricsPortOption,
     RecordOption,
     Screen,
     SourcesOption,
@@ -28,6 +27,7 @@ from rtolap.cli.fleet.looking import (
     windows,
 )
 from rtolap.cli.output import JsonOption, success, write_file
+from rtolap.cli.serving import MetricsPortOption
 from rtolap.draw.figure import picture_format
 from rtolap.draw.fleet_stages import StageLine, draw_stages
 from rtolap.fleet.monitoring.collect import StageLook

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from rtolap.agent.processes import GENERATION_VARIABLE, KEY_VARIABLE
+from rtolap.base.addresses import PORT_MAX
 from rtolap.base.clock import SystemClock
 from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.errors import DefinitionError, Unavailable
@@ -48,7 +49,7 @@ from rtolap.watermark_client.client import WatermarkClient
 app = typer.Typer(no_args_is_help=True, help="Loaders: topics into tables, exactly once.")
 app.add_typer(dead_letters, name="dead-letters")
 
-WaitOption = Annotated[float, typer.Option("--wait-s", help="Seconds to wait until it is done.")]
+WaitOption = Annotated[float, typer.Option("--wait-s", min=0, help="Seconds to wait until it is done.")]
 
 
 @app.command()
@@ -72,7 +73,9 @@ def create(
 @app.command()
 def run(
     job: JobArgument,
-    port: Annotated[int, typer.Option(help="Port of its endpoint; 0 takes a free one.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=PORT_MAX, help="Port of its endpoint; 0 takes a free one.")
+    ] = 0,
     process: Annotated[
         int, typer.Option(min=0, help="Number of the process, for a job that several processes share.")
     ] = 0,
@@ -214,7 +217,7 @@ def reset(
 @app.command()
 def settle(
     job: JobArgument,
-    batch: Annotated[int, typer.Argument(help="Number of the batch: the last part of its label.")],
+    batch: Annotated[int, typer.Argument(min=0, help="Number of the batch: the last part of its label.")],
     loaded: Annotated[
         bool,
         typer.Option("--loaded/--not-loaded", help="The rows of the batch are in the table, or are not."),

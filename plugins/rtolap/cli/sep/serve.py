@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
+from rtolap.base.addresses import PORT_MAX
 from rtolap.base.clock import SystemClock
 from rtolap.cli.output import end_now
 from rtolap.cli.sep.cluster import ClusterOption, source_of
-from rtolap.cli.serving import service_settings
+from rtolap.cli.serving import ServedMetricsPortOption, service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.sep.consumer.assembly import host_name, open_process
 from rtolap.sep.consumer.metrics import ConsumerMetrics
@@ -29,10 +30,14 @@ def serve(
         str, typer.Option(help="Name by which region servers reach this host. Default: its own name.")
     ] = "",
     bind: Annotated[str, typer.Option(help="Address on which the ports listen.")] = "0.0.0.0",
-    metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
+    metrics_port: ServedMetricsPortOption = 0,
     port: Annotated[
         list[int] | None,
-        typer.Option(help="Port to listen on. Repeatable. Default: free ones, as many as declared."),
+        typer.Option(
+            min=0,
+            max=PORT_MAX,
+            help="Port to listen on. Repeatable. Default: free ones, as many as declared.",
+        ),
     ] = None,
 ) -> None:
     """Receive the edits of a subscription and deliver them, in this process, until it is stopped.

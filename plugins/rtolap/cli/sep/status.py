@@ -31,7 +31,7 @@ from rtolap.cli.output import (
     write_file,
 )
 from rtolap.cli.sep.cluster import ClusterOption, key_of
-from rtolap.cli.serving import serve_gauges
+from rtolap.cli.serving import MetricsPortOption, serve_gauges
 from rtolap.draw.figure import picture_format
 from rtolap.draw.replication_lag import LagLine, draw_replication_lag
 from rtolap.model.durations import parse_duration_ms
@@ -83,9 +83,7 @@ def status(
     record: Annotated[
         Path | None, typer.Option(help="Append the summary of each look to this file, for `rtolap sep plot`.")
     ] = None,
-    metrics_port: Annotated[
-        int | None, typer.Option(help="With --watch: port at which Prometheus reads the last look.")
-    ] = None,
+    metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show how far behind replication is: a summary per peer, and its queues below.
