@@ -19,6 +19,7 @@ from typing import Any
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import (
+    DefinitionError,
     NotFound,
     OutOfRange,
     QueryError,
@@ -116,8 +117,12 @@ _KINDS: tuple[tuple[type[RtolapError], type[DatabaseError]], ...] = (
 
 
 def connect(url: str, **credentials: Any) -> Connection:
-    """Connect as PEP 249 says. The arguments are those of QueryClient."""
-    return Connection(QueryClient(url, **credentials))
+    """Connect as PEP 249 says. The arguments are those of QueryClient. Raises InterfaceError for those that
+    lead nowhere."""
+    try:
+        return Connection(QueryClient(url, **credentials))
+    except DefinitionError as error:
+        raise InterfaceError(str(error), error.code) from error
 
 
 class Connection(Closeable):

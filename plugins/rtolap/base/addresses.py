@@ -79,10 +79,22 @@ def checked_servers(text: str) -> str:
 def checked_urls(text: str) -> str:
     """Return base URLs of http or https as they stand, comma-separated, or none. Raises ValueError."""
     for url in filter(None, map(str.strip, text.split(","))):
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-            raise ValueError(f"not a URL such as http://host:{_ANY_PORT}: {url!r}")
+        http_url(url)
     return text
+
+
+def http_url(text: str) -> str:
+    """Return a base URL of http or https, without a slash at its end.
+
+    Raises ValueError for what no client can ask, and for credentials, which errors and logs would show.
+    """
+    url = text.strip().rstrip("/")
+    parts = urlsplit(url)
+    sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    if not sound or "@" in parts.netloc or any(letter.isspace() for letter in url):
+        shown = parts.netloc.rpartition("@")[2] if "@" in parts.netloc else url
+        raise ValueError(f"not http(s)://host:port, without credentials: {shown!r}")
+    return url
 
 
 Host = Annotated[str, AfterValidator(plain_host)]

@@ -19,7 +19,7 @@ from rtolap.protocols.agent.messages import (
     Shutdown,
     check_key,
 )
-from rtolap.protocols.rest.clients import async_service_client, service_client
+from rtolap.protocols.rest.clients import async_service_client, service_client, service_url
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class AgentClient(Closeable):
     """
 
     def __init__(self, base_url: str, token: str) -> None:
-        self._base_url = base_url.rstrip("/")
+        self._base_url = service_url(base_url, "an agent")
         self._http = service_client(base_url=self._base_url, headers=_headers(token))
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class AsyncAgentClient(AsyncCloseable):
     """The calls that a trigger makes, without blocking its loop."""
 
     def __init__(self, base_url: str, token: str) -> None:
-        self._base_url = base_url.rstrip("/")
+        self._base_url = service_url(base_url, "an agent")
         self._http = async_service_client(base_url=self._base_url, headers=_headers(token))
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ from rtolap.protocols.loader.letters import (
     ReplayRequest,
 )
 from rtolap.protocols.loader.messages import API, PROCESS_API, LoaderProcessStatus, LoaderStatus
-from rtolap.protocols.rest.clients import async_service_client, service_client
+from rtolap.protocols.rest.clients import async_service_client, service_client, service_url
 from rtolap.protocols.rest.error_responses import error_of
 
 TIMEOUT_S = 10.0
@@ -32,7 +32,7 @@ class LoaderClient(Closeable):
     errors of the tree."""
 
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        self.url = url.rstrip("/")
+        self.url = service_url(url, "a loader")
         self._http = service_client(headers={"Authorization": f"Bearer {token}"}, timeout=timeout_s)
 
     def status(self) -> LoaderStatus:
@@ -76,7 +76,7 @@ class AsyncLoaderClient(AsyncCloseable):
     """Raises Unavailable where nobody answers, and the loader's errors of the tree."""
 
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        self.url = url.rstrip("/")
+        self.url = service_url(url, "a loader")
         headers = {"Authorization": f"Bearer {token}"}
         self._http = async_service_client(headers=headers, timeout=timeout_s)
 

@@ -22,7 +22,7 @@ from rtolap.protocols.query.messages import (
     SESSION_TOKEN_HEADER,
     QueryAnswer,
 )
-from rtolap.protocols.rest.clients import async_service_client
+from rtolap.protocols.rest.clients import async_service_client, service_url
 from rtolap.protocols.rest.error_responses import error_of
 
 
@@ -55,7 +55,7 @@ class AsyncQueryClient(AsyncCloseable):
     """
 
     def __init__(self, url: str, token: str, *, on_behalf_of: str = "", ca_file: Path | None = None) -> None:
-        self.url = url.rstrip("/")
+        self.url = service_url(url, "a query service")
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         if on_behalf_of:
             headers[ON_BEHALF_HEADER] = quote(on_behalf_of)

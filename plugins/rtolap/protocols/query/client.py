@@ -22,7 +22,7 @@ from rtolap.protocols.query.messages import (
     HistoryCacheReport,
     QueryAnswer,
 )
-from rtolap.protocols.rest.clients import service_client
+from rtolap.protocols.rest.clients import service_client, service_url
 from rtolap.protocols.rest.error_responses import error_of
 
 DEADLINE_GRACE_S = 5.0  # the service gives up by itself; its words are better than a broken call
@@ -55,7 +55,7 @@ class QueryClient(Closeable):
         session_token: str = "",
         on_behalf_of: str = "",
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = service_url(url, "a query service")
         self.timeout_ms = timeout_ms
         self.database = database
         self.engine = engine

@@ -14,9 +14,21 @@ from typing import Any
 
 import httpx
 
+from rtolap.base.addresses import http_url
+from rtolap.base.errors import DefinitionError
 from rtolap.base.spans import sent_headers
 from rtolap.base.tls import trust
 from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
+
+
+def service_url(url: str, what: str = "a service") -> str:
+    """Return the base URL without a slash at its end. Raises DefinitionError for what nobody can ask."""
+    try:
+        return http_url(url)
+    except ValueError as error:
+        raise DefinitionError(
+            f"not the address of {what}", expected="http(s)://host:port", found=str(error)
+        ) from None
 
 
 def service_client(*, verify: ssl.SSLContext | None = None, **options: Any) -> httpx.Client:

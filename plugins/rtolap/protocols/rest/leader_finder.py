@@ -26,6 +26,7 @@ from rtolap.base.errors import (
     Unavailable,
     from_dict,
 )
+from rtolap.protocols.rest.clients import service_url
 
 SUBJECTS_MAX = 10_000  # as many are remembered; then the search begins again
 _OTHERS = (NotLeader.code, NotOwner.code)
@@ -36,7 +37,7 @@ class LeaderFinder:
     for what the leader answers."""
 
     def __init__(self, urls: Sequence[str]) -> None:
-        self._urls = tuple(dict.fromkeys(url.rstrip("/") for url in urls))
+        self._urls = tuple(dict.fromkeys(map(service_url, urls)))
         if not self._urls:
             raise DefinitionError("no coordinator is named", expected="at least one URL")
         self._lock = threading.Lock()

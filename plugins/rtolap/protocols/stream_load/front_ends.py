@@ -28,7 +28,7 @@ from rtolap.base.errors import (
 )
 from rtolap.base.spans import sent_headers
 from rtolap.base.tls import trust
-from rtolap.protocols.rest.clients import service_client
+from rtolap.protocols.rest.clients import service_client, service_url
 from rtolap.protocols.stream_load.expect_continue import PutAnswer, put
 from rtolap.protocols.stream_load.redirects import PlainBackends
 
@@ -58,7 +58,7 @@ class FrontEnds(Closeable):
         ca_file: Path | None = None,
         plain_backends: tuple[str, ...] = (),
     ) -> None:
-        self.urls = tuple(_checked(url) for url in urls)
+        self.urls = tuple(service_url(url, "a front end") for url in urls)
         if not self.urls:
             raise DefinitionError("no address of a front end", expected="at least one base URL")
         self._first = 0  # the front end that answered last
@@ -209,12 +209,3 @@ def refusal(status: int, body: bytes, purpose: str) -> RtolapError:
 
 def _unavailable(server: str, status: int, text: str) -> Unavailable:
     return Unavailable(f"{server} cannot be done now", found=f"HTTP {status}: {text[:500]}", action="retry")
-
-
-def _checked(url: str) -> str:
-    parts = urlsplit(url.strip().rstrip("/"))
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-        raise DefinitionError(
-            "not the address of a front end", expected="http(s)://host:port, no credentials"
-        )
-    return parts.geturl()
