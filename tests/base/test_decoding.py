@@ -125,3 +125,10 @@ def test_a_copied_message_has_what_is_given_and_else_the_attributes_of_its_sourc
 def test_a_default_does_not_hide_that_the_source_lacks_a_field() -> None:
     with pytest.raises(AttributeError, match="note"):
         copied(_Message, SimpleNamespace(count=3), source="own")
+
+
+@pytest.mark.parametrize("text", ["\ud83d", "a\udc80b"])
+def test_half_a_character_is_an_error_of_the_input(text: str) -> None:
+    """A file of YAML may have one, which no UTF-8 writes."""
+    with pytest.raises(msgspec.ValidationError, match="half a character"):
+        convert({"source": text, "count": 1}, _Message)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.dbapi import InterfaceError, connect
 from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.loader.client import AsyncLoaderClient, LoaderClient
 from rtolap.protocols.query.async_client import AsyncQueryClient
 from rtolap.protocols.query.client import QueryClient
+from rtolap.protocols.receiver.client import ReceiverClient
+from rtolap.protocols.storage.client import StorageClient
 from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.protocols.stream_load.client import StreamLoadClient
 
@@ -63,3 +65,12 @@ def test_the_db_api_refuses_it_by_its_own_errors(url: str) -> None:
 )
 def test_others_are_taken(client: str, url: str) -> None:
     MADE[client](url)
+
+
+@pytest.mark.parametrize("address", ["a host:1", "::1:7080", "host:port", "host:99999", "hôte:7080"])
+@pytest.mark.parametrize("client", [ReceiverClient, StorageClient])
+def test_an_address_that_was_announced_and_that_nobody_can_call_is_that_of_a_server_that_is_away(
+    client: Callable[[str, str], object], address: str
+) -> None:
+    with pytest.raises(Unavailable, match="nobody can be called"):
+        client(address, "token")

@@ -42,7 +42,10 @@ def convert(
     `msgspec.ValidationError`.
     """
     _decoder(kind)  # looks into the class
-    return msgspec.convert(value, kind, strict=strict, from_attributes=from_attributes, dec_hook=dec_hook)
+    try:
+        return msgspec.convert(value, kind, strict=strict, from_attributes=from_attributes, dec_hook=dec_hook)
+    except UnicodeEncodeError as error:  # as "\\ud83d" of YAML
+        raise msgspec.ValidationError("a text has half a character: a surrogate without its other") from error
 
 
 def copied(kind: type[M], source: object, /, **others: Any) -> M:

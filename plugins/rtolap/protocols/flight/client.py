@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
 from pyarrow import flight
 
 from rtolap.base.closeable import Closeable
@@ -38,12 +39,20 @@ def open_channel(
     address: str, ca: bytes | None, middleware: Sequence[flight.ClientMiddlewareFactory] = ()
 ) -> flight.FlightClient:
     """Open a channel to `address`, host:port; `ca` is the PEM of a TLS authority. It connects on the first
-    call, and again at once when a peer that was away has come back."""
+    call, and again at once when a peer that was away has come back.
+
+    Raises Unavailable for an address that nobody can call: it was announced, and another one may answer.
+    """
     scheme = "grpc+tls" if ca else "grpc+tcp"
     options: dict[str, Any] = {"tls_root_certs": ca} if ca else {}
-    return flight.FlightClient(
-        f"{scheme}://{address}", generic_options=list(_OPTIONS), middleware=list(middleware), **options
-    )
+    try:
+        return flight.FlightClient(
+            f"{scheme}://{address}", generic_options=list(_OPTIONS), middleware=list(middleware), **options
+        )
+    except pa.ArrowInvalid as error:
+        raise Unavailable(
+            "nobody can be called at this address", expected="host:port", found=repr(address)
+        ) from error
 
 
 def answers(client: flight.FlightClient, headers: list[tuple[bytes, bytes]], within_s: float) -> None:
