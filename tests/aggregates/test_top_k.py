@@ -46,13 +46,23 @@ def test_the_stated_error_is_the_librarys_and_k_values_fit(k: int) -> None:
     assert {each[1:] for each in rest} == {(1, 1, 1)}
 
 
+def _drawn(rng: np.random.Generator, stream: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    if stream == "skewed":
+        spread = rng.choice([0.5, 0.9, 1.5])
+        return np.minimum(rng.pareto(spread, 30_000), 1e6).astype(np.int64)
+    if stream == "distinct":
+        return rng.permutation(int(rng.integers(13, 3_000)))
+    return np.repeat(rng.permutation(int(rng.integers(13, 1_000))), rng.integers(2, 5))
+
+
 @pytest.mark.parametrize("seed", range(so_many(4)))
 @pytest.mark.parametrize("k", [8, 50, 200])
-def test_any_merge_keeps_the_bounds_and_misses_no_frequent_value(seed: int, k: int) -> None:
+@pytest.mark.parametrize("stream", ["skewed", "distinct", "equal"])
+def test_any_merge_keeps_the_bounds_and_misses_no_frequent_value(seed: int, k: int, stream: str) -> None:
+    """Equal counts empty the tables of sketches, which write nothing then, not even their error."""
     rng = np.random.default_rng(seed)
     form = FrequentValues(k)
-    spread = rng.choice([0.5, 0.9, 1.5])
-    values = np.minimum(rng.pareto(spread, 30_000), 1e6).astype(np.int64)
+    values = _drawn(rng, stream)
     groups = rng.integers(0, 3, len(values))
     merged = None
     for piece in np.array_split(np.arange(len(values)), rng.integers(2, 40)):
@@ -74,6 +84,30 @@ def test_any_merge_keeps_the_bounds_and_misses_no_frequent_value(seed: int, k: i
         assert top == sorted(held, key=lambda each: (-each.estimate, each.value))[:5]
         beyond = set(counts) - {each.value for each in top}
         assert all(counts[value] <= top[-1].estimate for value in beyond)
+
+
+@pytest.mark.parametrize("k", [8, 12, 50, 200])
+@pytest.mark.parametrize("more", range(4))
+def test_a_sketch_that_has_taken_off_all_values_keeps_its_error_and_its_weight(k: int, more: int) -> None:
+    """One value more than fit, each once: the table is empty then. What comes after it is merged with it."""
+    form = FrequentValues(k)
+    values = [f"v{number}" for number in range(3 * (1 << form.lg_size) // 4 + 1)]
+    (image,) = sketch_frequencies(
+        pa.array(values), np.zeros(len(values), np.int64), 1, form.lg_size
+    ).to_pylist()
+    (held,) = most_frequent([image], 10)
+    assert (held.lower, held.upper) == (1, 2)
+    assert read_sketch(image).total_weight == len(values)
+    later = pa.array(["v0"] * more, pa.string())
+    fresh = sketch_frequencies(later, np.zeros(more, np.int64), 1, form.lg_size)
+    empty = sketch_frequencies(pa.array([], pa.string()), np.zeros(0, np.int64), 1, form.lg_size)
+    both = pa.concat_arrays([fresh, pa.array([image], pa.binary()), empty, pa.array([image], pa.binary())])
+    (merged,) = unite_frequencies(both, np.zeros(4, np.int64), 1, form.lg_size).to_pylist()
+    assert read_sketch(merged).total_weight == 2 * len(values) + more
+    found = {each.value: each for each in most_frequent([merged], 100)}
+    if more:
+        assert found["v0"].lower <= 2 + more <= found["v0"].upper
+    assert all(each.lower <= (2 + more if each.value == "v0" else 2) <= each.upper for each in found.values())
 
 
 def test_few_values_are_exact_whatever_was_merged_first() -> None:

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as drawn
-from pydantic import ValidationError
 from rtolap.base.addresses import bracketed, host_port, is_unspecified, plain_host, split_host_port
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
@@ -44,9 +43,9 @@ def test_a_host_of_the_settings_may_have_the_brackets_of_urls(host: str) -> None
     "text", ["host:80", "http://host", "fe80::1%eth0", "a b", "[::1]:80", "::1::", "[host]:", "a/b", "u@host"]
 )
 def test_what_is_no_host_is_refused(text: str) -> None:
-    with pytest.raises(ValidationError, match="without port and zone"):
+    with pytest.raises(DefinitionError, match="without port and zone"):
         Settings(host=text)
-    with pytest.raises(ValidationError, match="without port and zone"):
+    with pytest.raises(DefinitionError, match="without port and zone"):
         Settings(announced_host=text)
 
 

@@ -127,8 +127,8 @@ def test_a_default_does_not_hide_that_the_source_lacks_a_field() -> None:
         copied(_Message, SimpleNamespace(count=3), source="own")
 
 
-@pytest.mark.parametrize("text", ["\ud83d", "a\udc80b"])
-def test_half_a_character_is_an_error_of_the_input(text: str) -> None:
+@pytest.mark.parametrize("value", ["\ud83d", {"\ud83d": 1}, {"source": "x", "count": 1, "a\udc80b": 2}])
+def test_half_a_character_is_an_error_of_the_input(value: object) -> None:
     """A file of YAML may have one, which no UTF-8 writes."""
     with pytest.raises(msgspec.ValidationError, match="half a character"):
-        convert({"source": text, "count": 1}, _Message)
+        convert(value, _Message)

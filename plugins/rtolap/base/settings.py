@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtolap.base.addresses import Host, Port, Servers, Urls, host_port, is_unspecified
@@ -376,6 +376,6 @@ class Settings(BaseSettings):
         return text
 
 
-def _wrong(error: ErrorDetails) -> str:
+def _wrong(error: Mapping[str, Any]) -> str:
     variable = "_".join(("RTOLAP", *map(str, error["loc"]))).upper()
     return f"{variable}={error['input']}: {error['msg'].removeprefix('Value error, ')}"

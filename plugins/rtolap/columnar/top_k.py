@@ -21,6 +21,7 @@ from rtolap.columnar.sketch_groups import BROKEN, unite_sketches, united, writte
 _Ids = NDArray[np.int64]
 _PREFACE = 8  # bytes that every sketch has
 _LG_SIZE_MIN, _LG_SIZE_MAX = 3, 20
+_WEIGHT = slice(16, 24)  # of the stream, in the bytes of a sketch with values
 _ALL = frequent_items_error_type.NO_FALSE_NEGATIVES
 
 
@@ -31,6 +32,69 @@ class Frequency(NamedTuple):
     estimate: int
     lower: int
     upper: int
+
+
+class FrequentTexts:
+    """A frequent-items sketch that keeps its error.
+
+    The library takes values off a full table by the count of the middle one, and remembers how much it took:
+    the error of all counts. Where all counts were equal that empties the table, and an empty sketch is
+    written, and merged, as one that has seen nothing: its error would be gone, and bounds of a union too
+    narrow. So a value that occurred is put back with a count of 1, its lower bound. The weight of the stream
+    stays what it was.
+
+    Attributes:
+        sketch: that of the library.
+    """
+
+    def __init__(self, sketch: frequent_strings_sketch) -> None:
+        self.sketch = sketch
+        self._put_back = 0
+        self._occurred = ""
+        self._merged: frequent_strings_sketch | None = None
+
+    def update(self, text: str, count: int) -> None:
+        self.sketch.update(text, count)
+        self._occurred = text
+
+    def merge(self, other: FrequentTexts) -> None:
+        other._keep()
+        if other.is_empty():
+            return
+        self._keep()
+        self._put_back += other._put_back
+        self._merged = other.sketch
+        self.sketch.merge(other.sketch)
+
+    @property
+    def total_weight(self) -> int:
+        """How many values it has seen."""
+        return int(self.sketch.total_weight) - self._put_back
+
+    def is_empty(self) -> bool:
+        """Return True for a sketch of no values."""
+        return self.total_weight == 0
+
+    def frequencies(self) -> list[Frequency]:
+        """Return all values that it holds. Raises the library's errors for texts that are no UTF-8."""
+        self._keep()
+        return _held(self.sketch)
+
+    def serialize(self) -> bytes:
+        self._keep()
+        image = bytes(self.sketch.serialize())
+        if not self._put_back:
+            return image
+        weight = int.from_bytes(image[_WEIGHT], "little") - self._put_back
+        return image[: _WEIGHT.start] + weight.to_bytes(8, "little") + image[_WEIGHT.stop :]
+
+    def _keep(self) -> None:
+        if self.sketch.num_active_items or self.is_empty():
+            return
+        if self._merged is not None:
+            self._occurred = max(_held(self._merged), key=lambda each: (each.estimate, each.value)).value
+        self.sketch.update(self._occurred, 1)
+        self._put_back += 1
 
 
 def sketch_frequencies(column: pa.Array, ids: _Ids, groups: int, lg_size: int) -> pa.BinaryArray:
@@ -44,11 +108,11 @@ def sketch_frequencies(column: pa.Array, ids: _Ids, groups: int, lg_size: int) -
     packed, counts = np.unique(packed, return_counts=True)
     used, places = np.unique(packed % distinct, return_inverse=True)
     texts = _texts(coded.dictionary.take(pa.array(used)))
-    sketches: dict[int, frequent_strings_sketch] = {}
+    sketches: dict[int, FrequentTexts] = {}
     owners = (packed // distinct).tolist()
     for group, place, count in zip(owners, places.tolist(), counts.tolist(), strict=True):
         if group not in sketches:
-            sketches[group] = frequent_strings_sketch(lg_size)
+            sketches[group] = FrequentTexts(frequent_strings_sketch(lg_size))
         sketches[group].update(texts[place], count)
     return written(sketches, groups)
 
@@ -58,10 +122,12 @@ def unite_frequencies(
 ) -> pa.BinaryArray:
     """Return the union of each group's sketches; null for a group without any. Raises Corrupted for bytes
     that are no frequent-items sketch of texts."""
-    return unite_sketches(images, ids, groups, lambda: frequent_strings_sketch(lg_size), read_sketch)
+    return unite_sketches(
+        images, ids, groups, lambda: FrequentTexts(frequent_strings_sketch(lg_size)), read_sketch
+    )
 
 
-def read_sketch(image: bytes) -> frequent_strings_sketch:
+def read_sketch(image: bytes) -> FrequentTexts:
     """Return the sketch of the bytes. Raises Corrupted.
 
     The sizes are looked at first: the library makes room for what they say.
@@ -73,7 +139,7 @@ def read_sketch(image: bytes) -> frequent_strings_sketch:
             "bytes are no frequent-items sketch", found=f"{len(image)} bytes, {image[:8].hex()} …"
         )
     try:
-        return frequent_strings_sketch.deserialize(image)
+        return FrequentTexts(frequent_strings_sketch.deserialize(image))
     except BROKEN as error:
         raise Corrupted("bytes are no frequent-items sketch", found=str(error)) from error
 
@@ -89,10 +155,14 @@ def most_frequent(images: list[bytes | None], count: int) -> list[Frequency]:
     if sketch is None:
         return []
     try:
-        found = [Frequency(*each) for each in sketch.get_frequent_items(_ALL)]
+        found = sketch.frequencies()
     except BROKEN as error:  # texts that are no UTF-8
         raise Corrupted("bytes are no frequent-items sketch", found=str(error)) from error
     return sorted(found, key=lambda each: (-each.estimate, each.value))[:count]
+
+
+def _held(sketch: frequent_strings_sketch) -> list[Frequency]:
+    return [Frequency(*each) for each in sketch.get_frequent_items(_ALL)]
 
 
 def _texts(values: pa.Array) -> list[str]:

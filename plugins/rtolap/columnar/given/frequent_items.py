@@ -20,7 +20,7 @@ from datasketches import frequent_strings_sketch
 
 from rtolap.aggregates.approx_top_k import TEXT_CHARACTERS_MAX
 from rtolap.columnar.given.fault import FREQUENT_ITEMS_FAMILY, check_family, malformed, require, unfit
-from rtolap.columnar.top_k import read_sketch
+from rtolap.columnar.top_k import FrequentTexts, read_sketch
 
 _EMPTY = 5
 _HEADER_BYTES = 32
@@ -50,9 +50,9 @@ def read_frequent_items(image: bytes, lg_size: int) -> bytes | None:
         return None
     if own == lg_size:
         return image
-    united = frequent_strings_sketch(lg_size)
+    united = FrequentTexts(frequent_strings_sketch(lg_size))
     united.merge(read_sketch(image))
-    return bytes(united.serialize())
+    return united.serialize()
 
 
 def _check_full(image: bytes, lg_now: int) -> None:
