@@ -47,15 +47,12 @@ class FrequentTexts:
         sketch: that of the library.
     """
 
-    def __init__(self, sketch: frequent_strings_sketch) -> None:
+    def __init__(self, sketch: frequent_strings_sketch, occurred: str = "") -> None:
+        """Take a sketch, and one of the values that it is going to be updated with, if it is."""
         self.sketch = sketch
         self._put_back = 0
-        self._occurred = ""
+        self._occurred = occurred
         self._merged: frequent_strings_sketch | None = None
-
-    def update(self, text: str, count: int) -> None:
-        self.sketch.update(text, count)
-        self._occurred = text
 
     def merge(self, other: FrequentTexts) -> None:
         other._keep()
@@ -112,8 +109,8 @@ def sketch_frequencies(column: pa.Array, ids: _Ids, groups: int, lg_size: int) -
     owners = (packed // distinct).tolist()
     for group, place, count in zip(owners, places.tolist(), counts.tolist(), strict=True):
         if group not in sketches:
-            sketches[group] = FrequentTexts(frequent_strings_sketch(lg_size))
-        sketches[group].update(texts[place], count)
+            sketches[group] = FrequentTexts(frequent_strings_sketch(lg_size), texts[place])
+        sketches[group].sketch.update(texts[place], count)
     return written(sketches, groups)
 
 
