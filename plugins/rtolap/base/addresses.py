@@ -83,6 +83,11 @@ def checked_urls(text: str) -> str:
     return text
 
 
+def without_credentials(url: str) -> str:
+    """Return what may be shown of a text that is, or was meant as, a URL."""
+    return url.rpartition("@")[2]
+
+
 def http_url(text: str) -> str:
     """Return a base URL of http or https, without a slash at its end.
 
@@ -92,8 +97,7 @@ def http_url(text: str) -> str:
     parts = urlsplit(url)
     sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     if not sound or "@" in parts.netloc or any(letter.isspace() for letter in url):
-        shown = parts.netloc.rpartition("@")[2] if "@" in parts.netloc else url
-        raise ValueError(f"not http(s)://host:port, without credentials: {shown!r}")
+        raise ValueError(f"not http(s)://host:port, without credentials: {without_credentials(url)!r}")
     return url
 
 

@@ -28,7 +28,7 @@ import cachetools
 import httpx
 import msgspec
 
-from rtolap.base.addresses import http_url
+from rtolap.base.addresses import http_url, without_credentials
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.base.operator_files import read_operator_yaml, read_secret
@@ -253,12 +253,16 @@ def _address(name: str, declared: Any) -> _Address:
 
 
 def _checked(name: str, urls: tuple[str, ...]) -> tuple[str, ...]:
-    try:
-        return tuple(map(http_url, urls))
-    except ValueError as error:
-        raise DefinitionError(
-            f"schema registry {name} has no address", expected="http(s)://host:port", found=str(error)
-        ) from None
+    for url in urls:
+        try:
+            http_url(url)
+        except ValueError:
+            raise DefinitionError(
+                f"schema registry {name} has no address",
+                expected="http(s)://host:port",
+                found=repr(without_credentials(url)),
+            ) from None
+    return urls
 
 
 def _secret(where: str, key: str, value: object) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import Unavailable
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.protocols.stored_tables.messages import TableName
@@ -210,7 +211,9 @@ def test_a_redirect_to_a_node_is_followed(
         found.add(response.headers["location"].removesuffix(path))
     assert found == set(cluster.node_body_urls)
     backends = httpx.get(f"{cluster.urls[0]}/api/backends", auth=AUTH).json()["data"]["backends"]
-    assert {f"http://{one['ip']}:{one['http_port']}" for one in backends if one["is_alive"]} == found
+    assert {
+        f"http://{host_port(one['ip'], one['http_port'])}" for one in backends if one["is_alive"]
+    } == found
     (tmp_path / "rows.csv").write_bytes(rows(1, 2))
     for url in cluster.urls:
         command = [

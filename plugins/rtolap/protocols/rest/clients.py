@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from rtolap.base.addresses import http_url
+from rtolap.base.addresses import http_url, without_credentials
 from rtolap.base.errors import DefinitionError
 from rtolap.base.spans import sent_headers
 from rtolap.base.tls import trust
@@ -25,9 +25,11 @@ def service_url(url: str, what: str = "a service") -> str:
     """Return the base URL without a slash at its end. Raises DefinitionError for what nobody can ask."""
     try:
         return http_url(url)
-    except ValueError as error:
+    except ValueError:
         raise DefinitionError(
-            f"not the address of {what}", expected="http(s)://host:port", found=str(error)
+            f"not the address of {what}",
+            expected="http(s)://host:port, without credentials",
+            found=repr(without_credentials(url)),
         ) from None
 
 
