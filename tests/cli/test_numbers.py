@@ -81,7 +81,6 @@ def test_a_number_that_means_nothing_is_refused_with_its_variable(
         ("RTOLAP_COORDINATORS", "http://one:7070,ftp://two"),
         ("RTOLAP_COORDINATORS", "http://[::1"),
         ("RTOLAP_STREAM_LOAD_ENDPOINTS", "http://host:port"),
-        ("RTOLAP_SCHEMA_REGISTRY", "registry"),
     ],
 )
 def test_a_setting_that_names_nothing_is_refused_with_its_variable(
@@ -116,3 +115,10 @@ def test_sound_settings_stand_as_they_were_given(monkeypatch: pytest.MonkeyPatch
     for variable, value in given.items():
         assert str(getattr(settings, variable.removeprefix("RTOLAP_").lower())) == value
     assert settings.log_level == "WARNING"
+
+
+def test_a_refused_setting_shows_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RTOLAP_COORDINATORS", "http://one:7070,http://me:secret@two:7070")
+    with pytest.raises(DefinitionError, match="RTOLAP_COORDINATORS=two:7070") as caught:
+        Settings()
+    assert "secret" not in str(caught.value)

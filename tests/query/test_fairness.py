@@ -164,13 +164,13 @@ def test_a_client_that_reads_slowly_gets_all_its_rows(world: QueryWorld) -> None
 def test_accepting_goes_on_when_there_are_descriptors_again(
     world: QueryWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def create_server(address: tuple[str, int], backlog: int) -> socket.socket:
+    def listening_sockets(what: str, host: str, port: int) -> list[socket.socket]:
         listening = ExhaustedListener()
-        listening.bind(address)
-        listening.listen(backlog)
-        return listening
+        listening.bind((host, port))
+        listening.listen()
+        return [listening]
 
-    monkeypatch.setattr(mysql_server.socket, "create_server", create_server)
+    monkeypatch.setattr(mysql_server, "listening_sockets", listening_sockets)
     with caplog.at_level(logging.WARNING), opened(world) as endpoints, endpoints.connect() as connection:
         assert answer(connection) == ((800,),)
         assert counted(endpoints, "mysql_logins", outcome="no_descriptors") == 3

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rtolap.base.addresses import Host, Port, Servers, Urls, host_port, is_unspecified
+from rtolap.base.addresses import Host, Port, Servers, Urls, host_port, is_unspecified, without_credentials
 from rtolap.base.errors import DefinitionError
 from rtolap.base.files import read_provided, shipped
 
@@ -45,7 +45,7 @@ class Settings(BaseSettings):
     kafka_clusters: Path | None = Field(
         default=None, description="YAML file of Kafka clusters by name, with the settings of their clients"
     )
-    schema_registry: Urls = Field(
+    schema_registry: str = Field(
         default="", description="base URLs of the schema registry `default`, comma-separated; empty: none"
     )
     schema_registries: Path | None = Field(
@@ -378,4 +378,5 @@ class Settings(BaseSettings):
 
 def _wrong(error: Mapping[str, Any]) -> str:
     variable = "_".join(("RTOLAP", *map(str, error["loc"]))).upper()
-    return f"{variable}={error['input']}: {error['msg'].removeprefix('Value error, ')}"
+    given = without_credentials(str(error["input"]))
+    return f"{variable}={given}: {error['msg'].removeprefix('Value error, ')}"
