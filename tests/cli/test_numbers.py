@@ -117,8 +117,19 @@ def test_sound_settings_stand_as_they_were_given(monkeypatch: pytest.MonkeyPatch
     assert settings.log_level == "WARNING"
 
 
-def test_a_refused_setting_shows_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RTOLAP_COORDINATORS", "http://one:7070,http://me:secret@two:7070")
-    with pytest.raises(DefinitionError, match="RTOLAP_COORDINATORS=two:7070") as caught:
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("RTOLAP_COORDINATORS", "http://one:7070,http://me:secret@two:7070"),
+        ("RTOLAP_ZOOKEEPER", "me:secret@one:x"),
+        ("RTOLAP_HOST", "me:secret@one"),
+        ("RTOLAP_AGENT_PORT", "me:secret@7060"),
+    ],
+)
+def test_a_refused_setting_shows_no_credentials(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(DefinitionError, match=f"{variable}=") as caught:
         Settings()
     assert "secret" not in str(caught.value)

@@ -38,7 +38,7 @@ def split_host_port(address: str, default_port: int | None = None) -> tuple[str,
     is_v6 = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if is_v6 else host
     if not bare or (":" in bare) != is_v6 or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
-        raise ValueError(f"not host:port, with an IPv6 address in brackets: {address!r}")
+        raise ValueError(f"not host:port, with an IPv6 address in brackets: {without_credentials(address)!r}")
     return bare, int(port)
 
 
@@ -62,7 +62,8 @@ def plain_host(text: str) -> str:
     except ValueError:
         bare = ":"
     if any(letter in "/@:[]%?#," or letter.isspace() for letter in bare):
-        raise ValueError(f"expected a host name or an IP address, without port and zone; found {text!r}")
+        shown = without_credentials(text)
+        raise ValueError(f"expected a host name or an IP address, without port and zone; found {shown!r}")
     return bare
 
 

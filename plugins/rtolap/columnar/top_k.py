@@ -73,7 +73,7 @@ class FrequentTexts:
         return self.total_weight == 0
 
     def frequencies(self) -> list[Frequency]:
-        """Return all values that it holds. Raises the library's errors for texts that are no UTF-8."""
+        """Return all values that it holds. Raises Corrupted for texts that are no UTF-8."""
         self._keep()
         return _held(self.sketch)
 
@@ -151,15 +151,15 @@ def most_frequent(images: list[bytes | None], count: int) -> list[Frequency]:
     sketch = united(images, read_sketch)
     if sketch is None:
         return []
-    try:
-        found = sketch.frequencies()
-    except BROKEN as error:  # texts that are no UTF-8
-        raise Corrupted("bytes are no frequent-items sketch", found=str(error)) from error
-    return sorted(found, key=lambda each: (-each.estimate, each.value))[:count]
+    return sorted(sketch.frequencies(), key=lambda each: (-each.estimate, each.value))[:count]
 
 
 def _held(sketch: frequent_strings_sketch) -> list[Frequency]:
-    return [Frequency(*each) for each in sketch.get_frequent_items(_ALL)]
+    """Return all values of a sketch. Raises Corrupted for texts that are no UTF-8."""
+    try:
+        return [Frequency(*each) for each in sketch.get_frequent_items(_ALL)]
+    except BROKEN as error:
+        raise Corrupted("bytes are no frequent-items sketch", found=str(error)) from error
 
 
 def _texts(values: pa.Array) -> list[str]:
