@@ -63,7 +63,14 @@ def world(
 ) -> Iterator[World]:
     name = unique_name.replace("__", "_")
     create_topic(name, PARTITIONS)
-    services = TwoVersions(tmp_path, zookeeper=zookeeper, root=f"/{name}", kafka=kafka, coordinators=2)
+    services = TwoVersions(
+        tmp_path,
+        zookeeper=zookeeper,
+        root=f"/{name}",
+        kafka=kafka,
+        coordinators=2,
+        host="127.0.0.1",  # the version before knows no other kind
+    )
     services.environment["PYTHONPATH"] = str(old_plugins)
     one = World(services, kafka, name, 7, SETS)
     with closing(services):
