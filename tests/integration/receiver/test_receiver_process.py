@@ -8,14 +8,12 @@ import signal
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rtolap.base.errors import Unauthorized, Unavailable
 from rtolap.cubes.format.staged import read_staged_manifest
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.producer import KafkaAdmin
-from rtolap.model.cube import ROWS
 from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import open_store
 
@@ -23,6 +21,7 @@ from tests.support.cubes.builders import START_MS, WINDOW_MS
 from tests.support.cubes.receiver_world import ReceiverWorld
 from tests.support.cubes.recount import Answer, from_table, merge_into, recount
 from tests.support.cubes.services import wait_for
+from tests.support.hostile.damage import damage_count
 
 pytestmark = pytest.mark.integration
 
@@ -175,16 +174,11 @@ def test_of_a_fragment_damaged_while_the_receiver_was_down_nothing_is_answered(w
 
 
 def _damage_fragments(world: ReceiverWorld) -> list[Path]:
-    """The first number of events in each: what only a checksum tells, and a wrong count otherwise."""
+    """Damage the first number of events in each."""
     files = list((world.folder / "r0").glob("cubes/*/*/fragments/*.arrow"))
     assert files
     for path in files:
-        content = pa.py_buffer(path.read_bytes())
-        rows = pa.ipc.open_file(content).read_all().column(ROWS).chunk(0)
-        at = rows.buffers()[1].address - content.address
-        with path.open("r+b") as file:
-            file.seek(at)
-            file.write(bytes([content.to_pybytes()[at] ^ 0xFF]))
+        damage_count(path)
     return files
 
 

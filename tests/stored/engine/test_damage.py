@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,6 +16,7 @@ import pytest
 from rtolap.base.errors import Corrupted, NotFound
 from rtolap.model.stored.schema import initial_schema
 from rtolap.model.stored.table import StoredColumn, StoredTable
+from rtolap.stored.engine import compaction
 from rtolap.stored.engine.copying import MANIFEST, Arriving, Chunk, CopiedVersion, Manifest
 from rtolap.stored.engine.files import bloom
 from rtolap.stored.engine.rows.keys import hashes
@@ -106,6 +110,44 @@ def test_a_file_that_is_not_whole_is_named(tablet: Path, kind: str, how: str) ->
             file.write_bytes(data + bytes(64))
     with pytest.raises(Corrupted, match=str(file.name)):
         Tablet.open(tablet, SETTINGS)
+
+
+@pytest.mark.parametrize("moment", ["before it is read", "while it is read", "when it was read"])
+def test_damage_since_a_tablet_was_opened_gets_no_new_checksum(
+    tablet: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """What is compacted is mapped, and was whole when it was opened; Arrow reads it either way."""
+    opened = Tablet.open(tablet, msgspec.structs.replace(SETTINGS, compaction_files_min=2))
+    (file,) = tablet.rglob(KINDS["published rows"])
+    notes = [place.start() for place in re.finditer(rb"note \d", file.read_bytes())]
+    at = random.Random(moment).choice(notes)
+    tables = compaction._tables
+
+    def damaged_meanwhile(*args: Any) -> Iterator[pa.Table]:
+        if moment == "while it is read":
+            changed_in_place(file, at)
+        yield from tables(*args)
+        if moment == "when it was read":
+            changed_in_place(file, at)
+
+    monkeypatch.setattr(compaction, "_tables", damaged_meanwhile)
+    if moment == "before it is read":
+        changed_in_place(file, at)
+    before = {path.relative_to(tablet) for path in tablet.rglob("*")}
+    with pytest.raises(Corrupted, match=file.name):
+        opened.compact()
+    assert file.name in (opened.status().stopped or "")
+    assert {path.relative_to(tablet) for path in tablet.rglob("*")} == before, "of the attempt, nothing stays"
+    opened.close()
+    with pytest.raises(Corrupted, match=file.name):
+        Tablet.open(tablet, SETTINGS)
+
+
+def changed_in_place(file: Path, at: int) -> None:
+    """Change a letter of a text: of what is mapped as well."""
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        opened.write(b"N")
 
 
 def test_damage_in_prepared_rows_is_found_before_they_are_visible(tablet: Path) -> None:

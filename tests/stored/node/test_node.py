@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from rtolap.base.errors import DefinitionError, NotFound, NotYet, Refused, StaleSnapshot, Unavailable
+from rtolap.base.errors import (
+    Corrupted,
+    DefinitionError,
+    NotFound,
+    NotYet,
+    Refused,
+    StaleSnapshot,
+    Unavailable,
+)
 from rtolap.model.predicate import Compare
 from rtolap.model.schema_changes import add_column, rename_column
 from rtolap.model.stored.table import StoredColumn
@@ -311,3 +319,37 @@ def test_a_tablet_with_damaged_bytes_is_set_aside_and_the_others_serve(
     assert reached.version == 1
     assert read(node, tablet(0), 1) == [(1, "x")]
     assert node.status().broken == {}
+
+
+def test_a_tablet_whose_bytes_are_damaged_while_it_is_open_is_set_aside_by_its_compaction(
+    nodes: InProcessNodes, tmp_path: Path
+) -> None:
+    node, versions = nodes.nodes["a"], TabletSettings().compaction_files_min
+    for version in range(1, versions + 1):
+        for name in ("a", "b"):
+            load(nodes.nodes[name], version, b0=rows(version), b1=rows(version))
+            publish(nodes.nodes[name], version, version)
+    _damage_in_place(min((tmp_path / "a" / "tablets" / "1.all.0").rglob("v*/*.rows")))
+    slot = node._slots.get(tablet(0))
+    node.compactor.compact(slot)
+    assert "wrong checksum" in slot.compaction.problem
+    assert list(node.status().broken) == ["1.all.0"]
+    assert "wrong checksum" in node.status().broken["1.all.0"]
+    with pytest.raises(Corrupted, match="wrong checksum"):
+        node.scan(wire.ScanRequest(tablet(0), SCHEMA, versions))
+    assert [report.tablet for report in node.status().tablets] == [tablet(1)], "it counts as lost"
+    missed = (wire.Missed(versions, versions),)
+    reached = node.catch_up(wire.CatchUp(tablet(0), SCHEMA, missed, ("b",)))
+    assert reached.version == versions
+    assert read(node, tablet(0), versions) == read(nodes.nodes["b"], tablet(0), versions)
+    assert node.status().broken == {}
+    assert list((tmp_path / "a" / "broken").iterdir()), "its bytes are kept"
+
+
+def _damage_in_place(file: Path) -> None:
+    """Change a byte of what is mapped."""
+    with file.open("r+b") as opened:
+        opened.seek(64)
+        byte = opened.read(1)
+        opened.seek(64)
+        opened.write(bytes([byte[0] ^ 1]))

@@ -266,7 +266,7 @@ class Receiver:
         if job is None:
             return False
         for _ in range(times):
-            self.uploader.upload(job, control)
+            self.uploader.upload(job, control, self.core.file.fragments)
         return True
 
     def merge(self) -> None:

@@ -173,10 +173,9 @@ class BackgroundWork:
             job = upload_job(self._schema, self._core.state, control, records, self._unreadable)
             if job is None:
                 return
-            fragments.verify(self._core.file.fragments, job.tables)
             self._core.confirm_topic()
             try:
-                self._uploader.upload(job, control)
+                self._uploader.upload(job, control, self._core.file.fragments)
             except (TopicRecreated, LogTruncated):
                 raise
             except OffsetsGone as error:
@@ -194,7 +193,6 @@ class BackgroundWork:
         folder = self._core.file.fragments
         job = fragments.merge_job(self._core.state.segments, self._core.settings)
         if job is not None:
-            fragments.verify(folder, job.group)
             merged = fragments.merge(self._schema, folder, job)
             self._requests.ask(partial(self._core.apply_merged, job, merged))
 

@@ -1,7 +1,8 @@
 """The leader's way from local tables to the object store: one staged part per closed version.
 
   1. choose: the segment's vector is persisted, this receiver has consumed up to it, nothing straddles
-  2. write the part's files, manifest last     crash: a folder that no record names; cleanup removes it
+  2. write the part's files, manifest last     crash: a folder that no record names; cleanup removes it.
+                                               So is one of fragments that prove to be damaged
   3. add the part to the record, by CAS        crash or CommitUnknown: repeated, and a part whose ranges
                                                are there already changes nothing
 
@@ -16,12 +17,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 
 from rtolap.cubes.format.aggregate import merge_tables, to_plain
 from rtolap.cubes.format.staged import write_staged_part
 from rtolap.cubes.receiver.local.align import VersionedRange
+from rtolap.cubes.receiver.local.fragments import verified
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable, union
 from rtolap.metadata import segments
@@ -30,7 +33,7 @@ from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.completeness import EventLoss, behind_losses
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets, PartRange
-from rtolap.model.segment import SegmentRange, SegmentState
+from rtolap.model.segment import SegmentRange, SegmentState, StagedPart
 from rtolap.object_store.store import ObjectStore
 
 MERGED_BYTES_MAX = 64 << 20  # of local tables at once: their merge takes two and a half times as much
@@ -152,26 +155,15 @@ class Uploader:
         self._store = store
         self._reader = reader
 
-    def upload(self, job: UploadJob, control: CubeControl) -> SegmentRecord:
-        """Upload a part; it may be repeated. After Unavailable or CommitUnknown, try again. Refused means
-        that the record has moved on."""
-        wanted = [piece for piece in job.read if piece.start < piece.end]
-        tables = (*job.tables, *(self._reader.read(job.window.start_ms, wanted) if wanted else ()))
+    def upload(self, job: UploadJob, control: CubeControl, folder: Path) -> SegmentRecord:
+        """Upload a part of tables whose fragments are in `folder`; it may be repeated.
+
+        After Unavailable or CommitUnknown, try again. Refused means that the record has moved on. Raises what
+        `fragments.verified` raises, before the record has the part.
+        """
+        with verified(folder, job.tables):
+            part = self._written(job)
         cube = self._schema.cube
-        part = write_staged_part(
-            self._store,
-            schema=self._schema,
-            cube=cube.name,
-            cube_id=self._cube_id,
-            segment=job.window.name,
-            version=job.version,
-            replica_set=self._replica_set,
-            ranges=job.ranges,
-            tables=self._plain(tables),
-            events=sum(table.events for table in tables),
-            unique=uuid.uuid4().hex[:12],
-            begins=_begins(job.ranges, tables),
-        )
         partitions = {p for assigned in control.assignment.values() for p in assigned}
 
         def added(record: SegmentRecord) -> SegmentRecord:
@@ -187,6 +179,24 @@ class Uploader:
             )
 
         return self._metadata.update_segment(cube.name, job.window, added, cube_id=self._cube_id)
+
+    def _written(self, job: UploadJob) -> StagedPart:
+        wanted = [piece for piece in job.read if piece.start < piece.end]
+        tables = (*job.tables, *(self._reader.read(job.window.start_ms, wanted) if wanted else ()))
+        return write_staged_part(
+            self._store,
+            schema=self._schema,
+            cube=self._schema.cube.name,
+            cube_id=self._cube_id,
+            segment=job.window.name,
+            version=job.version,
+            replica_set=self._replica_set,
+            ranges=job.ranges,
+            tables=self._plain(tables),
+            events=sum(table.events for table in tables),
+            unique=uuid.uuid4().hex[:12],
+            begins=_begins(job.ranges, tables),
+        )
 
     def _plain(self, tables: Sequence[LocalTable]) -> Iterator[pa.Table]:
         """Yield the rows of the tables in plain form, merged where they are together within MERGED_BYTES_MAX:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyroaring import BitMap, FrozenBitMap
 
+from rtolap.base.errors import Corrupted
 from rtolap.columnar.bitmaps import bitmap_of
 from rtolap.columnar.chunks import single_chunk
 from rtolap.model.stored.schema import StoredSchema
@@ -190,12 +191,20 @@ def _moves(places: list[pa.Table], files: int) -> tuple[Moved, ...]:
 
 
 def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: TabletSnapshot) -> None:
-    """Put one rowset in the place of `chosen`, neighbours of the snapshot; it runs under `compacting`."""
+    """Put one rowset in the place of `chosen`, neighbours of the snapshot; it runs under `compacting`.
+
+    Corrupted where bytes of `chosen` have changed since they were opened. The tablet is stopped then: whoever
+    opens it again finds the damage, and another replica has the rows.
+    """
     name = compacted_rowset(core.state.serial)
     attempted = f"compacting {chosen[0].id} to {chosen[-1].id}"
     folder = compacting_folder(core.root, name)
     inputs: list[FileId] = [(rowset.id, meta.name) for rowset in chosen for meta in rowset.files]
-    outcome = _merge(core, chosen, snapshot, name, attempted)
+    try:
+        outcome = _merge(core, chosen, snapshot, name, attempted)
+    except Corrupted as error:
+        core.log.stop(str(error))
+        raise
     files = [(meta.name, SortedFile(folder / meta.name)) for meta in outcome.files]
     output = Rowset(name, chosen[0].first, chosen[-1].last, outcome.files)
     with core.writing:
@@ -228,22 +237,34 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: TabletSnapshot) ->
 def _merge(
     core: Core, chosen: tuple[Rowset, ...], snapshot: TabletSnapshot, name: str, attempted: str
 ) -> CompactionOutcome:
-    """Run steps 9 and 10."""
+    """Run steps 9 and 10.
+
+    The inputs are mapped, and the output gets checksums of its own: what the disk has lost of them since they
+    were opened would never be seen again. They are verified before they are read, for Arrow trusts what it
+    reads, and afterwards, for what was lost meanwhile.
+    """
     folder = compacting_folder(core.root, name)
     views = [view for rowset, file_views in snapshot.by_rowset() if rowset in chosen for view in file_views]
     try:
         core.disk.remove(folder)
         core.disk.make_folder(folder)
+        _verify(views)
         outcome = run(views, snapshot.schema, core.disk, folder, core.settings)
+        _verify(views)
         core.disk.sync_folder(folder)
         core.disk.sync_folder(folder.parent)
     except OSError as error:
         core.remove(folder)
         raise disk_error(error, attempted) from error
-    except Exception:  # of Arrow: what is half there must not stay until the tablet is opened again
+    except Exception:  # of Arrow, say: what is half there must not stay until the tablet is opened again
         core.remove(folder)
         raise
     return outcome
+
+
+def _verify(views: Sequence[View]) -> None:
+    for view in views:
+        view.file.verify()
 
 
 def _carry(

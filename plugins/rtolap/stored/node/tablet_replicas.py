@@ -52,6 +52,7 @@ class TabletReplica:
         self._settings, self._disk = settings, disk
         self.changing = RLock()
         self.compaction = Compaction()  # set by the compactor's thread alone
+        self.damage = ""  # why it could not be opened last; "" where it could
         self._tablet: Tablet | None = None
         self._closed = False
 
@@ -76,11 +77,19 @@ class TabletReplica:
                 self._tablet.close()
                 self._tablet = None
             if self._tablet is None:
-                counts = tidy_generations(self.place)
-                if counts is None:
-                    raise Corrupted(f"tablet {self.id} is gone", expected=f"a generation in {self.place}")
-                self._tablet = Tablet.open(counts, self._settings, self._disk)
+                try:
+                    self._tablet = self._opened()
+                except Corrupted as error:
+                    self.damage = str(error)
+                    raise
+                self.damage = ""
             return self._tablet
+
+    def _opened(self) -> Tablet:
+        counts = tidy_generations(self.place)
+        if counts is None:
+            raise Corrupted(f"tablet {self.id} is gone", expected=f"a generation in {self.place}")
+        return Tablet.open(counts, self._settings, self._disk)
 
     def close(self) -> None:
         with self.changing:
@@ -119,14 +128,14 @@ class TabletReplica:
 
 class TabletReplicas:
     """The replicas of a node. It is thread-safe. It opens all tablets that are in the folder. Those that
-    cannot be opened are `broken`: they stay on the disk, and count as lost when another replica's copy is
-    to be made."""
+    cannot be opened, when the node starts or later, are `broken`: they stay on the disk, and count as lost
+    when another replica's copy is to be made."""
 
     def __init__(self, folder: DataFolder, settings: TabletSettings, disk: Disk | None = None) -> None:
         self._folder, self._settings, self._disk = folder, settings, disk or RealDisk()
         self._lock = RLock()
         self._slots: dict[_Name, TabletReplica] = {}
-        self.broken: dict[str, str] = {}
+        self._set_aside: dict[str, str] = {}  # those that could not be opened at the start
         folder.tidy()
         for place in folder.places():
             try:
@@ -134,9 +143,14 @@ class TabletReplicas:
                 slot.open()
             except (Corrupted, Refused) as error:
                 log.error("the tablet in %s cannot be opened: %s", place, error)
-                self.broken[place.name] = str(error)
+                self._set_aside[place.name] = str(error)
                 continue
             self._slots[_name(slot.id)] = slot
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """Return why tablets cannot be opened, by the names of their folders."""
+        return self._set_aside | {slot.place.name: slot.damage for slot in self.all() if slot.damage}
 
     def find(self, id: TabletId) -> TabletReplica | None:
         with self._lock:
@@ -148,7 +162,7 @@ class TabletReplicas:
         caller tries another replica."""
         slot = self.find(id)
         if slot is None:
-            reason = self.broken.get(self._folder.place(id).name)
+            reason = self._set_aside.get(self._folder.place(id).name)
             if reason is not None:
                 raise Unavailable(f"tablet {id} cannot be opened here", found=reason)
             known = self._slots.get(_name(id))
@@ -234,7 +248,7 @@ class TabletReplicas:
             aside = self._folder.root / "broken"
             aside.mkdir(exist_ok=True)
             os.rename(place, aside / f"{place.name}.{uuid.uuid4().hex[:8]}")
-            self.broken.pop(place.name, None)
+            self._set_aside.pop(place.name, None)
 
 
 def _name(id: TabletId) -> _Name:

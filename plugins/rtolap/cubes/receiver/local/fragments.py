@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -138,8 +139,9 @@ def _neighbours(run: list[LocalTable], settings: ReceiverSettings) -> tuple[Loca
 
 
 def merge(schema: Schema, folder: Path, job: MergeJob) -> LocalTable:
-    """Merge the tables beside the core thread, as they are immutable."""
-    return _written(schema, folder, job.start_ms, list(job.group))
+    """Merge the tables beside the core thread, as they are immutable. Raises what `verified` raises."""
+    with verified(folder, job.group):
+        return _written(schema, folder, job.start_ms, list(job.group))
 
 
 def unverified(state: LocalState) -> list[Fragment]:
@@ -176,12 +178,20 @@ def keep_cuboids(schema: Schema, state: LocalState, table: LocalTable, bytes_max
     table.cuboids.keep(small_cuboids(schema, table.table, bytes_left, table.cuboids))
 
 
-def verify(folder: Path, tables: Iterable[LocalTable]) -> None:
-    """Read the files of these tables again and compare their checksums, before what they hold goes further.
+@contextmanager
+def verified(folder: Path, tables: Sequence[LocalTable]) -> Iterator[None]:
+    """Verify these tables' files before the block reads them, and again before what it made goes further.
 
     A fragment is checked when it is opened and mapped from then on: a page that the disk loses later would
-    go unseen into larger fragments and into history. Corrupted; NotFound where a checkpoint was faster.
+    go unseen into larger fragments and into history. The first look is for Arrow, which trusts what it reads;
+    the second finds what was lost meanwhile. Corrupted; NotFound where a checkpoint was faster.
     """
+    _verify(folder, tables)
+    yield
+    _verify(folder, tables)
+
+
+def _verify(folder: Path, tables: Iterable[LocalTable]) -> None:
     for table in tables:
         if table.fragment is None:
             continue

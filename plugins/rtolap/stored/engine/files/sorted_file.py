@@ -65,7 +65,7 @@ class SortedFile:
         self._data = memoryview(self._bytes)
         self.footer = self._read_footer()
         if verify:
-            self._verify()
+            self.verify()
         try:
             self._sparse = self._stream("sparse").combine_chunks()
             zones = self._stream("zones").combine_chunks()
@@ -205,7 +205,9 @@ class SortedFile:
             raise self._damaged("length", f"sections of {start} bytes", "another")
         return footer
 
-    def _verify(self) -> None:
+    def verify(self) -> None:
+        """Read every byte again, and compare the checksums. Raises Corrupted."""
+        self._read_footer()
         for name, section in self.footer.sections.items():
             checksum = xxhash.xxh3_64_intdigest(self._data[section.start : section.start + section.length])
             if checksum != section.xxh3:
