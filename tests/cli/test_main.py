@@ -142,7 +142,7 @@ def _ended_with_output_to(stdout: int) -> tuple[int, str]:
 def test_output_that_cannot_be_written_is_an_error_and_a_reader_that_went_away_is_silent() -> None:
     with Path("/dev/full").open("w") as full:
         refused = _ended_with_output_to(full.fileno())
-    assert refused == (1, "error: the output cannot be written: No space left on device\n")
+    assert refused == (1, "error: the output cannot be written; found No space left on device\n")
     reading, writing = os.pipe()
     os.close(reading)
     try:

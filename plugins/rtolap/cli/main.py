@@ -23,6 +23,7 @@ from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.base.hidden_pandas import hide_pandas
 from rtolap.cli.local.running_stack import adopt_running_stack, no_stack_note
 from rtolap.cli.output import EXIT_ERROR, console, end_now, errors, warn
+from rtolap.cli.standard_streams import set_up_standard_streams
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,7 @@ def main() -> None:
     third of a short command, most of them as it ends. So the process ends at once when its threads and the
     functions registered for its end are done.
     """
+    set_up_standard_streams()
     hide_pandas()
     gc.disable()
     ending = _Ending()

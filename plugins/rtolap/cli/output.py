@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -21,6 +21,7 @@ from rich.table import Table
 
 from rtolap.base.errors import RtolapError
 from rtolap.base.files import write_atomic
+from rtolap.cli.standard_streams import unwritten
 from rtolap.model.quantities import instant_text, size_text, span_text
 
 EXIT_ERROR = 1
@@ -242,7 +243,9 @@ def end_now(status: int = 0) -> NoReturn:
             stream.flush()
         except BrokenPipeError:
             status = status or EXIT_ERROR  # the reader went away, as `head` does: it wants no message
-        except OSError as error:
+        except (OSError, RtolapError) as error:
             status = status or EXIT_ERROR
-            os.write(2, f"error: the output cannot be written: {error.strerror}\n".encode())
+            told = unwritten(error) if isinstance(error, OSError) else error
+            with suppress(OSError):  # where it is stderr that is full
+                os.write(2, f"error: {told}\n".encode())
     os._exit(status)
