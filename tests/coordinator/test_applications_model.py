@@ -259,6 +259,17 @@ class World:
     def advance(self) -> None:
         self.clock.advance_ms(self.random.choice((500, 5_000, 20_000, 31_000)))
 
+    def set_clock(self) -> None:
+        """A time server sets it, or the machine has slept: nobody was silent meanwhile."""
+        step_ms = self.random.choice((-3_600_000, -20_000, 20_000, 31_000, 3_600_000, 86_400_000))
+        self.clock.set_by_ms(step_ms)
+
+        def expected() -> None:
+            self.model.shift(step_ms)
+            self.model.tick(self.clock.now_ms())
+
+        self.both(self.leader.tick, expected)
+
     def hosts(self) -> None:
         action = self.random.choice(("register", "register", "renew", "drain", "drain", "remove"))
         hosts = tuple(self.random.choices(HOSTS, k=self.random.randint(1, 2)))  # the same twice, now and then
@@ -343,6 +354,7 @@ STEPS_OF = {
     World.hosts: 8,
     World.leave_and_return: 3,
     World.repeat: 6,
+    World.set_clock: 3,
     World.lose_session: 3,
     World.former_goes_on: 3,
     World.approve: 2,

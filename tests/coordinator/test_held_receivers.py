@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from rtolap.coordinator.heartbeats import SILENT_AFTER_MS
 from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
 
@@ -57,5 +58,19 @@ def test_a_pause_that_was_asked_for_is_a_problem_only_where_statements_wait(clus
 def test_a_receiver_that_is_silent_says_nothing_about_now(cluster: Cluster) -> None:
     cluster.enabled()
     _tell(cluster)
+    cluster.clock.advance_ms(SILENT_AFTER_MS + 1)
+    assert cluster.client.cube(NAME).problem is None
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_a_clock_that_is_set_makes_no_receiver_silent_and_none_heard_again(
+    cluster: Cluster, step_ms: int
+) -> None:
+    cluster.enabled()
+    _tell(cluster)
+    problem = cluster.client.cube(NAME).problem
+    assert problem is not None
+    cluster.clock.set_by_ms(step_ms)
+    assert cluster.client.cube(NAME).problem == problem
     cluster.clock.advance_ms(SILENT_AFTER_MS + 1)
     assert cluster.client.cube(NAME).problem is None

@@ -77,6 +77,26 @@ def test_nobody_waits_for_a_place_that_stands_still(
     assert remembered.get(fresh=True) == 2
 
 
+def test_who_wants_it_fresh_waits_for_a_look_that_takes_longer_than_others_wait(
+    place: Place, clock: ManualClock
+) -> None:
+    with Remembered(
+        "places", place.look, clock, max_age_s=1.0, wait_s_max=0.05, fresh_wait_s_max=DEADLINE_S
+    ) as remembered:
+        assert remembered.get() == 1
+        place.value = 2
+        place.answers.clear()
+        clock.advance_ms(1500)
+        with ThreadPoolExecutor(1) as others:
+            fresh = others.submit(remembered.get, fresh=True)
+            while place.looks < 2:
+                pass
+            assert remembered.get() == 1, "this one has waited as long as it may"
+            assert not fresh.done()
+            place.answers.set()
+            assert fresh.result(DEADLINE_S) == 2
+
+
 def test_what_must_be_fresh_is_of_a_look_that_began_after_it_was_asked_for(
     place: Place, clock: ManualClock
 ) -> None:

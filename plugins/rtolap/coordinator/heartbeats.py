@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 
 import msgspec
 
-from rtolap.base.clock import Clock
+from rtolap.base.clock import Clock, ClockSteps
 from rtolap.base.errors import NotYet
 from rtolap.coordinator.watermark import Observation
 from rtolap.metadata.records import CubeControl, ReceiverRecord
@@ -40,8 +40,8 @@ class Heartbeats:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
+        self._steps = ClockSteps(clock)
+        self._lock = threading.RLock()
         self._since_ms = clock.now_ms()
         self._heard: dict[str, ReceivedHeartbeat] = {}
         self._receivers_by_cube: dict[str, set[str]] = {}
@@ -51,11 +51,11 @@ class Heartbeats:
         with self._lock:
             self._heard.clear()
             self._receivers_by_cube.clear()
-            self._since_ms = self._clock.now_ms()
+            self._since_ms = self._now_ms()
 
     def record(self, request: HeartbeatRequest) -> None:
         with self._lock:
-            self._replace(request.receiver_id, ReceivedHeartbeat(request, self._clock.now_ms()))
+            self._replace(request.receiver_id, ReceivedHeartbeat(request, self._now_ms()))
 
     def keep_only(self, receivers: Mapping[str, ReceiverRecord]) -> None:
         with self._lock:
@@ -70,6 +70,16 @@ class Heartbeats:
                 others = {other: report for other, report in heard.request.cubes.items() if other != cube}
                 request = heard.request.model_copy(update={"cubes": others})
                 self._replace(name, msgspec.structs.replace(heard, request=request))
+
+    def _now_ms(self) -> int:
+        """Return the time. When the clock was set, the times of heartbeats move with it."""
+        with self._lock:
+            now_ms, step_ms = self._steps.look()
+            if step_ms:
+                self._since_ms += step_ms
+                for name, heard in self._heard.items():
+                    self._heard[name] = msgspec.structs.replace(heard, at_ms=heard.at_ms + step_ms)
+            return now_ms
 
     def _replace(self, name: str, heard: ReceivedHeartbeat | None) -> None:
         before = self._heard.pop(name, None)
@@ -90,11 +100,13 @@ class Heartbeats:
         return [(name, heartbeat, heartbeat.request.cubes[cube]) for name, heartbeat in heard]
 
     def heard(self) -> dict[str, ReceivedHeartbeat]:
+        """Return the last heartbeats by receiver, their times as the clock counts now."""
         with self._lock:
+            self._now_ms()
             return dict(self._heard)
 
     def observations(self, cube: str) -> dict[int, list[Observation]]:
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         observations: dict[int, list[Observation]] = {}
         for _, heartbeat, report in self._reports(cube):
             fresh = now_ms - heartbeat.at_ms <= SILENT_AFTER_MS
@@ -152,7 +164,7 @@ class Heartbeats:
         owe to statements that wait. A pause that a person has asked for is named only where something is
         owed.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         blocked: list[str] = []
         for name, heartbeat, report in self._reports(cube):
             if report.held_since_ms is None or now_ms - heartbeat.at_ms > SILENT_AFTER_MS:
@@ -171,7 +183,7 @@ class Heartbeats:
     def lost(self, cube: str, control: CubeControl) -> dict[int, tuple[PartRange, str]]:
         """Partition → offsets that Kafka no longer holds and a receiver has to read, and its replica set. Not
         where another receiver of the set has read beyond them: that one holds them."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         reports = self._reports(cube)
         positions: dict[tuple[str, int], int] = {}
         for _, heartbeat, report in reports:
@@ -194,7 +206,7 @@ class Heartbeats:
     def catching_up(self, cube: str, control: CubeControl) -> tuple[int, ...]:
         """Return assigned partitions that no receiver of their replica set consumes, under this assignment,
         by now."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         served: set[int] = set()
         for _, heartbeat, report in self._reports(cube):
             if (
@@ -236,7 +248,7 @@ class Heartbeats:
             members: the living receivers of each replica set.
             within_ms: how old a report may be; None: as old as this leader.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         heard = {
             name
             for name, heartbeat, _ in self._reports(cube)
@@ -276,7 +288,7 @@ class Heartbeats:
         Args:
             members: the living receivers of each replica set.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         reasons: list[str] = []
         read: set[tuple[str, int]] = set()
         for name, heartbeat, report in self._reports(cube):
@@ -327,7 +339,7 @@ class Heartbeats:
         is_live: bool,
         reasons_of: Callable[[HeartbeatRequest], Iterable[str]],
     ) -> tuple[ReceiverHealth, str]:
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         if heartbeat is None or now_ms - heartbeat.at_ms > SILENT_AFTER_MS:
             if not is_live:
                 return "DOWN", "no session and no heartbeat"

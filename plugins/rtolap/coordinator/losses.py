@@ -29,7 +29,7 @@ from rtolap.model.table import Table
 
 _WAITING = (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
 _NAMES_MAX = 5  # of segments in a problem
-LOG_BEGINS_EVERY_MS = 1_000  # of Kafka, where a log begins
+LOG_BEGINS_EVERY_S = 1.0  # of Kafka, where a log begins
 
 
 class Losses:
@@ -41,7 +41,7 @@ class Losses:
         self._heartbeats = heartbeats
         self._topics = topics
         # cluster and topic → when it was asked, where its log begins
-        self._begins: dict[tuple[str, str], tuple[int, Offsets]] = {}
+        self._begins: dict[tuple[str, str], tuple[float, Offsets]] = {}
 
     def lost(self, cube: str, control: CubeControl) -> tuple[PartRange, ...]:
         """Return offsets that no server holds and that were not accepted as lost, by partition."""
@@ -189,15 +189,15 @@ class Losses:
 
     def _log_begins(self, table: Table) -> Offsets:
         """Return where logs began a moment ago; empty where Kafka does not tell."""
-        now_ms = self._metadata.clock.now_ms()
+        now_s = self._metadata.clock.monotonic_s()
         place = (table.kafka_cluster, table.topic)
-        fetched_ms, begins = self._begins.get(place, (now_ms - LOG_BEGINS_EVERY_MS, {}))
-        if now_ms - fetched_ms >= LOG_BEGINS_EVERY_MS:
+        fetched_s, begins = self._begins.get(place, (float("-inf"), {}))
+        if now_s - fetched_s >= LOG_BEGINS_EVERY_S:
             try:
                 begins = self._topics(table.kafka_cluster).offsets(table.topic, "earliest")
             except RtolapError:
                 begins = {}
-            self._begins[place] = (now_ms, begins)
+            self._begins[place] = (now_s, begins)
         return begins
 
     def _lost_by_now(self, cube: str, control: CubeControl) -> tuple[PartRange, ...]:

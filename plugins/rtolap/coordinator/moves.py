@@ -103,10 +103,11 @@ class Moves:
 
     def _waits(self, cube: str, control: CubeControl, answered: Offsets) -> list[str]:
         members = self._metadata.living_members()
+        heartbeats = self._heartbeats.heard()
         now_ms = self._metadata.clock.now_ms()
         heard = {
             name: heartbeat
-            for name, heartbeat in self._heartbeats.heard().items()
+            for name, heartbeat in heartbeats.items()
             if now_ms - heartbeat.at_ms <= SILENT_AFTER_MS
         }
         reports = {

@@ -38,7 +38,7 @@ from rtolap.object_store.store import ObjectStore
 from rtolap.publish.table import NamedFile, PublishedTable
 from rtolap.publish.versions import Version, files_of, ready_versions
 
-SWEEP_EVERY_MS = 86_400_000
+SWEEP_EVERY_S = 86_400.0
 _ROUNDS_MAX = 10_000  # snapshots of one look, so that a look ends
 _EMPTY_MAX = 100_000  # locations of versions without a row, in memory
 
@@ -113,7 +113,7 @@ class Publisher:
         self._reached = reached
         self._committed = False  # once it has, no commit of a predecessor can succeed any more
         self._empty: dict[str, None] = {}
-        self._swept_ms: int | None = None
+        self._swept_s: float | None = None
 
     def close(self) -> None:
         self._view.close()
@@ -229,10 +229,10 @@ class Publisher:
         if old:
             self.table.expire(old)
             self._reached("expired")
-        now_ms = self._clock.now_ms()
-        if self._swept_ms is None or now_ms - self._swept_ms >= SWEEP_EVERY_MS:
+        now_s = self._clock.monotonic_s()
+        if self._swept_s is None or now_s - self._swept_s >= SWEEP_EVERY_S:
             self.table.sweep()
-            self._swept_ms = now_ms
+            self._swept_s = now_s
         if self._committed and not before.released:
             holds = PublicationHolds(cube_id, held_ranges(self._named()))
             self._records.write_holds(self.publication.name, holds, before, self._require)

@@ -126,6 +126,14 @@ class Hosts:
             self._gone[at] = True
             self.epoch += 1
 
+    def shift(self, step_ms: int) -> None:
+        """Move leases and grace times, because the clock was set. Those of leaving hosts make a new epoch, so
+        that the next owner knows them."""
+        limited = self._until_ms < NO_LIMIT_MS // 2
+        self._until_ms[limited] += step_ms
+        if self.leaving():
+            self.epoch += 1
+
     def leave(self, latest_ms: Instants, now_ms: int) -> tuple[str, ...]:
         """Remove hosts whose lease or grace time is over, or that have been read to their announced end."""
         over = self._until_ms <= now_ms

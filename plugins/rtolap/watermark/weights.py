@@ -148,6 +148,11 @@ class HostRates:
         columns["ticked"][hosts[changed]] = 0.0  # a change of its own has no meaning for the others
         self._since_ms[hosts] = latest_ms
 
+    def shift(self, step_ms: int) -> None:
+        """Move the times of `estimate`, because the clock was set. Event times stay."""
+        self._ticked_ms += step_ms if self._ticked_ms != NEVER else 0
+        self._marked_ms += step_ms if self._marked_ms != NEVER else 0
+
     def estimate(self, now_ms: int) -> Estimate:
         """Return the rates as they are to be expected by now. Call it about once a second: it also keeps the
         index."""

@@ -10,6 +10,7 @@ from rtolap.base.errors import NotLeader, NotYet, Unavailable
 from rtolap.model.loader import Loader, LoaderProcesses
 from rtolap.stored.loader.job import LEASE_MS, JobResources, SharedResources
 from rtolap.stored.loader.shares.leader import Leader, TopicView
+from rtolap.stored.loader.shares.member import Member
 from rtolap.stored.loader.shares.share_run import ShareRun, begin_share
 from rtolap.stored.metastore.load_jobs import LoadJobs
 from rtolap.stored.metastore.load_shares import LoadShare, LoadShares
@@ -37,13 +38,16 @@ class Divided:
             leader.round()
         leader.release()
 
-    def resources(self) -> SharedResources:
+    def resources(self, clock: ManualClock | None = None) -> SharedResources:
+        """Return those of a process, which has a clock of its own where one is given."""
         world = self.world
 
         def open_consumer(loader: Loader) -> MemoryConsumer:
             return MemoryConsumer(world.broker, loader.topic)
 
-        job = JobResources(world.jobs, world.records, world.sink, open_consumer, world.box, self.clock)
+        job = JobResources(
+            world.jobs, world.records, world.sink, open_consumer, world.box, clock or self.clock
+        )
         return SharedResources(job, self.shares, OffsetsRecords(self.ledger, of_shares=True))
 
     def share(self, number: int) -> LoadShare:
@@ -103,3 +107,36 @@ def test_a_leader_whose_job_another_one_has_divided_ends_to_lead_and_not_unexpec
         assert LoadShares(ledger).divide(after, 2, label=lambda n: f"j_1_s{n}_0", config=lambda _: "{}")
         with pytest.raises(NotLeader):
             before.last_record()
+
+
+@pytest.mark.parametrize("step_ms", [-365 * 86_400_000, -3_600_000, 3_600_000])
+def test_a_process_whose_clock_is_set_keeps_its_place_and_leads_on(divided: Divided, step_ms: int) -> None:
+    clock = ManualClock(divided.clock.now_ms())
+    resources = divided.resources(clock)
+    topic = TopicView(resources, Loader(name="j", topic="t", database="d", table="t"))
+    leader = Leader("j", "p3", resources, topic.log)
+    member = Member("j", 0, "p3", resources, leader, NoRuns())
+    assert member.round()
+    clock.set_by_ms(step_ms)
+    for _ in range(20):
+        for each in (clock, divided.clock):
+            each.advance_ms(LEASE_MS // 2)
+        assert member.round()
+        assert leader.ownership is not None
+        assert [process.number for process in member.division.processes] == [0]
+
+
+class NoRuns:
+    """Runs of shares that take nothing."""
+
+    def take(self, share: LoadShare) -> None:
+        pass
+
+    def give_up(self, number: int) -> None:
+        pass
+
+    def ended(self) -> set[int]:
+        return set()
+
+    def forget(self, number: int) -> None:
+        pass

@@ -122,6 +122,12 @@ class Actions:
 
     # -- receivers --------------------------------------------------------------------------------------
 
+    def set_clock(self) -> None:
+        """A time server sets the wall clock, or the machine has slept."""
+        step_ms = self.random.choice((-20, -2, -1, 1, 2, 20)) * self.random.randrange(WINDOW_MS)
+        self.cluster.clock.set_by_ms(step_ms)
+        self.counts["clock set"] += 1
+
     def consume(self) -> None:
         for receiver in self._some():
             for _ in range(self.random.randrange(1, 4)):

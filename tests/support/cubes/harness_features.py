@@ -30,6 +30,7 @@ class Feature(StrEnum):
         MERGING: history merges: sets are planned, written and committed, and cleaned up more often.
         RESTORING: all metadata is lost and restored from the newest backup, files are lost, history merges.
             Nothing is purged: what the purge deletes after a backup, no restore brings back.
+        SETTING_CLOCKS: the wall clock is set, forwards and back; events follow it.
     """
 
     LOSING_FILES = auto()
@@ -42,6 +43,7 @@ class Feature(StrEnum):
     REVISING = auto()
     MERGING = auto()
     RESTORING = auto()
+    SETTING_CLOCKS = auto()
 
 
 Features = frozenset[Feature]
@@ -106,6 +108,7 @@ _BESIDE: dict[Feature, Weights] = {
         (plan_merges, 3.0),
         (commit_merge, 4.0),
     ),
+    Feature.SETTING_CLOCKS: ((Actions.set_clock, 3.0),),
 }
 
 

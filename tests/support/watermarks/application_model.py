@@ -163,6 +163,15 @@ class SlowServer:
 
     # -- publishing -------------------------------------------------------------------------------------
 
+    def shift(self, step_ms: int) -> None:
+        """Move what is counted by the clock, which was set."""
+        for session in self.sessions.values():
+            session.heard_ms += step_ms
+        self.work = {unit: (oldest, until + step_ms) for unit, (oldest, until) in self.work.items()}
+        self.awaited_units = {unit: until + step_ms for unit, until in self.awaited_units.items()}
+        for source in self.sources.values():
+            source.shift(step_ms)
+
     def tick(self, now_ms: int) -> None:
         self.sessions = {
             client: one for client, one in self.sessions.items() if one.heard_ms >= now_ms - SILENT_MS

@@ -146,6 +146,13 @@ class SlowSource:
             self.joins += 1
         self.hosts[host] = Host(True, until_ms, joined=self.joins if known is None else known.joined)
 
+    def shift(self, step_ms: int) -> None:
+        """Move what is counted by the clock, which was set."""
+        for host in self.hosts.values():
+            host.until_ms += step_ms
+        if self.rates.ticked_ms is not None:
+            self.rates.ticked_ms += step_ms
+
     def leave(self, now_ms: int) -> None:
         for host, known in list(self.hosts.items()):
             if known.until_ms <= now_ms or self._at_its_end(host, known):

@@ -6,9 +6,8 @@ Answered when a next owner would know it too.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
 from rtolap.coordinator.applications.sources import SourceState
@@ -19,8 +18,8 @@ from rtolap.protocols.watermark.messages import HOSTS_MAX, check_host_names
 
 
 class HostChanges:
-    """The host changes of one application in one epoch; `lock` is the one that its sources are changed
-    under."""
+    """The host changes of one application in one epoch. `lock` is the one that its sources are changed under,
+    and `now_ms` is called."""
 
     def __init__(
         self,
@@ -28,14 +27,14 @@ class HostChanges:
         epoch: int,
         sources: Mapping[str, SourceState],
         records: ApplicationRecords,
-        clock: Clock,
+        now_ms: Callable[[], int],
         lock: threading.RLock,
     ) -> None:
         self._name = name
         self._epoch = epoch
         self._sources = sources
         self._records = records
-        self._clock = clock
+        self._now_ms = now_ms
         self._lock = lock
         self._writing = threading.Lock()
         self._kept_epochs = {level: source.hosts.epoch for level, source in sources.items()}
@@ -50,7 +49,6 @@ class HostChanges:
             raise DefinitionError(
                 "the end of a drain is no instant", expected="ms since the epoch", found=change.end_ms
             )
-        now_ms = self._clock.now_ms()
         lease_ms = listed.registry.lease_ms if listed is not None and listed.registry is not None else None
         if listed is None or (change.action in ("register", "renew") and lease_ms is None):
             kind = "none" if listed is None else listed.kind
@@ -60,9 +58,9 @@ class HostChanges:
         with self._lock:
             if lease_ms is not None and change.action in ("register", "renew"):
                 self._refuse_too_many(change.level, change.hosts)
-                source.hosts.register(change.hosts, now_ms, lease_ms)
+                source.hosts.register(change.hosts, self._now_ms(), lease_ms)
             else:
-                _let_go(source, listed, change, now_ms)
+                _let_go(source, listed, change, self._now_ms())
             source.hosts_changed()
         self.keep(change.level)
         with self._lock:
@@ -81,7 +79,7 @@ class HostChanges:
         assert listed is not None, "only sources with a list are fetched for"
         with self._lock:
             self._refuse_too_many(level, names)
-            source.hosts.replace(names, self._clock.now_ms(), listed.grace_ms)
+            source.hosts.replace(names, self._now_ms(), listed.grace_ms)
             source.hosts_changed()
             source.list_problem = None
             source.listed_once = True

@@ -89,23 +89,23 @@ class HostLists:
         self._clock = clock
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="coordinator-host-lists")
         self._fetching: dict[tuple[str, int, str], Future[None]] = {}
-        self._next_ms: dict[tuple[str, int, str], int] = {}
+        self._next_s: dict[tuple[str, int, str], float] = {}
 
     def start(self, running: RunningApplication) -> None:
-        now_ms = self._clock.now_ms()
+        now_s = self._clock.monotonic_s()
         for level, source in running.sources.items():
             listed = source.source.hosts
             key = (running.application.name, running.epoch, level)
             under_way = self._fetching.get(key)
-            if listed is None or listed.kind == "registry" or self._next_ms.get(key, now_ms) > now_ms:
+            if listed is None or listed.kind == "registry" or self._next_s.get(key, now_s) > now_s:
                 continue
             if under_way is None or under_way.done():
-                self._next_ms[key] = now_ms + listed.refresh_ms
+                self._next_s[key] = now_s + listed.refresh_ms / 1000
                 self._fetching[key] = self._pool.submit(self._fetch, running, level, listed)
 
     def keep_only(self, running: set[tuple[str, int]]) -> None:
-        for key in [key for key in self._next_ms if key[:2] not in running]:
-            self._next_ms.pop(key)
+        for key in [key for key in self._next_s if key[:2] not in running]:
+            self._next_s.pop(key)
             self._fetching.pop(key, None)
 
     def settle(self) -> None:

@@ -9,88 +9,29 @@ answered is known to the next owner, which does not go on before it is reported 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import msgspec
-
-from rtolap.base.clock import Clock
+from rtolap.base.clock import Clock, ClockSteps
 from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError
 from rtolap.coordinator.applications.host_changes import HostChanges
 from rtolap.coordinator.applications.intake import Intake
 from rtolap.coordinator.applications.limits import NAME_MAX
+from rtolap.coordinator.applications.publisher import ExpectedReporters, Published, Publisher
 from rtolap.coordinator.applications.sessions import ReportSessions
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
 from rtolap.metadata.applications import ApplicationRecords, ListedHosts
-from rtolap.metadata.records import ApplicationState, Approval, KnownUnit, LevelState, Owner
+from rtolap.metadata.records import Approval, Owner
 from rtolap.model.application import Application
 from rtolap.protocols.watermark import messages as wire
-from rtolap.watermark.topology import LevelMarks, Marks, combine
+from rtolap.watermark.topology import combine
+
+log = logging.getLogger(__name__)
 
 _RELEASE_EVERY_TICKS = 30
-
-
-class Published(msgspec.Struct, frozen=True):
-    marks: Marks
-    at_ms: int
-
-
-class _ExpectedReporters(msgspec.Struct, frozen=True):
-    """The reporters that a next owner awaits before it goes on: see `metadata.records.ApplicationState`."""
-
-    generations: dict[str, dict[int, int]]
-    units: tuple[KnownUnit, ...]
-
-
-class _Publisher:
-    """`heard` is called under a lock of its own making. One write at a time."""
-
-    def __init__(
-        self,
-        name: str,
-        records: ApplicationRecords,
-        clock: Clock,
-        state: ApplicationState,
-        heard: Callable[[], _ExpectedReporters],
-    ) -> None:
-        self._name = name
-        self._records = records
-        self._clock = clock
-        self._persisted = state
-        self._heard = heard
-        self._writing = threading.Lock()
-        self.published = Published(_marks(state), clock.now_ms())
-
-    def persist(self, marks: Marks | None = None) -> None:
-        """Persist a turn of publishing, or, without `marks`, only the reporters that a next owner awaits.
-
-        Raises what the store raises, NotOwner where a later epoch has begun; then nothing is published.
-        """
-        with self._writing:
-            reporters = self._heard()
-            wanted = _state(self._persisted, self.published.marks if marks is None else marks, reporters)
-            if wanted != self._persisted:
-                self._persisted = self._records.publish(self._name, wanted)
-            if marks is not None:
-                self.published = Published(_marks(self._persisted), self._clock.now_ms())
-
-
-def _state(before: ApplicationState, marks: Marks, reporters: _ExpectedReporters) -> ApplicationState:
-    return ApplicationState(
-        epoch=before.epoch,
-        owner=before.owner,
-        levels={name: LevelState(level.input_ms, level.output_ms) for name, level in marks.levels.items()},
-        global_ms=marks.global_ms,
-        generations=reporters.generations,
-        units=reporters.units,
-    )
-
-
-def _marks(state: ApplicationState) -> Marks:
-    levels = {name: LevelMarks(level.input_ms, level.output_ms) for name, level in state.levels.items()}
-    return Marks(levels, state.global_ms)
 
 
 def _read_kept(
@@ -121,7 +62,8 @@ class RunningApplication:
         self.owner = owner
         self._records = records
         self._clock = clock
-        now_ms = clock.now_ms()
+        self._steps = ClockSteps(clock)
+        now_ms, _ = self._steps.look()
         self.confirmed_s = clock.monotonic_s()
         _read_kept(application, records)  # what cannot be read begins no epoch, and has no owner
         state = records.begin(application.name, now_ms, owner)
@@ -139,9 +81,9 @@ class RunningApplication:
         self.counters: Counter[str] = Counter()
         self.intake = Intake(application, self.sources, self.units, self.counters)
         self._host_changes = HostChanges(
-            application.name, self.epoch, self.sources, records, clock, self.lock
+            application.name, self.epoch, self.sources, records, self._now_ms, self.lock
         )
-        self._publisher = _Publisher(application.name, records, clock, state, self._heard)
+        self._publisher = Publisher(application.name, records, clock, state, self._heard)
         self._ticks = 0
         self._ticking = threading.Lock()
 
@@ -163,6 +105,20 @@ class RunningApplication:
         """Leave it to another coordinator, once nothing is answered by it any more."""
         self._records.give_up(self.application.name, self.epoch)
 
+    def _now_ms(self) -> int:
+        """Return the time. When the clock was set, leases move with it: nobody was silent for that long, and
+        hosts or units that are forgotten would let a watermark pass their events. The caller locks."""
+        now_ms, step_ms = self._steps.look()
+        if step_ms:
+            log.warning(
+                "the clock was set by %d ms: leases of %s move with it", step_ms, self.application.name
+            )
+            self.sessions.shift(step_ms)
+            self.units.shift(step_ms)
+            for source in self.sources.values():
+                source.shift(step_ms)
+        return now_ms
+
     # -- reports ----------------------------------------------------------------------------------------
 
     def report(self, batch: wire.ReportBatch) -> wire.ReportAnswer:
@@ -175,7 +131,6 @@ class RunningApplication:
             raise
 
     def _report(self, batch: wire.ReportBatch) -> wire.ReportAnswer:
-        now_ms = self._clock.now_ms()
         if not batch.client_id or len(batch.client_id) > NAME_MAX or batch.sequence < 0:
             raise DefinitionError(
                 "a batch without a sender",
@@ -183,6 +138,7 @@ class RunningApplication:
             )
         read = [self.intake.check(report) for report in batch.sources]
         with self.lock:
+            now_ms = self._now_ms()
             if batch.client_epoch != self.epoch:
                 self.counters["other_epochs"] += 1
                 return self._answer(resend=True)
@@ -267,10 +223,11 @@ class RunningApplication:
         """Do the owner's periodic work, about once a second. Raises what persisting raises; then nothing is
         published."""
         with self._ticking:
-            self._tick(self._clock.now_ms())
+            self._tick()
 
-    def _tick(self, now_ms: int) -> None:
+    def _tick(self) -> None:
         with self.lock:
+            now_ms = self._now_ms()
             self._ticks += 1
             self.sessions.forget_silent(now_ms)
             self.units.expire(now_ms)
@@ -289,7 +246,7 @@ class RunningApplication:
             for name, source in self.sources.items():
                 source.published(marks.levels[name].input_ms)
 
-    def _heard(self) -> _ExpectedReporters:
+    def _heard(self) -> ExpectedReporters:
         with self.lock:
             generations = {name: source.generations() for name, source in self.sources.items()}
-            return _ExpectedReporters(generations, self.units.known())
+            return ExpectedReporters(generations, self.units.known())

@@ -91,6 +91,11 @@ class ReportSessions:
         self._sessions[batch.client_id] = session
         return session
 
+    def shift(self, step_ms: int) -> None:
+        """Move the times at which clients were heard, because the clock was set."""
+        for session in self._sessions.values():
+            session.heard_ms += step_ms
+
     def forget_silent(self, now_ms: int) -> None:
         silent = [name for name, session in self._sessions.items() if session.heard_ms < now_ms - SILENT_MS]
         for name in silent:

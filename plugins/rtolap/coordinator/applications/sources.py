@@ -111,6 +111,11 @@ class SourceState:
 
     # -- the rule ---------------------------------------------------------------------------------------
 
+    def shift(self, step_ms: int) -> None:
+        """Move what is counted by the clock, because it was set."""
+        self.hosts.shift(step_ms)
+        self.rates.shift(step_ms)
+
     def snapshot(self, now_ms: int) -> SourceSnapshot:
         estimate = self.rates.estimate(now_ms)
         return SourceSnapshot(

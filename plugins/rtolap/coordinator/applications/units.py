@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from rtolap.coordinator.applications.limits import NUMBER_MAX, UNITS_BYTES_MAX, UNITS_MAX
 from rtolap.metadata import codec
 from rtolap.metadata.records import KnownUnit, UnitKey
@@ -65,6 +67,14 @@ class Units:
         if before != report.generation:
             self._generations[key], self._known = report.generation, None
         self._awaited.pop(key, None)
+
+    def shift(self, step_ms: int) -> None:
+        """Move all leases, because the clock was set."""
+        self._units = {
+            key: replace(unit, lease_until_ms=unit.lease_until_ms + step_ms)
+            for key, unit in self._units.items()
+        }
+        self._awaited = {key: until_ms + step_ms for key, until_ms in self._awaited.items()}
 
     def expire(self, now_ms: int) -> tuple[UnitKey, ...]:
         """Forget the units whose lease has ended. Return their keys."""

@@ -40,7 +40,7 @@ class StreamClocks:
     Attributes:
         mark_ms: the largest event time seen.
         arrivals: segment start → `mark_ms` at the segment's last arrival.
-        late_since: segment start → wall time at which the first event behind the READY version arrived.
+        late_since: segment start → when the first event behind the READY version arrived, by `now_ms`.
     """
 
     mark_ms: int | None = None

@@ -150,7 +150,8 @@ class Mover:
             return
         former, now_ms = self._reported, self._clock.now_ms()
         looked_ms = 0 if former is None else former.looked_ms
-        if not failure and now_ms - looked_ms >= self._settings.report_every_ms:
+        is_recent = 0 <= now_ms - looked_ms < self._settings.report_every_ms  # negative: the clock was set
+        if not failure and not is_recent:
             looked_ms = now_ms
         same = former is not None and former.failure == failure
         since_ms = former.since_ms if former is not None and same else now_ms
@@ -244,7 +245,7 @@ class Mover:
         latency = record.produce_latency or ProduceLatency(limit_ms)
         latency = msgspec.structs.replace(latency, p99_ms_max=limit_ms)
         last_ms = self._produce_read_ms
-        due = last_ms is None or now_ms - last_ms >= self._settings.produce_every_ms
+        due = last_ms is None or not 0 <= now_ms - last_ms < self._settings.produce_every_ms
         if due and record.state is PlanState.RUNNING:
             reading = self._produce.read(now_ms)
             self._produce_read_ms = now_ms

@@ -80,10 +80,10 @@ class SlowWatch(Closeable):
             if self._closed:
                 raise Unavailable("the sources of brokers' metrics have changed", action="look again")
             now_ms = self._clock.now_ms()
-            if self._last is not None and now_ms - self._last.at_ms < EVERY_MS_MIN:
+            if self._last is not None and 0 <= now_ms - self._last.at_ms < EVERY_MS_MIN:
                 return self._last
             before, stages = self._stages, self._reader.look(now_ms)
-            if before is not None and now_ms - before.at_ms > SILENT_MS_MAX:
+            if before is not None and not 0 <= now_ms - before.at_ms <= SILENT_MS_MAX:  # or the clock was set
                 before, self._standings = None, {}
             self._stages = stages
             self._last = self._judged(before, stages)

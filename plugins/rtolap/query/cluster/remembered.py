@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 WAIT_S_MAX = 0.5  # what one statement waits for a newer value while an older one is at hand
+FRESH_WAIT_S_MAX = 5.0  # where the older one may lack what another service has just defined
 
 
 class Remembered(Closeable, Generic[T]):
@@ -26,6 +27,7 @@ class Remembered(Closeable, Generic[T]):
 
     A value older than `max_age_s` is looked up again, and a caller waits for it at most `wait_s_max`. After
     one caller has waited so long for a look, the others get the known value at once until that look ends.
+    Only who wants it fresh waits for longer, up to `fresh_wait_s_max`.
     """
 
     def __init__(
@@ -36,12 +38,14 @@ class Remembered(Closeable, Generic[T]):
         *,
         max_age_s: float,
         wait_s_max: float = WAIT_S_MAX,
+        fresh_wait_s_max: float = FRESH_WAIT_S_MAX,
     ) -> None:
         self._name = name
         self._look = look
         self._clock = clock
         self._max_age_s = max_age_s
         self._wait_s_max = wait_s_max
+        self._fresh_wait_s_max = fresh_wait_s_max
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"look-{name}")
         self._known: tuple[float, T] | None = None  # (when its look began, monotonic seconds; the value)
@@ -66,14 +70,15 @@ class Remembered(Closeable, Generic[T]):
                 look = self._newest = self._thread.submit(self._run)
             if known is not None and not fresh and look is self._slow:
                 return known[1]
+        wait_s = self._fresh_wait_s_max if fresh else self._wait_s_max
         try:
-            return look.result(None if known is None else self._wait_s_max)
+            return look.result(None if known is None else wait_s)
         except TimeoutError:
             if known is None:
                 raise
             with self._lock:
                 if self._slow is not look:
-                    log.warning("%s: no answer within %g s, the last one stays", self._name, self._wait_s_max)
+                    log.warning("%s: no answer within %g s, the last one stays", self._name, wait_s)
                 self._slow = look
             return known[1]
         except Unavailable as error:

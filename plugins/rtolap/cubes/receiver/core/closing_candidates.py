@@ -32,6 +32,7 @@ def due(
     if not (view.leading and view.connected and state.positions):
         return ()
     now_s = clock.monotonic_s()
+    now_ms = round(now_s * 1000)  # nobody sets it: late events wait for as long as they should
     own = {
         p: (
             counters.watermark_ms if (counters := progress.counters.get(p)) is not None else None,
@@ -44,10 +45,10 @@ def due(
         positions=state.positions,
         local=state.segments.keys(),
         records=view.with_local(state.segments),
-        marks=progress.marks(state, clock.now_ms()),
+        marks=progress.marks(state, now_ms),
         low_watermark_ms=closing.low_watermark(view.low_watermark_ms, own),
         caught_up=caught_up,
-        now_ms=clock.now_ms(),
+        now_ms=now_ms,
         force=frozenset(force),
         force_before_ms=view.control.close_before_ms,
         application=closing.ByApplication(view.windows, _takeover(view), view.control.close_completeness),

@@ -102,7 +102,7 @@ class Mover:
             except RtolapError as error:
                 log.warning("the move of %s to %s waits: %s", move.tablet, move.node, error)
         changed = done or look.members.states != self._planned_for
-        if changed or look.now_ms - self._planned_ms >= self._settings.replan_ms:
+        if changed or not 0 <= look.now_ms - self._planned_ms < self._settings.replan_ms:
             done += self._plan(look)
         return done
 

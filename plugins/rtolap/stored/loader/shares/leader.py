@@ -54,7 +54,7 @@ class Leader:
         self._clock = resources.job.clock
         self._divider: JobDivider | None = None
         self._count: CountState | None = None
-        self._renewed_ms = self._looked_ms = 0
+        self._renewed_s = self._looked_s = float("-inf")
         self.ownership: Ownership | None = None
 
     def round(self) -> None:
@@ -73,7 +73,7 @@ class Leader:
             ownership.release()
 
     def _round(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_s = self._clock.monotonic_s()
         if self.ownership is None:
             leases = self._resources.job.jobs.leases
             if not leases.is_free(self._job_id, self._owner):
@@ -82,11 +82,11 @@ class Leader:
                 self.ownership = Ownership(leases, self._job_id, self._owner)
             except NotYet:  # another process was faster
                 return
-            self._renewed_ms = now_ms
+            self._renewed_s = now_s
             log.info("process %s leads job %s", self._owner, self._job_id)
-        elif now_ms - self._renewed_ms >= RENEW_MS:
+        elif now_s - self._renewed_s >= RENEW_MS / 1000:
             self.ownership.renew()
-            self._renewed_ms = now_ms
+            self._renewed_s = now_s
         job = self._resources.job.jobs.get(self._job_id)
         if job.state in (LoadJobState.STOPPED, LoadJobState.FAILED):
             return
@@ -96,7 +96,7 @@ class Leader:
             job = self._resources.job.jobs.get(self._job_id)
         sharing = read_config(job).loader.sharing or LoaderProcesses()
         division = self._resources.shares.division(self._job_id)
-        wanted = self._wanted(job, sharing, division, now_ms)
+        wanted = self._wanted(job, sharing, division, now_s)
         if wanted != job.processes:
             log.info("job %s shall have %d processes", self._job_id, wanted)
             self._resources.shares.want_processes(self.ownership.lease, wanted)
@@ -125,13 +125,13 @@ class Leader:
         check_rights = self._resources.check_rights
         return begin_owned(ownership, self._job_id, self._resources.job, WHOLE, check_rights=check_rights)
 
-    def _wanted(self, job: LoadJob, sharing: LoaderProcesses, division: Division, now_ms: int) -> int:
+    def _wanted(self, job: LoadJob, sharing: LoaderProcesses, division: Division, now_s: float) -> int:
         if self._count is None:
             self._count = first_count(sharing, job.processes)
-        if sharing.min == sharing.max or now_ms - self._looked_ms >= LOOK_MS:
-            self._looked_ms = now_ms
+        if sharing.min == sharing.max or now_s - self._looked_s >= LOOK_MS / 1000:
+            self._looked_s = now_s
             lag_records = None if sharing.min == sharing.max else self._lag_records(division)
-            self._count = next_count(sharing, self._count, lag_records, now_ms)
+            self._count = next_count(sharing, self._count, lag_records, round(now_s * 1000))
         return self._count.number
 
     def _lag_records(self, division: Division) -> int | None:

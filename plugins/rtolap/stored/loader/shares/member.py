@@ -65,15 +65,15 @@ class Member:
         self._runs = runs
         self._clock = resources.job.clock
         self.lease: Lease = resources.shares.join(job_id, number, owner, LEASE_MS)
-        self._renewed_ms = self._clock.now_ms()
+        self._renewed_s = self._clock.monotonic_s()
         self.states: dict[int, ShareState] = {}
         self.division = Division((), ())
 
     def renew(self) -> None:
         """Renew the lease of its number. Raises NotLeader."""
-        if self._clock.now_ms() - self._renewed_ms >= RENEW_MS:
+        if self._clock.monotonic_s() - self._renewed_s >= RENEW_MS / 1000:
             self.lease = self._resources.shares.process_leases.renew(self.lease, LEASE_MS)
-            self._renewed_ms = self._clock.now_ms()
+            self._renewed_s = self._clock.monotonic_s()
 
     def round(self) -> bool:
         """Do what is due; return False once the process is not wanted any more.

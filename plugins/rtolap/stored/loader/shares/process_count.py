@@ -38,7 +38,10 @@ def first_count(policy: LoaderProcesses, number: int | None) -> CountState:
 def next_count(
     policy: LoaderProcesses, state: CountState, lag_records: int | None, now_ms: int
 ) -> CountState:
-    """Return the state after a look at the lag; None where the lag is unknown."""
+    """Return the state after a look at the lag; None where the lag is unknown.
+
+    `now_ms`: of a clock that nobody sets.
+    """
     number = _bounded(policy, state.number)
     if lag_records is None:
         return CountState(number)
