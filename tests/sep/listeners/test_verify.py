@@ -9,12 +9,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.sep.hbase.regions import Region, ScannedRows
 from rtolap.sep.hbase.rows_pb2 import Column
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.verify import Mirrored, RowDifference, TableVerifier, _same
+from rtolap.sep.rows.reader import TRIES
 
 from tests.sep.rows.test_reader import ROWS, Clock, Regions, Values, reader_of
 from tests.support.sep.cell_blocks import cell_block
@@ -29,6 +30,7 @@ class ScannedRegions(Regions):
     def scan(
         self, region: Region, start: bytes, stop: bytes, columns: Sequence[Column], rows: int
     ) -> ScannedRows:
+        self.check_served()
         here = [
             row
             for row in sorted(self.rows)
@@ -54,12 +56,19 @@ class Sql:
 
 
 def verifier_of(rows: dict[bytes, Values], stored: Stored, **options: Any) -> TableVerifier:
-    regions = ScannedRegions(rows, [b"", ROWS[100], ROWS[200]])
+    return verifier_over(regions_of(rows), Clock(), stored, **options)
+
+
+def regions_of(rows: dict[bytes, Values]) -> ScannedRegions:
+    return ScannedRegions(rows, [b"", ROWS[100], ROWS[200]])
+
+
+def verifier_over(regions: ScannedRegions, clock: Clock, stored: Stored, **options: Any) -> TableVerifier:
     types = {"a": "long", "b": "string"}
     mirrored = Mirrored(
         ["t"], TableName("shop", "orders"), COLUMNS, "string", types, lambda table: (), **options
     )
-    return TableVerifier(mirrored, regions, reader_of(regions, Clock()), Sql(stored))
+    return TableVerifier(mirrored, reader_of(regions, clock), Sql(stored))
 
 
 def drawn(random: Random) -> tuple[dict[bytes, Values], Stored]:
@@ -104,6 +113,23 @@ def test_each_difference_is_found_and_no_other(seed: int) -> None:
     within = [each for each in expected if ROWS[50] <= each.row < ROWS[220]]
     assert sorted(verifier.differences(ROWS[50], ROWS[220])) == sorted(within)
     assert sorted(verifier.check([(each.table, each.row) for each in expected])) == sorted(expected)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_regions_that_are_on_their_way_are_waited_for(seed: int) -> None:
+    """At whatever call, of the scan or of the rows; the pauses grow, so that it lasts."""
+    random = Random(seed)
+    rows, stored = drawn(random)
+    regions, clock = regions_of(rows), Clock()
+    regions.moves_at = {at: random.randint(1, TRIES) for at in random.sample(range(40), 6)}
+    moves = sum(regions.moves_at.values())
+    assert list(verifier_over(regions, clock, stored).differences()) == []
+    assert regions.moves_at == {}
+    assert (clock.slept, regions.forgotten) == (moves, moves)
+    assert clock.now_s >= moves * 0.05
+    regions.moves = TRIES + 1
+    with pytest.raises(Unavailable, match="has moved"):
+        list(verifier_over(regions, clock, stored).differences())
 
 
 def test_rows_beside_the_prefixes_and_rows_that_stay_are_no_difference() -> None:
@@ -155,11 +181,11 @@ def test_values_are_equal_by_their_type(kind: str, here: Any, there: Any, expect
 def test_a_key_tells_its_row(kind: str, key: Any, row: bytes) -> None:
     mirrored = Mirrored(["t"], TableName("shop", "orders"), COLUMNS, kind, {}, lambda table: ())
     regions = Regions({})
-    assert TableVerifier(mirrored, regions, reader_of(regions, Clock()), Sql({}))._row_of(key) == row
+    assert TableVerifier(mirrored, reader_of(regions, Clock()), Sql({}))._row_of(key) == row
 
 
 def test_a_key_that_does_not_tell_its_row_is_refused() -> None:
     mirrored = Mirrored(["t"], TableName("shop", "orders"), COLUMNS, "decimal(9,2)", {}, lambda table: ())
     regions = Regions({})
     with pytest.raises(DefinitionError, match="many encodings"):
-        TableVerifier(mirrored, regions, reader_of(regions, Clock()), Sql({}))._row_of(Decimal(1))
+        TableVerifier(mirrored, reader_of(regions, Clock()), Sql({}))._row_of(Decimal(1))

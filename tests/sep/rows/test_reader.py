@@ -22,13 +22,15 @@ Values = dict[tuple[bytes, bytes], bytes]
 
 
 class Regions(RegionClient):
-    """A cluster in memory. `moves`: so many calls find that a region has moved. `answer_bytes_max`: larger
-    answers are TooLarge."""
+    """A cluster in memory. `moves`: so many calls find that a region has moved; `moves_at`: so many, by how
+    many calls were served before. `answer_bytes_max`: larger answers are TooLarge."""
 
     def __init__(self, rows: dict[bytes, Values], borders: Sequence[bytes] = (b"",)) -> None:
         self.rows = rows
         self.families = {b"cf", b"df", b"zz"}
         self.moves = 0
+        self.moves_at: dict[int, int] = {}
+        self.served = 0
         self.forgotten = 0
         self.answer_bytes_max = 1 << 40
         self.calls: list[int] = []
@@ -44,6 +46,14 @@ class Regions(RegionClient):
     def regions(self, table: str) -> list[Region]:
         return self.known if table == "t" else []
 
+    def check_served(self) -> None:
+        """Raise Unavailable where a region has moved."""
+        self.moves += self.moves_at.pop(self.served, 0)
+        if self.moves:
+            self.moves -= 1
+            raise Unavailable("the region has moved")
+        self.served += 1
+
     def forget(self, table: str) -> None:
         self.forgotten += 1
 
@@ -55,9 +65,7 @@ class Regions(RegionClient):
         *,
         existence_only: bool = False,
     ) -> RowCells:
-        if self.moves:
-            self.moves -= 1
-            raise Unavailable("the region has moved")
+        self.check_served()
         if not {column.family for column in columns} <= self.families:
             raise NotFound("no such family")
         counts, exists, cells = [], [], []

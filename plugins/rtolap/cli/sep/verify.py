@@ -22,8 +22,6 @@ from rtolap.model.subscription import Subscription
 from rtolap.protocols.query.client import QueryClient
 from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.sep.delivery.requests import ROWS_BYTES_MAX, Request, is_done
-from rtolap.sep.hbase.regions import RegionClient
-from rtolap.sep.hbase.znodes import HBaseZnodes
 from rtolap.sep.listeners.assembly import event_columns, followed_families, open_row_reader
 from rtolap.sep.listeners.verify import Mirrored, RowDifference, TableVerifier
 from rtolap.sep.shares.requests import post_to_shares
@@ -36,6 +34,7 @@ _ROWS_MAX = 100_000  # that differ and are kept: more are counted by the next ru
 _CHECK_ROWS = 500
 _LOOKS = 3  # a row that differs in each of them is no edit on its way
 _POLL_S = 0.5
+_TRIES = 60  # about a minute for a region that is on its way: a comparison of a large table takes longer
 
 
 def verify(
@@ -129,13 +128,12 @@ def _verifier(
         [prefix.encode() for prefix in subscription.row_prefixes],
         keeps_extra=subscription.deletes == "ignore",
     )
-    regions = opened.enter_context(RegionClient(HBaseZnodes(source.store, subscription.source.parent)))
-    reader = opened.enter_context(open_row_reader(subscription, source.store))
+    reader = opened.enter_context(open_row_reader(subscription, source.store, tries=_TRIES))
 
     def ask(sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         return client.query(sql, list(parameters)).rows
 
-    return TableVerifier(mirrored, regions, reader, ask)
+    return TableVerifier(mirrored, reader, ask)
 
 
 def _persistent(verifier: TableVerifier, found: list[RowDifference], pause_s: float) -> list[RowDifference]:

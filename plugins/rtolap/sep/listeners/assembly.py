@@ -36,7 +36,7 @@ from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.kafka_topic import JsonEvents, KafkaTopicListener
 from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
-from rtolap.sep.rows.reader import HBaseRowReader
+from rtolap.sep.rows.reader import TRIES, HBaseRowReader
 from rtolap.sep.subscriptions.source import DeleteJournal
 
 PARTITIONS = 4  # of a listener's topic that is not there yet
@@ -132,7 +132,9 @@ def journal_deleter(
     return delete
 
 
-def open_row_reader(subscription: Subscription, source: MetadataStore) -> HBaseRowReader:
+def open_row_reader(
+    subscription: Subscription, source: MetadataStore, *, tries: int = TRIES
+) -> HBaseRowReader:
     """Return a reader of the subscription's rows. It connects when it first reads."""
     znodes = HBaseZnodes(source, subscription.source.parent)
 
@@ -146,6 +148,7 @@ def open_row_reader(subscription: Subscription, source: MetadataStore) -> HBaseR
         families_of,
         [(each.family, each.qualifier) for each in event_columns(subscription).sources.values()],
         lambda table: [family.encode() for family in followed_families(subscription, table)],
+        tries=tries,
     )
 
 

@@ -18,17 +18,18 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.base.errors import DefinitionError
 from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.sep.events.cells import decode_cells
 from rtolap.sep.events.edit_batch import EVENTS_SCHEMA, EditBatch
-from rtolap.sep.hbase.regions import RegionClient
+from rtolap.sep.hbase.regions import Region, ScannedRows
 from rtolap.sep.hbase.rows_pb2 import Column
 from rtolap.sep.listeners.event_columns import EventColumns
 from rtolap.sep.rows.reader import SCAN_ROWS, HBaseRowReader
@@ -36,7 +37,6 @@ from rtolap.sep.rows.reader import SCAN_ROWS, HBaseRowReader
 log = logging.getLogger(__name__)
 
 _PACKED: Final = {"short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
-_MOVES_MAX = 20  # of the region that a scan is about
 
 Kind = Literal["missing", "extra", "different", "unreadable"]
 Ask = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
@@ -78,9 +78,8 @@ class TableVerifier:
     """A comparison of a table with HBase. Raises Unavailable where HBase or the query service does not
     answer."""
 
-    def __init__(self, mirrored: Mirrored, regions: RegionClient, reader: HBaseRowReader, ask: Ask) -> None:
+    def __init__(self, mirrored: Mirrored, reader: HBaseRowReader, ask: Ask) -> None:
         self._mirrored = mirrored
-        self._regions = regions
         self._reader = reader
         self._ask = ask
 
@@ -180,21 +179,16 @@ class TableVerifier:
 
     def _scanned(self, table: str, start: bytes, stop: bytes) -> Iterator[list[bytes]]:
         columns = [Column(family=family) for family in self._mirrored.families(table)]
-        moves = 0
-        while True:
-            try:
-                region = self._regions.region_of(table, start)
-                if region is None:
-                    return
-                end = min((each for each in (stop, region.end) if each), default=b"")
-                read = self._regions.scan(region, start, end, columns, SCAN_ROWS)
-            except Unavailable:
-                moves += 1
-                if moves > _MOVES_MAX:
-                    raise
-                self._regions.forget(table)
-                continue
-            moves = 0
+
+        def scan(start: bytes) -> tuple[Region, ScannedRows] | None:
+            region = self._reader.client.region_of(table, start)
+            if region is None:
+                return None
+            end = min((each for each in (stop, region.end) if each), default=b"")
+            return region, self._reader.client.scan(region, start, end, columns, SCAN_ROWS)
+
+        while (found := self._reader.retrying(table, partial(scan, start))) is not None:
+            region, read = found
             if read.counts:
                 firsts = np.cumsum([0, *read.counts[:-1]])
                 rows = decode_cells(read.block).rows(firsts).to_pylist()

@@ -31,7 +31,7 @@ PART_ROWS_MAX = 10_000
 PART_BYTES = 64 << 20
 SCAN_ROWS = 1000
 _FIRST_CALL_ROWS = 64
-_TRIES = 5
+TRIES = 5
 _PAUSE_S, _PAUSE_MAX_S = 0.05, 1.0
 # A region whose read point stays below an id that it has shipped was taken back to an older snapshot.
 READ_POINT_WAIT_S = 30.0
@@ -78,10 +78,14 @@ class RowSource(Protocol):
 class HBaseRowReader(Closeable):
     """A RowSource that reads a real HBase.
 
+    Attributes:
+        client: calls of the region servers; the reader closes it.
+
     Args:
         columns: the columns that are read.
         families_of: the families of each table.
         followed: the families that the subscription follows; all where it names none.
+        tries: how often a region that is on its way is asked, with pauses that grow up to a second.
     """
 
     def __init__(
@@ -91,20 +95,22 @@ class HBaseRowReader(Closeable):
         columns: FamilyColumns,
         followed: Callable[[str], Sequence[bytes]],
         *,
+        tries: int = TRIES,
         monotonic_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._client = client
+        self.client = client
         self._families_of = families_of
         self._columns = tuple(columns)
         self._followed = followed
+        self._tries = tries
         self._monotonic_s, self._sleep = monotonic_s, sleep
         self._lacking: dict[str, frozenset[bytes]] = {}  # tables that lack a declared family → what they have
         self._waited: dict[str, int] = {}  # regions that were taken back → the id that is not waited for
         self._call_rows = _FIRST_CALL_ROWS
 
     def close(self) -> None:
-        self._client.close()
+        self.client.close()
 
     def read(self, table: str, rows: Sequence[bytes], at_least: Mapping[str, int]) -> Iterator[ReadRows]:
         if table in self._lacking:  # the family may have been added since
@@ -123,7 +129,7 @@ class HBaseRowReader(Closeable):
         while part:
             some = part[: self._call_rows]
             try:
-                cells = self._retrying(table, lambda: self._get(table, rows, some, at_least, checked))  # noqa: B023
+                cells = self.retrying(table, lambda: self._get(table, rows, some, at_least, checked))  # noqa: B023
             except TooLarge:
                 if len(some) == 1:
                     raise
@@ -155,7 +161,7 @@ class HBaseRowReader(Closeable):
         """Read the rows at these places, which ascend; in the answer `exists` is what it says."""
         runs: list[tuple[Region, list[bytes]]] = []
         for place in places:
-            region = self._client.region_of(table, rows[place])
+            region = self.client.region_of(table, rows[place])
             if region is None:  # dropped, or truncated a moment ago: it has no rows
                 return [RowCells([0] * len(places), b"", [False] * len(places))]
             if not runs or runs[-1][0] is not region:
@@ -173,7 +179,7 @@ class HBaseRowReader(Closeable):
     def _call(self, table: str, runs: list[tuple[Region, list[bytes]]]) -> RowCells:
         wanted = _columns(self._columns, self._lacking.get(table))
         if wanted:
-            return self._client.get(runs[0][0].server, runs, wanted)
+            return self.client.get(runs[0][0].server, runs, wanted)
         count = sum(len(of_region) for _, of_region in runs)  # an empty list would mean all columns
         return RowCells([0] * count, b"", [False] * count)
 
@@ -194,9 +200,7 @@ class HBaseRowReader(Closeable):
         families = self._existing_families(table)
         if families is None:
             return RowCells(read.counts, read.block, exists)
-        found = iter(
-            self._client.get(requested[0][0].server, requested, families, existence_only=True).exists
-        )
+        found = iter(self.client.get(requested[0][0].server, requested, families, existence_only=True).exists)
         return RowCells(read.counts, read.block, [known or next(found) for known in exists])
 
     def _existing_families(self, table: str) -> list[Column] | None:
@@ -215,7 +219,7 @@ class HBaseRowReader(Closeable):
         if sequence_id <= self._waited.get(region.encoded, -1):
             return
         deadline_s, pause_s = self._monotonic_s() + READ_POINT_WAIT_S, _LOOK_S
-        while (found := self._client.read_point(region, row)) < sequence_id:
+        while (found := self.client.read_point(region, row)) < sequence_id:
             if self._monotonic_s() > deadline_s:
                 self._waited[region.encoded] = sequence_id
                 log.warning(
@@ -226,17 +230,17 @@ class HBaseRowReader(Closeable):
             self._sleep(pause_s)
             pause_s = min(2 * pause_s, _LOOK_MAX_S)
 
-    def _retrying(self, table: str, act: Callable[[], T]) -> T:
-        """Retry while regions move: a row that was not served is looked up again. A declared family may be
-        missing."""
+    def retrying(self, table: str, act: Callable[[], T]) -> T:
+        """Do something with regions of the table, again while they are on their way: what was not served is
+        looked up again. A declared family may be missing. Raises what the last try raises."""
         pause_s = _PAUSE_S
-        for _ in range(_TRIES):
+        for _ in range(self._tries):
             try:
                 return act()
             except NotFound as error:
                 self._look_up_families(table, error)
             except Unavailable:
-                self._client.forget(table)
+                self.client.forget(table)
                 self._sleep(pause_s)
                 pause_s = min(2 * pause_s, _PAUSE_MAX_S)
         return act()
