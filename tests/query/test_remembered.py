@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +12,7 @@ from rtolap.base.errors import Corrupted, Unavailable
 from rtolap.query.cluster.remembered import Remembered
 
 from tests.support.twins.clock import ManualClock
+from tests.support.waiting import until
 
 DEADLINE_S = 30.0
 
@@ -95,6 +97,24 @@ def test_who_wants_it_fresh_waits_for_a_look_that_takes_longer_than_others_wait(
             assert not fresh.done()
             place.answers.set()
             assert fresh.result(DEADLINE_S) == 2
+
+
+def test_one_alone_waits_for_long_while_a_place_stands_still(place: Place, clock: ManualClock) -> None:
+    with Remembered(
+        "places", place.look, clock, max_age_s=1.0, wait_s_max=0.01, fresh_wait_s_max=0.3
+    ) as remembered:
+        assert remembered.get() == 1
+        place.value = 2
+        place.answers.clear()
+        waits_s = []
+        for _ in range(10):
+            began_s = time.monotonic()
+            assert remembered.get(fresh=True) == 1
+            waits_s.append(time.monotonic() - began_s)
+        assert waits_s[0] >= 0.3
+        assert min(waits_s[1:]) < 0.3, "the others have not waited for as long"
+        place.answers.set()
+        until(lambda: remembered.get(fresh=True) == 2, "the newer value")
 
 
 def test_what_must_be_fresh_is_of_a_look_that_began_after_it_was_asked_for(

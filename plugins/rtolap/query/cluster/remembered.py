@@ -27,7 +27,8 @@ class Remembered(Closeable, Generic[T]):
 
     A value older than `max_age_s` is looked up again, and a caller waits for it at most `wait_s_max`. After
     one caller has waited so long for a look, the others get the known value at once until that look ends.
-    Only who wants it fresh waits for longer, up to `fresh_wait_s_max`.
+    Only who wants it fresh waits for longer, up to `fresh_wait_s_max`: one of them, while a place stands
+    still.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Remembered(Closeable, Generic[T]):
         self._known: tuple[float, T] | None = None  # (when its look began, monotonic seconds; the value)
         self._newest: Future[T] | None = None
         self._slow: Future[T] | None = None
+        self._stuck: Future[T] | None = None  # somebody has waited `fresh_wait_s_max` for it
 
     def get(self, *, fresh: bool = False) -> T:
         """Return the value.
@@ -70,7 +72,8 @@ class Remembered(Closeable, Generic[T]):
                 look = self._newest = self._thread.submit(self._run)
             if known is not None and not fresh and look is self._slow:
                 return known[1]
-        wait_s = self._fresh_wait_s_max if fresh else self._wait_s_max
+            is_stuck = self._stuck is not None and not self._stuck.done()
+        wait_s = self._fresh_wait_s_max if fresh and not is_stuck else self._wait_s_max
         try:
             return look.result(None if known is None else wait_s)
         except TimeoutError:
@@ -80,6 +83,8 @@ class Remembered(Closeable, Generic[T]):
                 if self._slow is not look:
                     log.warning("%s: no answer within %g s, the last one stays", self._name, wait_s)
                 self._slow = look
+                if fresh and not is_stuck:
+                    self._stuck = look
             return known[1]
         except Unavailable as error:
             if known is None:
