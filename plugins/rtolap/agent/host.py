@@ -1,4 +1,4 @@
-"""What a host's set-up says: the values that requests are checked against."""
+"""The set-up of a host: the values that requests are checked against."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host's operator allows Spark jobs beyond what every agent does: a YAML file.
+"""The permissions of Spark jobs on a host, beyond those of every agent: a YAML file of its operator.
 
     settings:                                          name → the whole of its value, as a regular expression
       spark.hadoop.fs.s3a.endpoint: https://s3[.]example[.]org

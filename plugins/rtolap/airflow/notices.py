@@ -1,4 +1,4 @@
-"""What people are told of beside failures and questions, in words: overdue windows, refused records. Pure."""
+"""Notices to people beside failures and questions, in words: overdue windows, refused records. Pure."""
 
 from __future__ import annotations
 

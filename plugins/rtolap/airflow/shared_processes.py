@@ -1,4 +1,4 @@
-"""What the page of a task shows of the processes that share its work: of a loader, or of a subscription.
+"""The processes that share the work of a loader or a subscription, as the page of a task shows them.
 
 Pure: the status of a loader or a subscription → one row a process, each with the shares that it has.
 """

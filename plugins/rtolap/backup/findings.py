@@ -1,4 +1,4 @@
-"""What a restore means, line by line: said by `--plan`, and before anything is written."""
+"""The findings of a restore, line by line: printed by `--plan`, and before anything is written."""
 
 from __future__ import annotations
 

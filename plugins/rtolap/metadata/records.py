@@ -68,7 +68,7 @@ class NextAssignment(msgspec.Struct, frozen=True):
 
 
 class Switched(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has turned a switch of a cube last.
+    """The person who last turned a switch of a cube.
 
     Attributes:
         to: `enable`, `disable`, `pause` or `resume`.

@@ -1,4 +1,4 @@
-"""One step of a segment's life in its record: the next state, and a line of the state history."""
+"""Steps of a segment's life in its record: the next state, and a line of the state history."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class _Opened(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a record stands.
+    """The place of a record.
 
     Attributes:
         record: None where there is none.

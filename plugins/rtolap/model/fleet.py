@@ -62,7 +62,7 @@ class BrokerPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class PlacementRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where replicas of topics of `match` are placed. None follows the cluster's own value.
+    """The placement of replicas of topics of `match`. None follows the cluster's own value.
 
     Attributes:
         pools: pools whose brokers may hold the replicas.

@@ -57,7 +57,7 @@ class Guess(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where the records come from, and how they are read.
+    """The source of the records, and how they are read.
 
     Attributes:
         form: their format; None: they show it.

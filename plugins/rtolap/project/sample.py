@@ -1,4 +1,4 @@
-"""What the first records of a topic hold, whatever their format: leaves with values, and how they are read.
+"""A sample of the first records of a topic, in any format: leaves with values, and how they are read.
 
 json        objects, as they are
 csv         `csv_sample`: fields by position, with the names of a header or of their number

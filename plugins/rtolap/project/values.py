@@ -1,4 +1,4 @@
-"""What stands at each path of JSON records: types, how many values, how often none."""
+"""The values at each path of JSON records: types, how many, how often none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One commit of an Iceberg table: files go, files come, in one snapshot; and the end of old snapshots.
+"""Commits of an Iceberg table: files go, files come, in one snapshot; and the end of old snapshots.
 
 pyiceberg's own `overwrite` adds a manifest with each commit. This one joins them as its `append` does.
 """

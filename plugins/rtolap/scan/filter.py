@@ -26,7 +26,7 @@ Flags = NDArray[np.bool_]
 
 
 class Truth:
-    """Where a condition on one column is TRUE, for each of its codes."""
+    """The codes of one column for which a condition is TRUE."""
 
     def __init__(self, values: pa.Array[Any], name: str, predicate: Predicate) -> None:
         self.table = _flags(values, name, predicate)

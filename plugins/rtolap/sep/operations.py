@@ -158,7 +158,7 @@ def _words(*words: str) -> str:
 
 @dataclass(frozen=True)
 class CaptureLook:
-    """One look at the change capture of a cluster.
+    """A look at the change capture of a cluster.
 
     Attributes:
         status: the queues of all peers, ours or not.

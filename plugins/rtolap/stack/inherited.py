@@ -1,4 +1,4 @@
-"""What the stack's processes take over from the shell that starts them, and what they do not.
+"""The variables that the stack's processes inherit from the shell that starts them, and those left out.
 
 A shell of somebody who works with Spark and Airflow says where others of them are, and how they are set up.
 The stack brings its own. It leaves out what would make it run another Spark, set up Airflow as another one,

@@ -1,4 +1,4 @@
-"""What a person does with dead letters of a loader: replayed or dropped, by the loader's own process."""
+"""Operators that replay or drop dead letters of a loader, by the loader's own process."""
 
 from __future__ import annotations
 

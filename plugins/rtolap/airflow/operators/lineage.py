@@ -1,4 +1,4 @@
-"""What builds and loads have made of what, for OpenLineage. Nothing is asked for where nobody collects it.
+"""Inputs and outputs of builds and loads, for OpenLineage. Nothing is asked for where nobody collects it.
 
 It is found out while a task runs, with its clients, and handed over when the provider asks for it. What
 cannot be found out fails no task.

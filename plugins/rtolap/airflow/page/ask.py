@@ -1,4 +1,4 @@
-"""What the page's statements may be, and how the query service's answers become what the view shows."""
+"""Statements of the page: which are allowed, and how answers of the query service become a view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes of the Kafka fleet answer, as JSON. Times are milliseconds since the epoch."""
+"""The answers of the routes of the Kafka fleet, as JSON. Times are milliseconds since the epoch."""
 
 from __future__ import annotations
 

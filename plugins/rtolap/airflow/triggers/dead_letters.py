@@ -1,4 +1,4 @@
-"""What the event of a dead letter holds: the provider's trigger calls it for each record of the topic."""
+"""The event of a dead letter: the provider's trigger calls this for each record of the topic."""
 
 from __future__ import annotations
 

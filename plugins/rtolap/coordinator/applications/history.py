@@ -144,7 +144,7 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Who held an application at one moment.
+    """The holders of an application at one moment.
 
     Attributes:
         hosts: source → (host, progress), who holds it most first.

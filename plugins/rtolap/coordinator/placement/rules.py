@@ -1,4 +1,4 @@
-"""What is declared of the places of receivers, as plans, health and requests need it."""
+"""The declared places of receivers, as plans, health and requests need them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the leader does about a replica set: one table of marks and looks, whose actions it performs.
+"""The leader's duties towards a replica set: one table of marks and looks, whose actions it performs.
 
 ```
             lives                      missing                      lost

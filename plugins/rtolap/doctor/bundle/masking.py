@@ -1,4 +1,4 @@
-"""One mask for every text that leaves this host in a bundle.
+"""The mask of every text that leaves this host in a bundle.
 
 It hides the secrets that this host knows, in whatever way they are written, and what looks like a secret:
 passwords in URLs, `Authorization` headers, values behind names such as `password` and `token`, private keys.

@@ -1,4 +1,4 @@
-"""What a bundle collects. Each part is asked for by itself: one that cannot be had hides no other."""
+"""The parts of a support bundle. Each is collected by itself: one that fails hides no other."""
 
 from __future__ import annotations
 

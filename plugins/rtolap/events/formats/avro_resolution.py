@@ -1,4 +1,4 @@
-"""What columns want of a reader's schema, in terms of a writer's: names by alias, and defaults.
+"""The wanted columns in terms of a writer's schema, by that of a reader: names by alias, and defaults.
 
 The reader's schema is optional, and says no more than that: which values fit is said by the columns' types.
 """

@@ -94,7 +94,7 @@ def _withdrawn(record: PlanRecord, now_ms: int) -> PlanRecord:
 
 
 class _Move:
-    """One move at one look."""
+    """A move at one look."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ import msgspec
 
 @dataclass(frozen=True)
 class ProduceReading:
-    """One reading of the brokers' produce times.
+    """A reading of the brokers' produce times.
 
     Attributes:
         p99_ms: Milliseconds by broker. None where too few writes came since the reading before. Brokers that

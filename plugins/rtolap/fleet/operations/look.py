@@ -1,4 +1,4 @@
-"""One look at a cluster for people: its brokers and their disks, and how far its plan is."""
+"""A look at a cluster for people: its brokers and their disks, and the progress of its plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan is made by: a function of this package, with the arguments of one decision."""
+"""A planner: a function of this package, with the arguments of one decision."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int32s, Int64s
 
 UNLIMITED = -1
 SEGMENTS_BEHIND = 2
-"""So many closed segments of a partition that are not copied are a lag: one is copied at any time."""
+"""The number of closed segments of a partition, not copied, that is a lag: one is copied at any time."""
 
 
 class Tier(IntEnum):

@@ -21,7 +21,7 @@ from rtolap.model.segment import SegmentRange
 
 
 class HistoryUnit(NamedTuple):
-    """What a read of history opens as one: a folder, and the versions that it answers for.
+    """A unit that a read of history opens: a folder, and the versions that it answers for.
 
     Attributes:
         location: of a merged set, or of a version.

@@ -31,7 +31,7 @@ _SUFFIX = "-vectors"
 
 
 class VersionVectors(msgspec.Struct, frozen=True, kw_only=True):
-    """What a READY version states by partition; see `records.SegmentRecord` for the fields."""
+    """The statements of a READY version by partition; see `records.SegmentRecord` for the fields."""
 
     cube: str
     segment: str

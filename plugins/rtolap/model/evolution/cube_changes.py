@@ -18,7 +18,7 @@ from rtolap.model.cube import Cube, cuboids
 
 
 class Follower(StrEnum):
-    """Who goes by a setting."""
+    """The parts of the cluster that follow a setting."""
 
     BUILDS = "builds"
     RECEIVERS = "receivers"  # they begin again with the cube, from their checkpoints

@@ -1,4 +1,4 @@
-"""Who receives in the cluster, at one moment."""
+"""The receivers of the cluster at one moment."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ AddRows = Callable[[CuboidRows], None]
 
 
 class LocalRead:
-    """One read of units of history. It is used once."""
+    """A read of units of history. It is used once."""
 
     def __init__(
         self,

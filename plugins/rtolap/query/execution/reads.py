@@ -1,4 +1,4 @@
-"""What cubes and stored tables have for one statement, read within its account."""
+"""Reads of cubes and stored tables for one statement, within its account."""
 
 from __future__ import annotations
 

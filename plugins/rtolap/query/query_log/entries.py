@@ -1,4 +1,4 @@
-"""What the query log keeps of a statement, and the columns of its table."""
+"""The entry of a statement in the query log, and the columns of its table."""
 
 from __future__ import annotations
 

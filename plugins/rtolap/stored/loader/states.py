@@ -188,7 +188,7 @@ def truncated(error: LogTruncated, sent: str | None = None) -> Stopped:
 
 
 class MissingTopic:
-    """What the answer "there is no such topic" means for a loader; of one thread.
+    """The meaning of "there is no such topic" for a loader; of one thread.
 
     A broker that has just started may not know all topics yet. A topic is gone when it was asked for often
     enough and for long enough, and no answer between knew it: a process that was stopped for a while has seen

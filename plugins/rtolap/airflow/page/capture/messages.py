@@ -1,4 +1,4 @@
-"""What the route of change capture answers, as JSON. Times are milliseconds since the epoch."""
+"""The answers of the route of change capture, as JSON. Times are milliseconds since the epoch."""
 
 from __future__ import annotations
 

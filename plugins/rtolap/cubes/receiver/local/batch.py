@@ -29,7 +29,7 @@ LATE_SAMPLES = 10  # late events that are kept to be shown
 
 
 class LateEvent(NamedTuple):
-    """Where an event is that came after its segment had closed."""
+    """The place of an event that came after its segment had closed."""
 
     partition: int
     offset: int

@@ -1,4 +1,4 @@
-"""What the planner has to know, read from the ledger at one moment."""
+"""The input of the planner, read from the ledger at one moment."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class PlannedMove(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where replicas are, and what is known of nodes.
+    """The places of replicas, and what is known of nodes.
 
     Attributes:
         holders: the nodes of each tablet, where those of moves under way have ended.

@@ -1,4 +1,4 @@
-"""What people ask of the mover: to drain a node, to even bytes out, and how far it is."""
+"""Requests to the mover: to drain a node, to even bytes out, to show its progress."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the caller knows of nodes: those that are alive, and which version the new replica has."""
+    """The caller's knowledge of nodes: those that are alive, and which version the new replica has."""
 
     alive: Collection[str]
     reached: int

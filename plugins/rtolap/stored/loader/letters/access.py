@@ -32,7 +32,7 @@ from rtolap.stored.metastore.load_jobs import LoadJobs
 
 
 class LetterPlace(NamedTuple):
-    """Where a loader keeps its letters: in a topic, or in a file of this host.
+    """The place of a loader's letters: a topic, or a file of this host.
 
     Attributes:
         read: reads them in their order: the last so many, of a topic those of each partition; None for all.

@@ -1,4 +1,4 @@
-"""One of several processes of a job: its threads, and its end.
+"""A process of a job that several share: its threads, and its end.
 
     round       lives as a `Member`: keeps its place, leads if it can, takes and gives up shares
     share-N     the run of a share, which has the roles of a loader's process

@@ -1,4 +1,4 @@
-"""What a process does with a share: a pure table.
+"""The duties of a process towards a share: a pure table.
 
                      ASSIGNED / take                UNASSIGNED / give up
         NOT_OWNED ───────────────────▶ TAKEN ───────────────────────────▶ GIVEN_UP

@@ -1,4 +1,4 @@
-"""What can be read in the table of a divided job: of every share, whoever owns it."""
+"""The offsets up to which a divided job can be read: of every share, whoever owns it."""
 
 from __future__ import annotations
 
