@@ -21,7 +21,7 @@ from rtolap.model.table import Table
 
 BATCH_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 ROWS_FOLDER = re.compile(r"rows(?:-[0-9a-f]{12})?")
-"""The folder of a try at staging, below the batch's folder. That of earlier versions has no mark of the try."""
+"""The folder of a try at staging, below the batch's folder. Earlier versions had no mark of the try."""
 SourceFormat = Literal["parquet", "orc", "csv", "json", "jdbc", "iceberg"]
 _COLUMN = re.compile(r"[^`.\x00]{1,128}(\.[^`.\x00]{1,128})*")
 SEGMENTS_MAX = 20_000  # of a batch
