@@ -737,5 +737,12 @@ def test_the_way_around_the_guard_is_this_users_alone(
     left.mkdir()
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(os.fspath(left / "s"))
+    empty, made_now = (folder.with_name(f"rtolap-flight-{name}") for name in ("empty", "now"))
+    for each in (empty, made_now):
+        each.mkdir()
+    os.utime(empty, (0, 0))
     with Answering():
         assert not left.exists()
+        assert not empty.exists()
+        assert made_now.exists(), "it is not locked yet"
+    made_now.rmdir()

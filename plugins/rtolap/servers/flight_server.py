@@ -45,6 +45,7 @@ T = TypeVar("T")
 DRAIN_S = 10.0
 SOCKET = "s"
 _FOLDERS = "rtolap-flight-"
+_MAKING_S = 60.0  # from a folder to its lock is a moment
 _CALL = "call"
 _ANSWERING = frozenset({"do_get", "do_put", "do_exchange", "do_action"})
 _PATH_BYTES_MAX = 100  # of a Unix socket: the system takes 107
@@ -141,11 +142,13 @@ class _PrivateFolder:
 
 def _remove_left(parent: Path) -> None:
     """Remove folders of processes that have ended. A folder that is being made, and is not locked yet, is
-    left alone."""
+    left alone: it has no socket, as one whose process was killed while it ended, and is young."""
     for left in parent.glob(f"{_FOLDERS}*"):
         with contextlib.suppress(OSError):
             about = left.lstat()
-            if about.st_uid != os.getuid() or not stat.S_ISDIR(about.st_mode) or not (left / SOCKET).exists():
+            if about.st_uid != os.getuid() or not stat.S_ISDIR(about.st_mode):
+                continue
+            if not (left / SOCKET).exists() and 0 <= time.time() - about.st_mtime < _MAKING_S:
                 continue
             lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
