@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from rtolap.base.errors import Corrupted, Unavailable
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.statement_service import QueryService
 
+from tests.support.hostile.damage import change_bit, column_spans
 from tests.support.query.query_world import QueryWorld
+from tests.support.seeds import so_many
 
 CHANGES_WORLD = True
 
@@ -81,3 +85,34 @@ def test_a_file_damaged_after_it_was_verified_is_damage(reader: QueryService, wo
     with pytest.raises(Corrupted, match=rf"{record.name}.*day_start/part-0\.parquet is damaged"):
         reader.execute(FURTHER)
     file.write_bytes(whole)
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(24)))
+def test_a_bit_that_a_disk_loses_after_the_file_was_verified_is_in_no_answer(
+    world: QueryWorld, seed: int
+) -> None:
+    """Size and checksum were compared before: the pages that are read have checksums of their own."""
+    dice = random.Random(seed)
+    records = [record for record in world.metadata.segments("flights").values() if record.version > 0]
+    files = [Path(world.store.absolute(f"{record.location}/day_start/part-0.parquet")) for record in records]
+    file = dice.choice([file for file in files if pq.read_metadata(file).num_rows])
+    begin, end = dice.choice(column_spans(file, "price__sum"))
+    at, bit = dice.choice((end - 1, dice.randrange(begin, end))), dice.randrange(8)
+    with closing(world.service()) as service:
+        expected = service.execute(FURTHER).table()
+    with closing(world.service()) as service:
+        service.execute(BY_DAY).close()
+        change_bit(file, at, bit)
+        found = problem = None
+        try:
+            found = service.execute(FURTHER).table()
+        except Corrupted as error:
+            problem = str(error)
+        finally:
+            change_bit(file, at, bit)
+    if found is None:
+        assert "day_start/part-0.parquet is damaged" in str(problem)
+    else:
+        assert at < end - 1, "values are damaged"
+        assert found.equals(expected), "a page's header says what no read needs"

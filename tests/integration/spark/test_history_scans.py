@@ -28,6 +28,7 @@ from rtolap.query.spark.scans import SparkScans
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world
+from tests.support.hostile.damage import change_bit, change_unnoticed
 from tests.support.query.moving_history import MovingHistory
 from tests.support.query.on_spark.drawn_reads import difference, drawn_history, drawn_read
 from tests.support.query.on_spark.spark_asking import (
@@ -308,6 +309,11 @@ def test_a_missing_and_a_damaged_file_are_named(spark: SparkServer) -> None:
         with pytest.raises(Corrupted, match=rf"{first}.*sha256"):
             service.execute(SQL).table()
         damaged.write_bytes(whole)
+        assert rows_of(service.execute(SQL).table()) == wanted
+        place = change_unnoticed(damaged, "__rows")
+        with pytest.raises(Corrupted, match=rf"{first}.*sha256"):
+            service.execute(SQL).table()
+        change_bit(damaged, *place)
         first_file(world, second).unlink()
         with pytest.raises(Corrupted, match="missing"):
             service.execute(SQL).table()

@@ -45,6 +45,7 @@ from rtolap.cubes.format.manifest import (
     MergedManifest,
     encode,
 )
+from rtolap.cubes.format.pages import WRITTEN
 from rtolap.cubes.receiver.answers.top_groups import first_groups, spread_groups
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.merging.commit import commit_set
@@ -243,7 +244,7 @@ class QueryWorld:
             files = []
             for number, piece in enumerate((plain.slice(0, cut), plain.slice(cut))):
                 file = f"{cuboid.name}/part-{number}.parquet"
-                pq.write_table(piece, self.store.absolute(f"{location}/{file}"), row_group_size=64)
+                pq.write_table(piece, self.store.absolute(f"{location}/{file}"), row_group_size=64, **WRITTEN)
                 files.append(describe_file(self.store, location, file))
             entries.append(CuboidEntry(cuboid.name, cuboid.dimensions, plain.num_rows, tuple(files)))
         return tuple(entries)

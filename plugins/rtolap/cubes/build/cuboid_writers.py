@@ -33,6 +33,7 @@ from rtolap.cubes.format.build_pieces import (
     plan_combined,
     plan_pieces,
 )
+from rtolap.cubes.format.pages import SPARK_READS
 from rtolap.cubes.format.tries import scratch_of
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cube import Cuboid, cuboids, smallest_parents
@@ -124,6 +125,7 @@ class CuboidWriter:
         self, spark: SparkSession, store: ObjectStore, tried: str, specs: Sequence[BuildSpec]
     ) -> None:
         self._spark = spark
+        self._reader = spark.read.options(**SPARK_READS)
         self._store = store
         self._specs = specs
         self._schema = specs[0].schema
@@ -156,7 +158,7 @@ class CuboidWriter:
         if not paths:
             return self._spark.createDataFrame([], columns.add(SEGMENT_COLUMN, T.IntegerType()))
         files = sorted({path for path, _ in paths})
-        rows = self._spark.read.schema(columns).parquet(*(self._store.spark_uri(path) for path in files))
+        rows = self._reader.schema(columns).parquet(*(self._store.spark_uri(path) for path in files))
         if len(inputs) == 1:
             return rows.withColumn(SEGMENT_COLUMN, F.lit(0))
         places = self._spark.createDataFrame(
@@ -172,7 +174,7 @@ class CuboidWriter:
         folder = self._folders[cuboid.name]
         if not self._store.exists(folder):  # nothing was written: there are no events
             return self._spark.createDataFrame([], columns)
-        return self._spark.read.schema(columns).parquet(self._store.spark_uri(folder))
+        return self._reader.schema(columns).parquet(self._store.spark_uri(folder))
 
     def _write(self, source: DataFrame, written: Sequence[Cuboid]) -> None:
         """Write rows sorted in their files.

@@ -24,6 +24,7 @@ from rtolap.cubes.build.session import executors_run_python, looked_at_here_byte
 from rtolap.cubes.format.file_ranges import range_ends
 from rtolap.cubes.format.file_states import FileState, FileToLookAt, Looked, look_at_file, look_here
 from rtolap.cubes.format.manifest import FileRange
+from rtolap.cubes.format.pages import SPARK_READS
 from rtolap.model.cube import ROWS
 from rtolap.object_store.store import ObjectStore, open_store
 
@@ -97,7 +98,8 @@ def _states(spark: SparkSession, ends_by_uri: Mapping[str, tuple[int, ...]]) -> 
     """Return states by URI, as Spark spells it; of files that are too large to be one value there is none."""
     uris = list(ends_by_uri)
     counted = (
-        spark.read.schema(f"`{ROWS}` bigint")
+        spark.read.options(**SPARK_READS)
+        .schema(f"`{ROWS}` bigint")
         .parquet(*uris)
         .select(F.col("_metadata.file_path").alias("path"), F.col(f"`{ROWS}`").alias("events"))
         .groupBy("path")

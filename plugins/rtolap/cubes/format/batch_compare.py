@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from rtolap.aggregates.accumulator import Accumulator
@@ -30,6 +29,7 @@ from rtolap.cubes.format.manifest import (
     FileEntry,
     decode,
 )
+from rtolap.cubes.format.pages import open_parquet
 from rtolap.cubes.format.staged import read_staged_manifest
 from rtolap.model.batch import BatchSpec
 from rtolap.model.cube import ROWS, Cuboid, Schema
@@ -116,7 +116,7 @@ def _rows(
         path = f"{folder}/{file.name}"
         check_file(path, file, file_state(store, FileToLookAt(path)))
         with store.open(path) as opened:
-            tables.append(pq.ParquetFile(opened).read(columns=expected.names).cast(expected))
+            tables.append(open_parquet(opened).read(columns=expected.names).cast(expected))
     return pa.concat_tables(tables)
 
 

@@ -24,6 +24,7 @@ from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray
 from rtolap.columnar.murmur3 import hash_longs, hash_strings
 from rtolap.columnar.schema import arrow_type, columns_with_statistics, history_schema, physical_schema
+from rtolap.cubes.format.pages import WRITTEN, open_parquet
 from rtolap.model.cube import Schema
 from rtolap.object_store.store import ObjectStore
 from rtolap.scan.groups import Groups, group_in_order
@@ -61,7 +62,7 @@ def read_blocks(store: ObjectStore, schema: Schema, path: str, groups: Sequence[
     names = schema.cube.all_dimensions
     strings = [name for name in names if pa.types.is_string(expected.field(name).type)]
     with store.open(path) as source:
-        parquet = pq.ParquetFile(source, read_dictionary=strings)
+        parquet = open_parquet(source, read_dictionary=strings)
         for group in groups:
             for table in _tables(parquet, group, expected.names):
                 keys = [_key(single_chunk(table.column(name)), expected.field(name).type) for name in names]
@@ -150,9 +151,13 @@ def write_block(store: ObjectStore, path: str, schema: Schema, names: Sequence[s
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     sink = pa.BufferOutputStream()
     pq.write_table(
-        table, sink, row_group_size=_ROW_GROUP_ROWS, compression="zstd", coerce_timestamps="us",
-        version="2.6", store_schema=False, write_statistics=columns_with_statistics(table.schema),
-    )  # fmt: skip
+        table,
+        sink,
+        row_group_size=_ROW_GROUP_ROWS,
+        store_schema=False,
+        write_statistics=columns_with_statistics(table.schema),
+        **WRITTEN,
+    )
     data = sink.getvalue()
     store.write(path, data)
     return len(data)

@@ -32,6 +32,7 @@ from rtolap.cubes.format.build_inputs import check_finished
 from rtolap.cubes.format.file_ranges import ranges_of
 from rtolap.cubes.format.file_states import FileToLookAt, LookAtFiles, entry_of, events_of, look_here
 from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
+from rtolap.cubes.format.pages import WRITTEN, open_parquet
 from rtolap.cubes.format.tries import drop_unnamed, file_of, scratch_of
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.completeness import late_ppm
@@ -214,9 +215,12 @@ def encoded(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[bytes
     sink = pa.BufferOutputStream()
     rows = 0
     with pq.ParquetWriter(
-        sink, schema, compression="zstd", coerce_timestamps="us", version="2.6",
-        write_statistics=columns_with_statistics(schema), write_page_index=True,
-    ) as writer:  # fmt: skip
+        sink,
+        schema,
+        write_statistics=columns_with_statistics(schema),
+        write_page_index=True,
+        **WRITTEN,
+    ) as writer:
         for batch in batches:
             writer.write_batch(batch.cast(schema))
             rows += batch.num_rows
@@ -243,7 +247,7 @@ def read_rows(store: ObjectStore, schema: Schema, inputs: Sequence[Sequence[str]
 
     def read(path: str, place: int) -> pa.Table:
         with store.open(path) as source:
-            table = pq.read_table(source, use_threads=False)
+            table = open_parquet(source).read(use_threads=False)
         rows = table.select(expected.names).cast(expected)
         return rows.append_column(_SEGMENT_FIELD, pa.array(np.full(rows.num_rows, place, np.int32)))
 

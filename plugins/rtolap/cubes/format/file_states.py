@@ -19,6 +19,7 @@ from rtolap.base.errors import Corrupted, RtolapError
 from rtolap.base.ids import CarryingPool
 from rtolap.cubes.format.file_ranges import digests, range_ends
 from rtolap.cubes.format.manifest import FileEntry, FileRange
+from rtolap.cubes.format.pages import open_parquet
 from rtolap.model.cube import ROWS
 from rtolap.object_store.store import ObjectStore, open_store
 
@@ -61,7 +62,7 @@ def file_state(store: ObjectStore, file: FileToLookAt) -> FileState:
     ends: tuple[int, ...] = ()
     try:
         with store.open(file.path) as source:
-            parquet = pq.ParquetFile(source)
+            parquet = open_parquet(source)
             if file.counts_events:
                 events = _count_events(parquet)
             if file.hashes_ranges:
@@ -77,7 +78,7 @@ def file_state(store: ObjectStore, file: FileToLookAt) -> FileState:
 def count_events(store: ObjectStore, path: str) -> int:
     """Return the sum of `__rows` of a file."""
     with store.open(path) as source:
-        return _count_events(pq.ParquetFile(source))
+        return _count_events(open_parquet(source))
 
 
 def look_at_file(object_store: str, file: FileToLookAt) -> Looked:

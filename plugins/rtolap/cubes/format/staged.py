@@ -17,6 +17,7 @@ from rtolap.base.errors import Corrupted, DefinitionError, NotFound
 from rtolap.columnar.schema import columns_with_statistics, physical_schema
 from rtolap.cubes.format.folders import creation_folder
 from rtolap.cubes.format.manifest import MANIFEST_NAME, FileEntry, StagedManifest, decode, encode
+from rtolap.cubes.format.pages import WRITTEN
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import StagedPart
@@ -116,10 +117,7 @@ def verify_staged(store: ObjectStore, path: str) -> StagedManifest:
 
 def _write_file(store: ObjectStore, folder: str, name: str, table: pa.Table) -> FileEntry:
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table, sink, compression="zstd", coerce_timestamps="us", version="2.6",
-        write_statistics=columns_with_statistics(table.schema),
-    )  # fmt: skip
+    pq.write_table(table, sink, write_statistics=columns_with_statistics(table.schema), **WRITTEN)
     data = sink.getvalue().to_pybytes()
     store.write(f"{folder}/{name}", data)
     return FileEntry(name, table.num_rows, len(data), hashlib.sha256(data).hexdigest())

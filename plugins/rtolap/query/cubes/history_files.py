@@ -27,6 +27,7 @@ from rtolap.cubes.format.manifest import (
     MergedManifest,
     decode,
 )
+from rtolap.cubes.format.pages import parquet_format
 from rtolap.metadata.merging.units import HistoryUnit
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cubes.byte_bounded import ByteBounded
@@ -87,7 +88,7 @@ class ParquetFooters:
     """
 
     def __init__(self, bytes_max: int = FOOTER_BYTES_MAX) -> None:
-        self._format = ds.ParquetFileFormat()
+        self._format = parquet_format()
         self._footers: ByteBounded[ParquetFooter] = ByteBounded(bytes_max)
 
     def footer(self, file: HistoryFile) -> ParquetFooter:

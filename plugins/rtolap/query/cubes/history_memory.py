@@ -6,11 +6,11 @@ import threading
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rtolap.column_types import Kind
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.schema import arrow_type, physical_schema, select_partials
+from rtolap.cubes.format.pages import open_parquet
 from rtolap.model.cube import Schema
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history_files import HistoryFile, ParquetFooters
@@ -138,7 +138,7 @@ class FileMemory:
         strings = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         with (
             file.filesystem.open_input_file(file.path) as source,
-            pq.ParquetFile(
+            open_parquet(
                 source, metadata=footer.fragment.metadata, pre_buffer=True, read_dictionary=strings
             ) as parquet,
         ):

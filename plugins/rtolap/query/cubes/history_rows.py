@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.filter import mask
 from rtolap.columnar.schema import physical_schema, select_partials
+from rtolap.cubes.format.pages import open_parquet
 from rtolap.model.predicate import columns_of
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.byte_bounded import ByteBounded
@@ -89,7 +89,7 @@ class FileColumns:
         strings = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         with (
             file.filesystem.open_input_file(file.path) as source,
-            pq.ParquetFile(source, metadata=metadata, pre_buffer=True, read_dictionary=strings) as parquet,
+            open_parquet(source, metadata=metadata, pre_buffer=True, read_dictionary=strings) as parquet,
         ):
             table = parquet.read(schema.names, use_threads=False)
         return table.select(schema.names).cast(schema)

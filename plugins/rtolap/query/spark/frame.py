@@ -10,6 +10,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from rtolap.aggregates.spark_sql import merged, quoted, spark_type
 from rtolap.columnar.schema import select_partials
+from rtolap.cubes.format.pages import SPARK_READS
 from rtolap.model.predicate import columns_of
 from rtolap.query.plan import CubeRead
 from rtolap.query.spark.filter import spark_filter
@@ -24,7 +25,7 @@ def read_frame(spark: SparkSession, read: CubeRead, uris: Sequence[str], *, wide
     Args:
         wide: True if sums may leave their types; see `wide_sums`.
     """
-    rows: DataFrame = spark.read.schema(_columns(read)).parquet(*uris)
+    rows: DataFrame = spark.read.options(**SPARK_READS).schema(_columns(read)).parquet(*uris)
     if read.filter is not None:
         rows = rows.where(spark_filter(read.filter, read.schema))
     columns = [
