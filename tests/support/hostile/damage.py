@@ -47,8 +47,10 @@ def column_spans(file: Path, name: str) -> list[tuple[int, int]]:
 
 
 def change_unnoticed(file: Path, name: str) -> tuple[int, int]:
-    """Change a bit of a column of a Parquet file so that who compares no checksum reads another value; return its
-    place, for `change_bit`."""
+    """Change a bit of a column of a Parquet file so that a reader without checksums reads another value.
+
+    Return its place, for `change_bit`.
+    """
     whole = pq.read_table(file)
     for begin, end in column_spans(file, name):
         for at in range(end - 1, begin, -1):
