@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import gc
+import random
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hdfs_native import FileWriter
 from pyarrow import fs
@@ -95,6 +97,79 @@ def test_spark_keeps_its_own_settings_where_the_address_says_nothing(monkeypatch
     }
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/etc/rtolap/aws")
     assert list(s3a_settings("b", {})) == ["fs.s3a.bucket.b.aws.credentials.provider"]
+
+
+class DataNodes:
+    """A client of HDFS. So many reads fail, at places that are drawn; opening fails once `is_away`."""
+
+    def __init__(self, data: bytes, dice: random.Random, failures: int) -> None:
+        self.data, self.dice, self.failures = data, dice, failures
+        self.opened = 0
+        self.is_away = False
+
+    def read(self, path: str) -> OpenFile:
+        if self.is_away:
+            raise RuntimeError("no NameNode answers")
+        self.opened += 1
+        return OpenFile(self)
+
+
+class OpenFile:
+    """Where it stands after an error, nobody says."""
+
+    def __init__(self, nodes: DataNodes) -> None:
+        self._nodes, self._at = nodes, 0
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> None:
+        self._at = offset
+
+    def read(self, size: int) -> bytes:
+        nodes = self._nodes
+        if nodes.failures and nodes.dice.random() < 0.6:
+            nodes.failures -= 1
+            self._at += nodes.dice.randrange(10)
+            raise RuntimeError("DataTransferError: All DataNodes failed")
+        data = nodes.data[self._at : self._at + size]
+        self._at += len(data)
+        return data
+
+
+def hdfs_file(nodes: DataNodes) -> pa.PythonFile:
+    return HdfsHandler(nodes, "host:8020").open_input_file("/x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_read_of_hdfs_whose_data_nodes_fail_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    dice = random.Random(seed)
+    nodes = DataNodes(dice.randbytes(500), dice, failures=3)
+    with hdfs_file(nodes) as file:
+        parts = []
+        while part := file.read(dice.randrange(1, 40)):
+            parts.append(part)
+    assert b"".join(parts) == nodes.data
+    assert (nodes.failures, nodes.opened) == (0, 4)
+
+
+def test_a_read_of_hdfs_fails_where_data_nodes_stay_away_and_at_once_where_the_name_node_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    nodes = DataNodes(b"x", random.Random(1), failures=1_000)
+    nodes.dice.random = lambda: 0.0  # type: ignore[method-assign]
+    with hdfs_file(nodes) as file, pytest.raises(OSError, match="All DataNodes failed"):
+        file.read(1)
+    assert nodes.opened == 4
+    with hdfs_file(nodes) as file:
+        nodes.is_away = True
+        with pytest.raises(OSError, match="no NameNode answers"):
+            file.read(1)
+    assert nodes.opened == 5
 
 
 @pytest.mark.parametrize("is_away", [False, True], ids=["there", "away"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import fs
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from rtolap.base.errors import Refused
 from rtolap.base.optional import import_optional
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # The client's default of 15 takes three minutes to report that nothing answers; this takes some ten seconds.
 _ATTEMPTS_MAX = 3
+_READS_MAX, _READ_PAUSE_S, _READ_PAUSE_S_MAX = 4, 0.2, 2.0
 
 
 def hdfs_filesystem(authority: str) -> fs.PyFileSystem:
@@ -99,7 +101,7 @@ class HdfsHandler(fs.FileSystemHandler):  # type: ignore[misc]
 
     def open_input_file(self, path: str) -> pa.PythonFile:
         with _as_os_errors():
-            return pa.PythonFile(_Reader(self._client.read(path)), mode="r")
+            return pa.PythonFile(_Reader(self._client, path), mode="r")
 
     def open_output_stream(self, path: str, metadata: object) -> pa.PythonFile:
         with _as_os_errors():
@@ -126,8 +128,12 @@ class HdfsHandler(fs.FileSystemHandler):  # type: ignore[misc]
 
 
 class _Reader(io.RawIOBase):
-    def __init__(self, inner: FileReader) -> None:
-        self._inner = inner
+    """A file that is read. The client gives a data node up with the first error of a connection, and the read
+    with the last node (its issues 227 and 229); the file is opened again then, as Java's client does."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        self._client, self._path = client, path
+        self._inner: FileReader = client.read(path)
 
     def readable(self) -> bool:
         return True
@@ -143,8 +149,25 @@ class _Reader(io.RawIOBase):
         return self._inner.tell()
 
     def read(self, size: int = -1) -> bytes:
-        with _as_os_errors():
-            return self._inner.read(size)
+        at = self._inner.tell()
+        for attempt in _reading():
+            if attempt.retry_state.attempt_number > 1:
+                with _as_os_errors():  # of the NameNode, which the client has tried for long enough
+                    self._inner = self._client.read(self._path)
+                    self._inner.seek(at)
+            with attempt, _as_os_errors():
+                return self._inner.read(size)
+        raise AssertionError("the last attempt raises")
+
+
+def _reading() -> Retrying:
+    """Return the attempts of a read. A file that is gone is not looked for again."""
+    return Retrying(
+        stop=stop_after_attempt(_READS_MAX),
+        wait=wait_exponential(_READ_PAUSE_S, max=_READ_PAUSE_S_MAX),
+        retry=retry_if_exception(lambda error: type(error) is OSError),
+        reraise=True,
+    )
 
 
 class _Writer(io.RawIOBase):
