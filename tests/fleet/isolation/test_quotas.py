@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import CommitUnknown, Refused, Unavailable
+from rtolap.fleet.isolation import quotas
 from rtolap.fleet.isolation.quotas import (
     QuotaChange,
     QuotaDifference,
@@ -14,6 +15,7 @@ from rtolap.fleet.isolation.quotas import (
     quota_differences,
 )
 from rtolap.fleet.snapshot.model import Quota
+from rtolap.kafka.administration.interface import ClientQuota
 from rtolap.metadata import codec, paths, updates
 from rtolap.model.fleet import DeclaredQuota, FleetCluster
 
@@ -88,6 +90,30 @@ def test_applying_leaves_no_difference_and_says_who_and_why() -> None:
     assert world.store.get(paths.fleet_quota_change("Mk", "two")) is None
     assert quota_changes(world.store, "Mk") == (change,)
     assert quota_changes(world.store, "another") == ()
+
+
+class Lagging(MemoryAdministration):
+    """Reads as before, so many times: from a broker that has not heard of the alterations."""
+
+    def __init__(self, cluster: MemoryCluster, looks: int) -> None:
+        super().__init__(cluster)
+        self._looks, self._before = looks, super().client_quotas()
+
+    def client_quotas(self) -> tuple[ClientQuota, ...]:
+        self._looks -= 1
+        return self._before if self._looks >= 0 else super().client_quotas()
+
+
+@pytest.mark.parametrize(("looks", "is_in_force"), [(1, True), (4, True), (1_000, False)])
+def test_it_is_waited_until_a_broker_knows_what_was_sent(
+    monkeypatch: pytest.MonkeyPatch, looks: int, is_in_force: bool
+) -> None:
+    monkeypatch.setattr(quotas, "IN_FORCE_S_MAX", 1.0)
+    world = _World()
+    world.administration = Lagging(world.kafka, looks)
+    left = world.apply("one")
+    assert (left == ()) is is_in_force
+    assert world.change("one").taken
 
 
 def test_commits_whose_answers_are_lost_make_no_second_entry() -> None:

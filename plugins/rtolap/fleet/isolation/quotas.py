@@ -8,7 +8,8 @@ whether quotas are in force:
     1  commit an entry that says who sets what, and why
     2  send the alterations, in one request
     3  note on the entry that they were taken
-    4  read all quotas again: what still differs is returned
+    4  read all quotas again, until what was sent is in force: what still differs is returned. The broker that
+       answers may know of the alterations a moment later than the controller, and much later where it is busy
 
 Alterations may be sent twice. An entry without the note of 3 is of a process that ended, or was refused, in
 2.
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 import msgspec
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import Refused
@@ -29,6 +31,9 @@ from rtolap.metadata import codec, paths
 from rtolap.metadata.store import MetadataStore
 from rtolap.metadata.updates import update
 from rtolap.model.fleet import DEFAULT_ENTITY, FleetCluster
+
+IN_FORCE_S_MAX = 20.0
+_LOOK_S = 0.1
 
 Entity = tuple[tuple[str, str | None], ...]
 
@@ -153,7 +158,10 @@ def apply_quotas(
     by: str,
     reason: str,
 ) -> tuple[QuotaDifference, ...]:
-    """Return what differs afterwards; what the registry leaves alone is among it."""
+    """Return what differs afterwards; what the registry leaves alone is among it.
+
+    Waits until a broker knows what was sent, at most IN_FORCE_S_MAX.
+    """
     alterations = quota_alterations(differences)
     if not alterations:
         return tuple(differences)
@@ -166,4 +174,10 @@ def apply_quotas(
     update(store, path, QuotaChange, lambda known: known or change)
     administration.alter_client_quotas(alterations)
     update(store, path, QuotaChange, lambda known: known if known is None or known.taken else taken)
-    return live_differences(cluster, administration)
+    reading = Retrying(
+        stop=stop_after_delay(IN_FORCE_S_MAX),
+        wait=wait_fixed(_LOOK_S),
+        retry=retry_if_result(lambda left: any(each.applies for each in left)),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome is not None else (),
+    )
+    return reading(live_differences, cluster, administration)
