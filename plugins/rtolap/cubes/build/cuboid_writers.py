@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pyspark import SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -125,7 +125,6 @@ class CuboidWriter:
         self, spark: SparkSession, store: ObjectStore, tried: str, specs: Sequence[BuildSpec]
     ) -> None:
         self._spark = spark
-        self._reader = spark.read.options(**SPARK_READS)
         self._store = store
         self._specs = specs
         self._schema = specs[0].schema
@@ -149,6 +148,10 @@ class CuboidWriter:
         while (job := next_job(self.cuboids, self._sizes)) is not None:
             self._write(self._written(job.parent), job.cuboids)
 
+    def _reader(self) -> DataFrameReader:
+        """Return a reader for one frame: it remembers the schema given to it, and jobs run side by side."""
+        return self._spark.read.options(**SPARK_READS)
+
     def _inputs(self, inputs: Sequence[Sequence[str]]) -> DataFrame:
         """Return rows of all segments in one scan, each with its place in the batch, out of its file's
         path.
@@ -158,7 +161,7 @@ class CuboidWriter:
         if not paths:
             return self._spark.createDataFrame([], columns.add(SEGMENT_COLUMN, T.IntegerType()))
         files = sorted({path for path, _ in paths})
-        rows = self._reader.schema(columns).parquet(*(self._store.spark_uri(path) for path in files))
+        rows = self._reader().schema(columns).parquet(*(self._store.spark_uri(path) for path in files))
         if len(inputs) == 1:
             return rows.withColumn(SEGMENT_COLUMN, F.lit(0))
         places = self._spark.createDataFrame(
@@ -174,7 +177,7 @@ class CuboidWriter:
         folder = self._folders[cuboid.name]
         if not self._store.exists(folder):  # nothing was written: there are no events
             return self._spark.createDataFrame([], columns)
-        return self._reader.schema(columns).parquet(self._store.spark_uri(folder))
+        return self._reader().schema(columns).parquet(self._store.spark_uri(folder))
 
     def _write(self, source: DataFrame, written: Sequence[Cuboid]) -> None:
         """Write rows sorted in their files.
