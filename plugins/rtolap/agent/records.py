@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rtolap.agent.states import ProcessEvent, ProcessState, transition
-from rtolap.base.files import write_atomic
+from rtolap.base.files import read_from_disk, write_atomic
 from rtolap.base.pids import Start
 from rtolap.base.undecodable import decode_own
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStep
@@ -93,11 +93,12 @@ class StateFile:
         self._path = path
 
     def load(self) -> AgentState:
+        action = "stop the processes that it names, then remove the file"
         try:
-            data = self._path.read_bytes()
+            with read_from_disk(self._path, action=action):
+                data = self._path.read_bytes()
         except FileNotFoundError:
             return AgentState()
-        action = "stop the processes that it names, then remove the file"
         return decode_own(data, AgentState, f"agent state {self._path} cannot be read", action=action)
 
     def save(self, state: AgentState) -> None:

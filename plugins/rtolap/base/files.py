@@ -1,15 +1,25 @@
-"""Local files: atomic and durable ones, those that a person has to provide, those of the package itself."""
+"""Local files: atomic and durable ones, those that a disk cannot give back, those that a person has to
+provide, those of the package itself."""
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from rtolap.base.errors import DefinitionError
+import xxhash
 
+from rtolap.base.errors import Corrupted, DefinitionError
+
+_PIECE_BYTES = 1 << 20  # of a checksum: other threads run in between
 PRIVATE = 0o077  # umask: no rights for other users of the machine
 _PACKAGE = Path(__file__).resolve().parents[1]
+# What Linux says where a disk or a file system has bytes and cannot give them back (errno(3), blk_types.h):
+# bad sectors, wrong checksums of XFS and ext4. Other errors, as of rights, say nothing about the bytes.
+_LOST = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA, errno.EILSEQ, errno.EREMOTEIO})
 
 
 def fsync_dir(path: Path) -> None:
@@ -53,6 +63,33 @@ def write_synced(path: Path, data: bytes | memoryview, *, mode: int = 0o644) -> 
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def read_from_disk(path: Path, *, action: str | None = None) -> Iterator[None]:
+    """Raise Corrupted where the disk cannot give back what the block reads; other errors stay as they are.
+
+    Read calls alone have such errors: a page of a map that cannot be read ends the process with SIGBUS.
+    Whatever is mapped is read first.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _LOST:
+            raise
+        raise Corrupted(
+            f"{path} cannot be read from its disk", found=error.strerror, action=action
+        ) from error
+
+
+def checksum_of(descriptor: int, start: int, length_bytes: int) -> xxhash.xxh3_64:
+    """Read a part of a file, as far as there is one, and return its checksum."""
+    digest, end = xxhash.xxh3_64(), start + length_bytes
+    piece = memoryview(bytearray(min(_PIECE_BYTES, length_bytes)))
+    while start < end and (read := os.preadv(descriptor, [piece[: end - start]], start)):
+        digest.update(piece[:read])
+        start += read
+    return digest
 
 
 def read_provided(path: Path, what: str, *, action: str | None = None) -> str:

@@ -293,6 +293,7 @@ _STORAGE = (
     _gauge("rows", "Rows in files, before merging."),
     _gauge("tablets", "Tablets that are kept here."),
     _gauge("tablets_broken", "Tablets that cannot be opened."),
+    _counter("verified_bytes", "Bytes that were read again to find damage, since the node was started."),
 )
 _STREAM_LOAD = (
     _counter("load_bytes", "Bytes of bodies."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -23,6 +24,8 @@ from rtolap.stored.engine.rows.keys import hashes
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.engine.state import DeletesFile, FileMeta, Rowset, TabletState
 from rtolap.stored.engine.tablet import Tablet
+
+from tests.support.hostile.lost_sectors import small_disk
 
 SCHEMA = initial_schema(
     StoredTable(
@@ -141,6 +144,58 @@ def test_damage_since_a_tablet_was_opened_gets_no_new_checksum(
     opened.close()
     with pytest.raises(Corrupted, match=file.name):
         Tablet.open(tablet, SETTINGS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_changes_while_a_tablet_is_open_is_found_when_it_is_verified(tablet: Path, kind: str) -> None:
+    rng = random.Random(kind)
+    opened = Tablet.open(tablet, SETTINGS)
+    assert sum(opened.verify()) == sum(
+        path.stat().st_size for path in tablet.rglob("*") if path.is_file() and "pending" not in path.parts
+    )
+    (file,) = tablet.rglob(KINDS[kind])
+    with file.open("r+b") as changed:
+        changed.seek(rng.randrange(file.stat().st_size))
+        (byte,) = changed.read(1)
+        changed.seek(-1, os.SEEK_CUR)
+        changed.write(bytes([byte ^ 1 << rng.randrange(8)]))
+    with pytest.raises(Corrupted, match=file.name):
+        list(opened.verify())
+    assert file.name in (opened.status().stopped or "")
+    opened.close()
+    with pytest.raises(Corrupted, match=file.name):
+        Tablet.open(tablet, SETTINGS)
+
+
+def test_a_tablet_is_verified_while_it_is_loaded_compacted_and_read(tablet: Path) -> None:
+    opened = Tablet.open(tablet, msgspec.structs.replace(SETTINGS, compaction_files_min=2))
+    verified = opened.verify()
+    next(verified)
+    while opened.compact():
+        """Until there is nothing more to do: files that are to be verified are replaced."""
+    load(opened, 6, 7)
+    assert sum(1 for _ in verified) >= 1
+    assert read(opened) == list(range(10, 60))
+    assert {path.name for path in (tablet / "rowsets").iterdir()} == {"c2"}, "nothing stays pinned"
+    opened.close()
+
+
+@pytest.mark.parametrize("part", [0.0, 0.6])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_the_disk_cannot_read_is_named(
+    tablet: Path, tmp_path: Path, kind: str, part: float
+) -> None:
+    """Reads fail, and touching a mapped page of it would end the process."""
+    (file,) = tablet.rglob(KINDS[kind])
+    opened = Tablet.open(tablet, SETTINGS)
+    with small_disk(tmp_path / "mounted") as disk:
+        disk.lose(file, part)
+        with pytest.raises(Corrupted, match=f"{file.name} cannot be read from its disk"):
+            list(opened.verify())
+        opened.close()
+        with pytest.raises(Corrupted, match="restore the tablet from another replica") as caught:
+            Tablet.open(tablet, SETTINGS)
+        assert file.name in str(caught.value)
 
 
 def changed_in_place(file: Path, at: int) -> None:

@@ -9,7 +9,6 @@ import logging
 import os
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cached_property
 from io import FileIO
 from mmap import MADV_DONTNEED, PROT_READ, mmap
@@ -26,9 +25,10 @@ from pyroaring import BitMap
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
-from rtolap.base.files import fsync_dir, write_atomic
+from rtolap.base.files import checksum_of, fsync_dir, read_from_disk, write_atomic
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.filter import mask
+from rtolap.columnar.mapped_file import MappedFile
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.index import ColumnRange, Entry, InvertedIndex, build, can_match, column_range
 from rtolap.model.cube import ROWS, Schema
@@ -42,6 +42,7 @@ FORMAT_VERSION = 1
 _MAGIC = b"RTOLAPF1"
 _FIXED = struct.Struct("<8sII")
 _DIGEST = struct.Struct("<Q")
+_ACTION = "stop the receiver, move the cube's folder away and start it: it replays from Kafka"
 _PIECE_BYTES = 1 << 20  # of a checksum
 
 
@@ -94,7 +95,7 @@ class Fragment:
         self.table = table
         self._path = path
         self._mapped = mapped
-        self._unverified = None if verified else pa.py_buffer(mapped)
+        self._verified = verified
         self._lock = Lock()
         self._types = {
             field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type
@@ -103,19 +104,21 @@ class Fragment:
 
     @property
     def verified(self) -> bool:
-        return self._unverified is None
+        return self._verified
 
     def verify(self) -> None:
         """Compare all bytes with their checksums, once: other callers wait meanwhile. Raises Corrupted, each
         time again."""
-        if self._unverified is None:
+        if self._verified:
             return
         with self._lock:
-            if self._unverified is not None:
-                _check_arrow(self._path.with_suffix(ARROW_SUFFIX), self.info, self._unverified)
-                with suppress(NotFound):  # deleted since: the map has the bytes, and the index is not needed
+            if not self._verified:
+                try:
+                    _check_arrow(self._path, self.info)
                     _read_index(self._path, self.info)
-                self._unverified = None
+                except NotFound:  # deleted since: the map has the bytes, and the index is not needed
+                    _check_map(self._path, self.info, self._mapped)
+                self._verified = True
 
     def release_pages(self) -> None:
         """Let go of the pages that were read: they stay in the system's cache, as long as it has room, and
@@ -206,11 +209,12 @@ def write_fragment(folder: Path, name: str, table: pa.Table, schema: Schema) -> 
 def open_fragment(path: Path, *, verify: bool) -> Fragment:
     """Open the fragment at `path`, a `.fragment` file. With `verify`, the Arrow bytes are read too. Raises
     NotFound, Corrupted."""
-    info, mapped = _opened(path)
+    info = _read_header(path)
     _read_index(path, info)
     if verify:
-        _check_arrow(path.with_suffix(ARROW_SUFFIX), info, pa.py_buffer(mapped))
-    return Fragment(info, _table(path, info, mapped), path, mapped, verified=True)
+        _check_arrow(path, info)
+    table, mapped = _opened(path, info)
+    return Fragment(info, table, path, mapped, verified=True)
 
 
 def open_unverified(path: Path, schema: Schema) -> Fragment:
@@ -219,35 +223,30 @@ def open_unverified(path: Path, schema: Schema) -> Fragment:
     Its cost does not depend on the fragment's size. Only names and types of the columns are read before that,
     and they are compared with the schema's.
     """
-    info, mapped = _opened(path)
-    table, expected = _table(path, info, mapped), physical_schema(schema, plain=False)
+    info = _read_header(path)
+    (table, mapped), expected = _opened(path, info), physical_schema(schema, plain=False)
     if not table.schema.equals(expected):
         raise _damaged(path.with_suffix(ARROW_SUFFIX), "columns", f"those of {schema.cube.name}", "others")
     return Fragment(info, table, path, mapped, verified=False)
 
 
-def _opened(path: Path) -> tuple[FragmentInfo, mmap]:
-    info = _read_header(path)
+def _opened(path: Path, info: FragmentInfo) -> tuple[pa.Table, mmap]:
+    """Map the Arrow file; only what tells where its columns are is read."""
     arrow_path = path.with_suffix(ARROW_SUFFIX)
     try:
-        with arrow_path.open("rb") as file:
+        with read_from_disk(arrow_path, action=_ACTION), arrow_path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size != info.arrow_bytes or not size:
                 raise _damaged(arrow_path, "length", info.arrow_bytes, size)
-            return info, mmap(file.fileno(), size, prot=PROT_READ)
+            mapped = mmap(file.fileno(), size, prot=PROT_READ)
+            table = pa.ipc.open_file(MappedFile(mapped, file.fileno()).opened()).read_all()
     except FileNotFoundError as error:
         raise Corrupted(f"fragment {path} has lost its data", expected=str(arrow_path)) from error
-
-
-def _table(path: Path, info: FragmentInfo, mapped: mmap) -> pa.Table:
-    arrow_path = path.with_suffix(ARROW_SUFFIX)
-    try:
-        table = pa.ipc.open_file(pa.py_buffer(mapped)).read_all()
     except (pa.ArrowException, OSError) as error:
         raise _damaged(arrow_path, "structure", "an Arrow file", str(error)) from error
     if table.num_rows != info.rows:
         raise _damaged(arrow_path, "rows", info.rows, table.num_rows)
-    return table
+    return table, mapped
 
 
 def fragment_paths(folder: Path) -> list[Path]:
@@ -300,19 +299,35 @@ class _Digested:
         """Do nothing: the file is synced first."""
 
 
-def _check_arrow(path: Path, info: FragmentInfo, content: pa.Buffer) -> None:
-    """Verify the checksum in pieces, so that other threads run in between."""
-    digest, view = xxhash.xxh3_64(), memoryview(content)
+def _check_arrow(path: Path, info: FragmentInfo) -> None:
+    """Read the Arrow file and compare its checksum. Raises Corrupted; NotFound when it was deleted."""
+    arrow_path = path.with_suffix(ARROW_SUFFIX)
+    try:
+        with read_from_disk(arrow_path, action=_ACTION), arrow_path.open("rb", buffering=0) as file:
+            digest = checksum_of(file.fileno(), 0, info.arrow_bytes)
+    except FileNotFoundError as error:
+        raise NotFound(f"no fragment {path}") from error
+    _compare(arrow_path, info, digest.hexdigest())
+
+
+def _check_map(path: Path, info: FragmentInfo, mapped: mmap) -> None:
+    """Compare the checksum of a fragment that nothing but the map has, in pieces: other threads run in
+    between."""
+    digest, view = xxhash.xxh3_64(), memoryview(mapped)
     for start in range(0, len(view), _PIECE_BYTES):
         digest.update(view[start : start + _PIECE_BYTES])
-    if digest.hexdigest() != info.arrow_xxh3:
-        raise _damaged(path, "checksum", info.arrow_xxh3, digest.hexdigest())
+    _compare(path.with_suffix(ARROW_SUFFIX), info, digest.hexdigest())
+
+
+def _compare(arrow_path: Path, info: FragmentInfo, checksum: str) -> None:
+    if checksum != info.arrow_xxh3:
+        raise _damaged(arrow_path, "checksum", info.arrow_xxh3, checksum)
 
 
 def _read_header(path: Path) -> FragmentInfo:
     """Return the header alone, checked, and the length of what follows it."""
     try:
-        with path.open("rb") as file:
+        with read_from_disk(path, action=_ACTION), path.open("rb") as file:
             fixed = file.read(_FIXED.size)
             if len(fixed) < _FIXED.size:
                 raise _damaged(path, "length", "a header", f"{len(fixed)} bytes")
@@ -341,7 +356,8 @@ def _read_header(path: Path) -> FragmentInfo:
 
 def _read_index(path: Path, info: FragmentInfo) -> bytes:
     try:
-        data = path.read_bytes()
+        with read_from_disk(path, action=_ACTION):
+            data = path.read_bytes()
     except FileNotFoundError as error:
         raise NotFound(f"no fragment {path}") from error
     index = data[len(data) - info.index_bytes :]
@@ -356,5 +372,5 @@ def _damaged(path: Path, what: str, expected: object, found: object) -> Corrupte
         f"fragment {path}: wrong {what}",
         expected=expected,
         found=found,
-        action="stop the receiver, move the cube's folder away and start it: it replays from Kafka",
+        action=_ACTION,
     )

@@ -207,15 +207,15 @@ class CacheFolder:
     def _versions(self) -> Iterator[tuple[ReadyVersion, list[CacheFile]]]:
         for manifest_file in Path(self.files.root).rglob(MANIFEST_NAME):
             location = manifest_file.parent.relative_to(self.files.root).as_posix()
-            data = manifest_file.read_bytes()
             try:
+                data = manifest_file.read_bytes()
                 version = _version_of(data, location)
                 manifest = manifest_of_version(data, version, location)
                 files = files_of(version, manifest, data, hashlib.sha256(data).hexdigest())
                 for file in files:
                     self.path(file)
-            except (Corrupted, DefinitionError):
-                continue  # not whole: the scan removes all of it
+            except (OSError, Corrupted, DefinitionError):
+                continue  # not whole, or not readable: the scan removes all of it
             yield version, files
 
     def _remove_empty(self, folder: Path) -> None:

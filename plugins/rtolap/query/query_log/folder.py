@@ -61,7 +61,7 @@ class LogFolder:
         for path in self._paths():
             with (
                 suppress(OSError, pa.ArrowInvalid),  # removed meanwhile, or cut by a kill
-                pa.memory_map(str(path)) as source,
+                pa.OSFile(str(path)) as source,
                 pa.ipc.open_stream(source) as reader,
             ):
                 if reader.schema == SCHEMA:  # else of another version

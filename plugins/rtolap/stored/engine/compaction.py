@@ -11,7 +11,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyroaring import BitMap, FrozenBitMap
 
-from rtolap.base.errors import Corrupted
 from rtolap.columnar.bitmaps import bitmap_of
 from rtolap.columnar.chunks import single_chunk
 from rtolap.model.stored.schema import StoredSchema
@@ -200,11 +199,7 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: TabletSnapshot) ->
     attempted = f"compacting {chosen[0].id} to {chosen[-1].id}"
     folder = compacting_folder(core.root, name)
     inputs: list[FileId] = [(rowset.id, meta.name) for rowset in chosen for meta in rowset.files]
-    try:
-        outcome = _merge(core, chosen, snapshot, name, attempted)
-    except Corrupted as error:
-        core.log.stop(str(error))
-        raise
+    outcome = _merge(core, chosen, snapshot, name, attempted)
     files = [(meta.name, SortedFile(folder / meta.name)) for meta in outcome.files]
     output = Rowset(name, chosen[0].first, chosen[-1].last, outcome.files)
     with core.writing:
@@ -248,9 +243,9 @@ def _merge(
     try:
         core.disk.remove(folder)
         core.disk.make_folder(folder)
-        _verify(views)
+        core.verify(view.file for view in views)
         outcome = run(views, snapshot.schema, core.disk, folder, core.settings)
-        _verify(views)
+        core.verify(view.file for view in views)
         core.disk.sync_folder(folder)
         core.disk.sync_folder(folder.parent)
     except OSError as error:
@@ -260,11 +255,6 @@ def _merge(
         core.remove(folder)
         raise
     return outcome
-
-
-def _verify(views: Sequence[View]) -> None:
-    for view in views:
-        view.file.verify()
 
 
 def _carry(

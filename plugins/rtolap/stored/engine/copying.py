@@ -19,10 +19,12 @@ import msgspec
 
 from rtolap.base.decoding import decode_msgpack
 from rtolap.base.errors import Corrupted
+from rtolap.base.files import read_from_disk
 from rtolap.stored.engine import log
 from rtolap.stored.engine.core import Core
 from rtolap.stored.engine.deletes import encode
-from rtolap.stored.engine.disk import Disk
+from rtolap.stored.engine.disk import RESTORE, Disk
+from rtolap.stored.engine.files.sorted_file import SortedFile
 from rtolap.stored.engine.state import DeletesFile, FileMeta, PreparedTxn, Rowset, TabletState
 from rtolap.stored.engine.steps import (
     DELETES,
@@ -77,6 +79,7 @@ class Export:
             self._deletes = encode(core.deletes.entries())
             self._pinned = [rowset.id for rowset in state.rowsets]
             core.files.pin(self._pinned)
+            self._files = {id: file for rowset in state.rowsets for id, file in core.files.of(rowset)}
         versions = _single_versions(state, after)
         if versions is None:
             meta = (DeletesFile(_COPIED_DELETES, len(self._deletes)),)
@@ -86,11 +89,16 @@ class Export:
             self.manifest = Manifest(state.version, versions=versions)
 
     def chunks(self) -> Iterator[Chunk]:
+        """Yield the manifest, then the files.
+
+        Corrupted where one has changed since it was opened; `Core.verify` then stops the tablet.
+        """
         yield Chunk(MANIFEST, msgspec.msgpack.encode(self.manifest))
         whole = self.manifest.state
         for rowset, meta in _files_of(self.manifest):
             path = rowset_folder(self._core.root, rowset) / meta.name
-            with path.open("rb") as file:
+            self._core.verify((self._files[rowset, meta.name],))
+            with read_from_disk(path, action=RESTORE), path.open("rb") as file:
                 while data := file.read(_CHUNK_BYTES):
                     yield Chunk(_name(rowset, meta), data)
         if whole is not None:
@@ -164,6 +172,7 @@ def write_whole(disk: Disk, root: Path, arriving: Arriving) -> TabletState:
         disk.make_folder(folder)
         for meta in rowset.files:
             _write(disk, folder / meta.name, arriving.file(rowset.id, meta), meta.bytes)
+            SortedFile(folder / meta.name)  # verified before it replaces what is here
         disk.sync_folder(folder)
     for deletes in state.deletes:
         _write(disk, deletes_file(root, deletes.name), arriving.deletes(), deletes.bytes)

@@ -10,10 +10,11 @@ import fcntl
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from rtolap.base.errors import Refused, Unavailable
+from rtolap.base.errors import Corrupted, Refused, Unavailable
 from rtolap.stored.engine.deletes import Deletes, FileId, encode, read
 from rtolap.stored.engine.disk import Disk, write_file
 from rtolap.stored.engine.files.sorted_file import SortedFile
@@ -68,6 +69,32 @@ class Core:
         self.log.append(record, attempted)
         with self.seeing:
             self.state = apply(self.state, record)
+
+    def verify(self, files: Iterable[SortedFile]) -> None:
+        """Verify files again that are open, and pinned meanwhile.
+
+        Corrupted where a byte has changed since, or can no longer be read. The tablet is stopped then:
+        whoever opens it again finds the damage, and another replica has the rows.
+        """
+        with self._stopped_by_damage():
+            for file in files:
+                file.verify()
+
+    def verify_records(self) -> int:
+        """Read the log and the deletes again, as opening does, and return their bytes. Corrupted as above."""
+        with self.writing, self._stopped_by_damage():
+            self.check_running("verifying the log")
+            for meta in self.state.deletes:
+                read(deletes_file(self.root, meta.name), meta)
+            return self.log.verify() + sum(meta.bytes for meta in self.state.deletes)
+
+    @contextmanager
+    def _stopped_by_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except Corrupted as error:
+            self.log.stop(str(error))
+            raise
 
     def write_deletes(self, name: str, entries: list[Entry]) -> DeletesFile:
         """Run steps 4 and 11. Raises OSError of the disk."""
@@ -129,8 +156,10 @@ class RowsetFiles:
         self._retired: set[str] = set()
 
     def put(self, rowset: str, files: Iterable[tuple[str, SortedFile]]) -> None:
+        """Put in the files of a rowset, which are in its folder by now, wherever they were opened."""
         with self._lock:
             for name, file in files:
+                file.path = rowset_folder(self._root, rowset) / name
                 self._open[rowset, name] = file
 
     def open_all(self, rowset: Rowset) -> None:
@@ -141,6 +170,12 @@ class RowsetFiles:
     def of(self, rowset: Rowset) -> list[tuple[FileId, SortedFile]]:
         with self._lock:
             return [((rowset.id, meta.name), self._open[rowset.id, meta.name]) for meta in rowset.files]
+
+    def opened(self, rowset: Rowset) -> list[SortedFile]:
+        """Return the files of a rowset, as far as they have not been removed."""
+        with self._lock:
+            files = [self._open.get((rowset.id, meta.name)) for meta in rowset.files]
+        return [file for file in files if file is not None]
 
     def pin(self, rowsets: Iterable[str]) -> None:
         with self._lock:

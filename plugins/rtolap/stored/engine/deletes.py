@@ -12,6 +12,8 @@ from pyroaring import BitMap, FrozenBitMap
 
 from rtolap.base.decoding import decode_msgpack
 from rtolap.base.errors import Corrupted
+from rtolap.base.files import read_from_disk
+from rtolap.stored.engine.disk import RESTORE
 from rtolap.stored.engine.state import DeletesFile
 
 FileId = tuple[str, str]  # rowset, file
@@ -95,7 +97,8 @@ def encode(entries: list[_Entry]) -> bytes:
 def read(path: Path, meta: DeletesFile) -> list[_Entry]:
     """Read the deletes. Raises Corrupted."""
     try:
-        data = path.read_bytes()
+        with read_from_disk(path, action=RESTORE):
+            data = path.read_bytes()
     except FileNotFoundError as error:
         raise _damaged(path, meta.bytes, "nothing there") from error
     body = data[_HEAD.size :]
@@ -112,5 +115,5 @@ def _damaged(path: Path, size_bytes: int, found: str) -> Corrupted:
         f"deletes {path}",
         expected=f"{size_bytes} bytes",
         found=found,
-        action="restore the tablet from another replica",
+        action=RESTORE,
     )

@@ -14,6 +14,8 @@ from typing import Protocol
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.base.files import fsync_dir
 
+RESTORE = "restore the tablet from another replica"  # what helps where bytes are damaged or lost
+
 
 class OpenFile(Protocol):
     """A new file, written from its beginning to its end."""

@@ -10,7 +10,8 @@ import msgspec
 import xxhash
 
 from rtolap.base.errors import Corrupted, Unavailable
-from rtolap.stored.engine.disk import Disk, disk_error, write_file
+from rtolap.base.files import read_from_disk
+from rtolap.stored.engine.disk import RESTORE, Disk, disk_error, write_file
 from rtolap.stored.engine.state import Checkpoint, Record, TabletState, apply
 from rtolap.stored.engine.steps import LOG_PREFIX, log_file
 
@@ -49,6 +50,14 @@ class Log:
                 raise _stopped(attempted, self._broken) from error
             raise disk_error(error, attempted) from error
         self._size_bytes += len(frame)
+
+    def verify(self) -> int:
+        """Read the log again, and return its bytes. Raises Corrupted, also for one that is cut short."""
+        path = log_file(self._root, self._generation)
+        _, length, _ = _replay(path, _read(path))
+        if length != self._size_bytes:
+            raise _damaged(path, length, f"length ({self._size_bytes} bytes were written)")
+        return length
 
     def stop(self, reason: str) -> None:
         """Stop appending: what is on the disk is to be inspected again."""
@@ -100,7 +109,7 @@ def recover(disk: Disk, root: Path, bytes_max: int) -> tuple[Log, TabletState]:
     """Return the newest log, less what a crash left at its end; older ones are removed. Raises Corrupted."""
     *stale, newest = generations(root)
     path = log_file(root, newest)
-    data = path.read_bytes()
+    data = _read(path)
     state, length, first_bytes = _replay(path, data)
     if length < len(data):
         disk.truncate(path, length)
@@ -109,6 +118,11 @@ def recover(disk: Disk, root: Path, bytes_max: int) -> tuple[Log, TabletState]:
     for half in root.glob(f"{LOG_PREFIX}*.tmp"):
         disk.remove(half)
     return Log(disk, root, newest, bytes_max, length, first_bytes), state
+
+
+def _read(path: Path) -> bytes:
+    with read_from_disk(path, action=RESTORE):
+        return path.read_bytes()
 
 
 def _replay(path: Path, data: bytes) -> tuple[TabletState, int, int]:
@@ -187,6 +201,4 @@ def _stopped(attempted: str, reason: str) -> Unavailable:
 
 
 def _damaged(path: Path, at: int, damage: str) -> Corrupted:
-    return Corrupted(
-        f"log {path}: wrong {damage} at byte {at}", action="restore the tablet from another replica"
-    )
+    return Corrupted(f"log {path}: wrong {damage} at byte {at}", action=RESTORE)

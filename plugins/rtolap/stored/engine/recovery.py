@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rtolap.base.errors import Corrupted
-from rtolap.stored.engine.disk import Disk
+from rtolap.stored.engine.disk import RESTORE, Disk
 from rtolap.stored.engine.state import TabletState
 from rtolap.stored.engine.steps import (
     COMPACTING,
@@ -38,7 +38,7 @@ def tidy(disk: Disk, root: Path, state: TabletState) -> None:
             raise Corrupted(
                 f"rowset {rowset.id} of {root} is gone",
                 expected=f"{target} or {source}",
-                action="restore the tablet from another replica",
+                action=RESTORE,
             )
         disk.rename(source, target)
     keep = {

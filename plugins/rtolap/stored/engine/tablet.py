@@ -13,13 +13,14 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import NotFound, NotYet, Refused, StaleSnapshot
+from rtolap.base.files import read_from_disk
 from rtolap.model.predicate import Predicate
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine import log
 from rtolap.stored.engine.compaction import compact, plan
 from rtolap.stored.engine.copying import Export
 from rtolap.stored.engine.core import Core, FolderLock
-from rtolap.stored.engine.disk import Disk, RealDisk, disk_error
+from rtolap.stored.engine.disk import RESTORE, Disk, RealDisk, disk_error
 from rtolap.stored.engine.publishing import decide_prepared, publish
 from rtolap.stored.engine.recovery import tidy
 from rtolap.stored.engine.scan import TabletSnapshot, View
@@ -101,9 +102,10 @@ class Tablet:
             raise NotFound(f"no tablet in {root}")
         folder_lock = FolderLock(root)
         try:
-            tablet_log, state = log.recover(disk, root, settings.log_bytes_max)
-            tidy(disk, root, state)
-            return cls(Core(root, disk, settings, folder_lock, tablet_log, state))
+            with read_from_disk(root, action=RESTORE):
+                tablet_log, state = log.recover(disk, root, settings.log_bytes_max)
+                tidy(disk, root, state)
+                return cls(Core(root, disk, settings, folder_lock, tablet_log, state))
         except OSError as error:
             folder_lock.release()
             raise disk_error(error, f"opening tablet {root}") from error
@@ -286,6 +288,23 @@ class Tablet:
                 if chosen:
                     compact(core, chosen, snapshot)
                 return bool(chosen)
+
+    def verify(self) -> Iterator[int]:
+        """Read again what is on the disk, and compare the checksums; yield the bytes of each file.
+
+        Loads, readers and compactions go on meanwhile. Corrupted as `Core.verify` has it.
+        """
+        core = self._core
+        core.check_running("verifying")
+        yield core.verify_records()
+        for rowset in core.state.rowsets:
+            core.files.pin((rowset.id,))
+            try:
+                for file in core.files.opened(rowset):
+                    core.verify((file,))
+                    yield file.size_bytes
+            finally:
+                core.files.unpin((rowset.id,))
 
     def _prepared(self, txn: int, files: tuple[FileMeta, ...], partial: bool) -> None:
         core = self._core

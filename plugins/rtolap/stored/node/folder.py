@@ -31,7 +31,7 @@ import msgspec
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, DefinitionError, Refused
-from rtolap.base.files import fsync_dir, write_atomic
+from rtolap.base.files import fsync_dir, read_from_disk, write_atomic
 from rtolap.base.undecodable import decode_own
 from rtolap.protocols.storage.messages import TabletId
 
@@ -122,7 +122,9 @@ class DataFolder:
         path = self.root / "node.json"
         if not path.exists():
             write_atomic(path, msgspec.json.encode(_Node(uuid.uuid4().hex)))
-        return decode_own(path.read_bytes(), _Node, f"the id of data folder {path.parent}").node_id
+        with read_from_disk(path):
+            data = path.read_bytes()
+        return decode_own(data, _Node, f"the id of data folder {path.parent}").node_id
 
 
 def generations(place: Path) -> list[int]:

@@ -19,6 +19,7 @@ from rtolap.stored.node.folder import DataFolder
 from rtolap.stored.node.loads import Load, Loads
 from rtolap.stored.node.pins import Pins
 from rtolap.stored.node.scans import ScanStream
+from rtolap.stored.node.scrubber import Scrubber
 from rtolap.stored.node.settings import StorageSettings
 from rtolap.stored.node.tablet_replicas import TabletReplicas
 from rtolap.stored.node.transaction_participant import TransactionParticipant
@@ -51,11 +52,13 @@ class LocalNode(Closeable):
         self.compactor = Compactor(
             self._slots, self._loads, self.settings.compact_every_s, looking=self.pins.expire
         )
+        self.scrubber = Scrubber(self._slots, self.settings.verify_every_s, self.settings.verify_bytes_per_s)
         self._voting = TransactionParticipant(self._slots, self._loads, self.compactor.notice)
         self._catching_up = CatchingUp(self._slots, self._loads, self._voting, node_at, self.compactor.notice)
 
     def close(self) -> None:
         """Give up running loads. Prepared transactions stay."""
+        self.scrubber.stop()
         self.compactor.stop()
         self._catching_up.close()
         self._loads.close()

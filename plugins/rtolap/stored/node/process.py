@@ -115,6 +115,7 @@ class StorageService:
 
     def start(self) -> None:
         self.node.compactor.start()
+        self.node.scrubber.start()
         self._heartbeats.start()
         log.info("storage node %s serves at %s", self.node.name, self.address)
 
@@ -246,6 +247,7 @@ def node_metrics(node: LocalNode) -> Metrics:
             "loaded_rows": node.loaded_rows,
             "compactions": node.compactor.runs,
             "compaction_failures": node.compactor.failures,
+            "verified_bytes": node.scrubber.verified_bytes,
         }
         return [metrics.value(name, figure) for name, figure in figures.items()]
 

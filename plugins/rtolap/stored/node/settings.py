@@ -18,6 +18,9 @@ class StorageSettings:
     aborted_max             transactions remembered as aborted, against late streams of theirs
     disk_free_bytes_min     below it no stream is begun: publishing and compacting need room too
     compact_every_s         how often all tablets are looked at; those published to are looked at at once
+    verify_every_s          how often every byte is read again: as often as Ceph scrubs deeply by default
+                            (osd_deep_scrub_interval)
+    verify_bytes_per_s      what this may take from loads and statements; a week of it is 20 TB
     heartbeat_every_s       well within the lease that endpoints give
     drain_s                 how long a node that is to stop waits for open streams
     """
@@ -29,6 +32,8 @@ class StorageSettings:
     aborted_max: int = 100_000
     disk_free_bytes_min: int = 256 << 20
     compact_every_s: float = 60.0
+    verify_every_s: float = 7 * 86_400.0
+    verify_bytes_per_s: float = 32 << 20
     heartbeat_every_s: float = 2.0
     drain_s: float = DRAIN_S
     tablet: TabletSettings = field(default_factory=TabletSettings)

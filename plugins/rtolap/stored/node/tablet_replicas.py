@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import RLock
 
@@ -90,6 +90,14 @@ class TabletReplica:
         if counts is None:
             raise Corrupted(f"tablet {self.id} is gone", expected=f"a generation in {self.place}")
         return Tablet.open(counts, self._settings, self._disk)
+
+    def verify(self) -> Iterator[int]:
+        """Verify the tablet, and yield the bytes of each file. Raises Corrupted; Unavailable once closed."""
+        try:
+            yield from self.open().verify()
+        except Corrupted as error:
+            log.error("tablet %s is damaged: %s", self.id, error)
+            self.open()  # raises what is damaged; a tablet that was replaced meanwhile is whole
 
     def close(self) -> None:
         with self.changing:

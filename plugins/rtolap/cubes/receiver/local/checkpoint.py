@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from rtolap.base.files import write_atomic
+from rtolap.base.files import read_from_disk, write_atomic
 from rtolap.base.undecodable import decode_own
 from rtolap.cubes.format.fragment import SUFFIX, delete_fragment, open_unverified
 from rtolap.cubes.receiver.hosts.host_progress import SavedHosts
@@ -109,11 +109,12 @@ class CheckpointFile:
 
     def load(self) -> Checkpoint | None:
         path = self.folder / NAME
+        action = "move the cube's folder away: the receiver then replays from Kafka"
         try:
-            data = path.read_bytes()
+            with read_from_disk(path, action=action):
+                data = path.read_bytes()
         except FileNotFoundError:
             return None
-        action = "move the cube's folder away: the receiver then replays from Kafka"
         return decode_own(data, Checkpoint, f"{path} is not a checkpoint", action=action)
 
     def clean(self, keep: set[str]) -> None:

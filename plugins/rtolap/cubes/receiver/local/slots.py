@@ -14,12 +14,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from rtolap.base.files import write_atomic
+from rtolap.base.files import read_from_disk, write_atomic
 from rtolap.cubes.receiver.local.checkpoint import FRAGMENTS, NAME
 
 _CURRENT = "current"
 _RESTORED = "restored"
 _AHEAD = "ahead-"
+_ACTION = "move the cube's folder away: the receiver then replays from Kafka"
 
 
 class StateSlots:
@@ -33,8 +34,9 @@ class StateSlots:
         hold it: everything is read again from Kafka. "" stands for a cluster that was never restored.
         """
         marker = self.base / _RESTORED
-        if (marker.read_text() if marker.exists() else "") == restored:
-            return
+        with read_from_disk(marker, action=_ACTION):
+            if (marker.read_text() if marker.exists() else "") == restored:
+                return
         shutil.rmtree(self.base, ignore_errors=True)  # a crash before the marker is written repeats this
         self.base.mkdir(parents=True, exist_ok=True)
         write_atomic(marker, restored.encode())
@@ -42,7 +44,8 @@ class StateSlots:
     def current(self) -> Path:
         """Return the folder that counts."""
         try:
-            name = (self.base / _CURRENT).read_text()
+            with read_from_disk(self.base / _CURRENT, action=_ACTION):
+                name = (self.base / _CURRENT).read_text()
         except FileNotFoundError:
             return self.base
         return self.base / name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -14,7 +16,9 @@ from numpy.typing import NDArray
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted
+from rtolap.base.files import checksum_of, read_from_disk
 from rtolap.columnar.chunks import single_chunk
+from rtolap.stored.engine.disk import RESTORE
 from rtolap.stored.engine.files import bloom
 from rtolap.stored.engine.files.writer import FORMAT_VERSION, MAGIC, TAIL, Footer
 from rtolap.stored.engine.files.zones import Zones
@@ -58,14 +62,11 @@ class SortedFile:
     def __init__(self, path: Path, *, verify: bool = True) -> None:
         """Open the file; `verify` reads every byte. Raises Corrupted."""
         self.path = path
-        try:
+        with self._opened() as descriptor:
+            self.footer = self._read_footer(descriptor)
+            if verify:
+                self._verify(descriptor)
             self._bytes: pa.Buffer = pa.memory_map(str(path), "r").read_buffer()
-        except FileNotFoundError as error:
-            raise Corrupted(f"file {path} is gone", expected="a file that the log names") from error
-        self._data = memoryview(self._bytes)
-        self.footer = self._read_footer()
-        if verify:
-            self.verify()
         try:
             self._sparse = self._stream("sparse").combine_chunks()
             zones = self._stream("zones").combine_chunks()
@@ -75,6 +76,10 @@ class SortedFile:
         self._bloom: bloom.Words = self._array("bloom", np.dtype(np.uint64))
         self.hashes: Hashes = self._array("hashes", np.dtype(np.uint64))
         self._hash_rows: NDArray[np.uint32] = self._array("hash_rows", np.dtype(np.uint32))
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._bytes)
 
     @property
     def rows(self) -> int:
@@ -186,15 +191,26 @@ class SortedFile:
             return np.zeros(0, kind)
         return np.frombuffer(self._section(name), kind)
 
-    def _read_footer(self) -> Footer:
-        size = len(self._data)
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """Open the file to read it by calls: unlike the map, they have an error where the disk has one."""
+        try:
+            with read_from_disk(self.path, action=RESTORE), self.path.open("rb", buffering=0) as file:
+                yield file.fileno()
+        except FileNotFoundError as error:
+            raise Corrupted(
+                f"file {self.path} is gone", expected="a file that the log names", action=RESTORE
+            ) from error
+
+    def _read_footer(self, descriptor: int) -> Footer:
+        size = os.fstat(descriptor).st_size
         if size < TAIL.size:
             raise self._damaged("length", "a footer", f"{size} bytes")
-        length, version, digest, magic = TAIL.unpack_from(self._data, size - TAIL.size)
+        length, version, digest, magic = TAIL.unpack(os.pread(descriptor, TAIL.size, size - TAIL.size))
         if (magic, version) != (MAGIC, FORMAT_VERSION):
             raise self._damaged("magic and version", (MAGIC, FORMAT_VERSION), (magic, version))
         start = size - TAIL.size - length
-        data = bytes(self._data[max(start, 0) : size - TAIL.size])
+        data = os.pread(descriptor, length, start) if start >= 0 else b""
         if start < 0 or xxhash.xxh3_64_intdigest(data) != digest:
             raise self._damaged("checksum of the footer", f"{digest:016x}", "another")
         try:
@@ -207,9 +223,13 @@ class SortedFile:
 
     def verify(self) -> None:
         """Read every byte again, and compare the checksums. Raises Corrupted."""
-        self._read_footer()
+        with self._opened() as descriptor:
+            self._read_footer(descriptor)
+            self._verify(descriptor)
+
+    def _verify(self, descriptor: int) -> None:
         for name, section in self.footer.sections.items():
-            checksum = xxhash.xxh3_64_intdigest(self._data[section.start : section.start + section.length])
+            checksum = checksum_of(descriptor, section.start, section.length).intdigest()
             if checksum != section.xxh3:
                 raise self._damaged(f"checksum of {name}", f"{section.xxh3:016x}", f"{checksum:016x}")
 
@@ -218,7 +238,7 @@ class SortedFile:
             f"file {self.path}: wrong {part}",
             expected=expected,
             found=found,
-            action="restore the tablet from another replica",
+            action=RESTORE,
         )
 
 
