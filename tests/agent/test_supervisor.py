@@ -20,7 +20,7 @@ from rtolap.agent.host import Host
 from rtolap.agent.processes import FOLDER_VARIABLE, GENERATION_VARIABLE, KEY_VARIABLE, Processes
 from rtolap.agent.records import StateFile
 from rtolap.agent.supervisor import Supervisor
-from rtolap.base.clock import Clock
+from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.base.pids import pid_lives
 from rtolap.protocols.agent.messages import LastGeneration, ProcessSpec, ProcessStatus, RestartPolicy
@@ -209,6 +209,36 @@ def test_a_crash_is_restarted_and_after_too_many_it_has_failed_with_its_last_lin
         assert "after 2 restarts" in failed.reason
 
     run(tmp_path, scenario)
+
+
+class WildClock(SystemClock):
+    """Its wall time is set with every look."""
+
+    def __init__(self, step_ms: int) -> None:
+        self._step_ms, self._set_ms = step_ms, 0
+
+    def now_ms(self) -> int:
+        self._set_ms += self._step_ms
+        return super().now_ms() + self._set_ms
+
+
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
+def test_how_long_a_process_was_up_is_counted_by_no_clock_that_somebody_sets(
+    tmp_path: Path, step_ms: int
+) -> None:
+    async def scenario(agent: Supervisor) -> None:
+        brief = RestartPolicy(max=2, backoff_s=0.01, forget_after_s=600.0)
+        await agent.ensure("brief", spec(1, "exit 3", restart=brief))
+        assert (await until(agent, "brief", "FAILED")).restarts == 2
+        long = RestartPolicy(max=1, backoff_s=0.01, forget_after_s=0.1)
+        await agent.ensure("long", spec(1, "sleep 0.3; exit 3", restart=long))
+        deadline_s = time.monotonic() + patience_s(DEADLINE_S)
+        while sum(step.event == "SPAWNED" for step in agent.get("long").steps) < 4:
+            assert agent.get("long").state != "FAILED"
+            assert time.monotonic() < deadline_s
+            await asyncio.sleep(0.02)
+
+    run(tmp_path, scenario, clock=WildClock(step_ms))
 
 
 def test_a_killed_process_comes_back(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from rtolap.agent.records import Handle, ProcessRecord
 from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
 from rtolap.base.clock import Clock
 from rtolap.base.errors import ProcessFailed
+from rtolap.base.pids import age_s
 from rtolap.base.spans import handed_over
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
 
@@ -74,9 +75,9 @@ class Lifecycle:
         if spec.one_shot or code in spec.restart.final_codes:
             self._ledger.step(record, ProcessEvent.COMPLETED if code == 0 else ProcessEvent.GAVE_UP, reason)
             return
-        now_ms = self._clock.now_ms()
-        up_s = (now_ms - (record.started_ms or now_ms)) / 1000
-        restarts = 0 if up_s >= spec.restart.forget_after_s else record.restarts
+        start = record.running_as.start
+        stayed_up = start is not None and age_s(start) >= spec.restart.forget_after_s
+        restarts = 0 if stayed_up else record.restarts
         if restarts >= spec.restart.max:
             self._ledger.step(record, ProcessEvent.GAVE_UP, f"{reason}, after {restarts} restarts")
             return

@@ -7,6 +7,7 @@ of clock ticks since boot, with the id of the boot, never changes.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,13 @@ def start_of(pid: int) -> Start:
     except (FileNotFoundError, ProcessLookupError) as error:
         raise psutil.NoSuchProcess(pid) from error
     return Start(_BOOT_ID.read_text().strip(), int(stat[stat.rindex(b")") + 1 :].split()[_TICKS]))
+
+
+def age_s(start: Start) -> float:
+    """Return how long ago that was, by the clock that the kernel counts from boot; 0 for another boot."""
+    if start.boot != _BOOT_ID.read_text().strip():
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - start.ticks / os.sysconf("SC_CLK_TCK")
 
 
 def same_start(pid: int, start: Start | None, started_s: float, tolerance_s: float) -> bool:

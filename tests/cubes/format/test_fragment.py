@@ -17,6 +17,8 @@ from rtolap.cubes.format.fragment import (
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import And, Compare, In
 
+from tests.support.hostile.lost_sectors import small_disk
+
 Events = Callable[[int, int], pa.Table]
 
 
@@ -140,6 +142,23 @@ def test_an_index_that_was_deleted_with_its_fragment_rules_nothing_out(
     found = fragment.select(predicate)
     assert found.table.equals(expected.table)
     assert (found.rows_scanned, found.rows_pruned) == (local.num_rows, 0)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 0.98])
+@pytest.mark.parametrize("suffix", [".fragment", ".arrow"])
+def test_bytes_that_the_disk_cannot_read_are_corruption(
+    schema: Schema, random_events: Events, tmp_path: Path, suffix: str, part: float
+) -> None:
+    """Touching such a page of a map would end the process, and each one that is started after it."""
+    events = aggregate_events(schema, random_events(7, 20_000))
+    write_fragment(tmp_path, "f1", merge_tables(schema, list(events.values())), schema)
+    with small_disk(tmp_path / "mounted") as disk:
+        disk.lose(tmp_path / f"f1{suffix}", part)
+        with pytest.raises(Corrupted, match=f"f1{suffix} cannot be read from its disk") as caught:
+            open_unverified(tmp_path / "f1.fragment", schema).select(Compare("city", "eq", "Oslo"))
+        assert "it replays from Kafka" in str(caught.value)
+        with pytest.raises(Corrupted, match="cannot be read from its disk"):
+            open_fragment(tmp_path / "f1.fragment", verify=True)
 
 
 def test_lost_data_is_corruption(schema: Schema, local: pa.Table, tmp_path: Path) -> None:

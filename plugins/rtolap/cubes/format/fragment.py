@@ -210,10 +210,10 @@ def open_fragment(path: Path, *, verify: bool) -> Fragment:
     """Open the fragment at `path`, a `.fragment` file. With `verify`, the Arrow bytes are read too. Raises
     NotFound, Corrupted."""
     info = _read_header(path)
+    table, mapped = _opened(path, info)
     _read_index(path, info)
     if verify:
         _check_arrow(path, info)
-    table, mapped = _opened(path, info)
     return Fragment(info, table, path, mapped, verified=True)
 
 

@@ -151,8 +151,8 @@ def _active(core: CubeReceiver) -> tuple[str, ...]:
 
 class Heartbeats:
     """`run` on a thread of its own. `runners` gives the cubes that are served now, by name; `not_started`
-    those that Kafka does not let this receiver start, with the reason: they are reported as FAILED; `ahead`
-    those that are read for an assignment that is prepared."""
+    those that this receiver cannot start, with the reason: they are reported as FAILED; `ahead` those that
+    are read for an assignment that is prepared."""
 
     def __init__(
         self,

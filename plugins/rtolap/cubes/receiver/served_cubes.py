@@ -10,10 +10,11 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
-from rtolap.base.errors import NotFound, Unavailable
+from rtolap.base.errors import Corrupted, NotFound, Unavailable
 from rtolap.cubes.receiver.ahead import AheadRunner, HeldElection, moving, runner_of
 from rtolap.cubes.receiver.assembly import UNREACHABLE, CubeAssembly
 from rtolap.cubes.receiver.runner import CubeRunner
@@ -27,7 +28,7 @@ from rtolap.model.evolution.cube_changes import begins_again
 
 log = logging.getLogger(__name__)
 
-RIGHTS_RETRY_S = 10.0
+START_RETRY_S = 10.0
 ENDED_WAIT_S = 5.0  # query services have looked at the assignment by then
 LEADER_WAIT_S = 5.0  # its followers have begun again with a changed cube by then
 
@@ -49,7 +50,7 @@ class ServedCubes:
         self._ahead: dict[str, AheadRunner] = {}
         self._changed_since_s: dict[str, float] = {}  # cubes that it has to begin again with
         self._ended_since_s: dict[str, float] = {}  # revisions whose runners wait for their end
-        self._refusals: dict[str, StartRefusal] = {}  # cubes of its own that Kafka does not let it start
+        self._refusals: dict[str, StartRefusal] = {}  # cubes of its own that it cannot start
         self._lock = threading.Lock()
         self._begun = threading.Condition(self._lock)
 
@@ -86,7 +87,8 @@ class ServedCubes:
             return {name: one.runner for name, one in self._ahead.items()}
 
     def not_started(self) -> dict[str, str]:
-        """Return, by cube, why Kafka does not let this receiver start it."""
+        """Return, by cube, why this receiver cannot start it: Kafka does not let it, or its folder is
+        damaged."""
         with self._lock:
             return {name: refusal.reason for name, refusal in self._refusals.items()}
 
@@ -119,7 +121,8 @@ class ServedCubes:
             try:
                 serving = self._runners.get(name)
                 control = self._metadata.control(name) if serving is None else serving.control()
-                self._follow_move(name, cube_id, control)
+                with _apart(name):
+                    self._follow_move(name, cube_id, control)
             except NotFound:
                 continue  # dropped in between
             if control.ended:
@@ -127,7 +130,8 @@ class ServedCubes:
             elif serving is None:
                 unserved[name] = control
         for name, runner in self.served().items():
-            self._take_change(name, runner, definitions[name])
+            with _apart(name):
+                self._take_change(name, runner, definitions[name])
         for name, control in unserved.items():
             try:
                 if name not in self._runners:
@@ -246,12 +250,12 @@ class ServedCubes:
             return
         try:
             self._begin(self._metadata.schema(name), cube_id, control)
-        except UNREACHABLE as error:
-            # Other cubes go on. The right may be granted at any time, so it is checked again.
+        except (*UNREACHABLE, Corrupted, OSError) as error:
+            # Other cubes go on. The right may be granted, and the folder mended, at any time.
             log.error("cube %s is not started: %s", name, error)
             with self._lock:
                 self._refusals[name] = StartRefusal(
-                    f"it is not started: {error}", time.monotonic() + RIGHTS_RETRY_S
+                    f"it is not started: {error}", time.monotonic() + START_RETRY_S
                 )
 
     def _forget_refusal(self, name: str) -> None:
@@ -273,6 +277,15 @@ class ServedCubes:
             self._begun.notify_all()
         runner.start()
         log.info("cube %s: serving", schema.cube.name)
+
+
+@contextmanager
+def _apart(cube: str) -> Iterator[None]:
+    """Log what is the matter with the folder of one cube: the others are followed all the same."""
+    try:
+        yield
+    except (Corrupted, OSError) as error:
+        log.error("cube %s is not followed: %s", cube, error)
 
 
 def _is_over(runner: CubeRunner, cube_id: str | None) -> bool:
