@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
 from rtolap.base.errors import DefinitionError, Forbidden, Unauthorized
-from rtolap.base.users import Right, Users, password_hash
+from rtolap.base.users import Right, Users, basic_credentials, password_hash
 
 LINES = """
 # comments and empty lines are passed over
@@ -67,3 +68,15 @@ def test_an_empty_password_is_refused(tmp_path: Path) -> None:
     file.write_text(f"guest:{password_hash('')}\n")
     with pytest.raises(DefinitionError, match=r"users:1: an empty password"):
         Users.load(file)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_letters_beyond_ascii_are_read_as_clients_write_them(encoding: str) -> None:
+    header = base64.b64encode("Jürgen:schön:é".encode(encoding)).decode()
+    assert basic_credentials(header) == ("Jürgen", "schön:é")
+
+
+@pytest.mark.parametrize("header", ["no base64", "a", "ü", "YTpi\n"])
+def test_what_is_no_basic_authorization_is_refused(header: str) -> None:
+    with pytest.raises(Unauthorized, match="no valid Basic authorization"):
+        basic_credentials(header)

@@ -20,6 +20,7 @@ from rtolap.query.query_log.log import WAITING_MAX, WRITE_ENTRIES, QueryLog
 from rtolap.query.query_log.texts import TEXT_CHARACTERS_MAX, cut, without_values
 from rtolap.query.statement_service import QueryService
 
+from tests.support.hostile.lost_sectors import small_disk
 from tests.support.query.query_world import QueryWorld
 from tests.support.twins.clock import ManualClock
 from tests.support.waiting import until
@@ -161,6 +162,22 @@ def test_a_file_that_a_kill_has_cut_anywhere_gives_its_whole_batches(
         found = pa.Table.from_batches(folder_at(tmp_path, clock).batches(), SCHEMA)["STATEMENT"].to_pylist()
         assert found == [f"statement {number}" for number in range(sum(size >= each for each in sizes))]
     log.close()
+
+
+def test_a_file_that_its_disk_cannot_read_leaves_the_others_to_be_read(
+    tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(3):
+        with contextlib.closing(QueryLog(folder_at(tmp_path / "log", clock))) as log:
+            log.note(entry(f"statement {number}"))
+            log.write()
+        clock.advance_ms(10)
+    file = sorted((tmp_path / "log").iterdir())[1]
+    with small_disk(tmp_path / "mounted") as disk:
+        disk.lose(file)
+        with contextlib.closing(QueryLog(folder_at(tmp_path / "log", clock))) as log:
+            assert texts_of(log) == ["statement 0", "statement 2"]
+    assert f"the query log in {file} is not read: " in caplog.text
 
 
 def test_many_entries_are_written_at_once_and_not_lost(tmp_path: Path, clock: ManualClock) -> None:

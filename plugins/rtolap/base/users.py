@@ -111,11 +111,20 @@ class Users:
 
 
 def basic_credentials(credentials: str) -> tuple[str, str]:
-    """Return (name, password) of what follows "Basic" in a header, unverified. Raises Unauthorized."""
+    """Return (name, password) of what follows "Basic" in a header, unverified. Raises Unauthorized.
+
+    Clients choose how letters beyond ASCII are written (RFC 7617, section 2): as UTF-8, which wins where
+    bytes are both, or as Latin-1, which Python's requests does.
+    """
     try:
-        name, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
-    except ValueError:  # no ASCII, no base64, or no UTF-8 in it
+        data = base64.b64decode(credentials, validate=True)
+    except ValueError:  # no ASCII, or no base64
         raise Unauthorized("no valid Basic authorization") from None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    name, _, password = text.partition(":")
     return name, password
 
 

@@ -8,6 +8,7 @@ whole batch. Several services may have one folder; each writes files of its own.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +19,8 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.query.query_log.entries import SCHEMA
+
+log = logging.getLogger(__name__)
 
 SUFFIX = ".arrows"
 FILES = 8  # of which the oldest goes at a time
@@ -57,15 +60,18 @@ class LogFolder:
             raise
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield what is written, the oldest first."""
+        """Yield what is written, the oldest first. A file is left out from where its disk cannot read it."""
         for path in self._paths():
-            with (
-                suppress(OSError, pa.ArrowInvalid),  # removed meanwhile, or cut by a kill
-                pa.OSFile(str(path)) as source,
-                pa.ipc.open_stream(source) as reader,
-            ):
-                if reader.schema == SCHEMA:  # else of another version
-                    yield from reader
+            try:
+                with (
+                    suppress(FileNotFoundError, pa.ArrowInvalid),  # removed meanwhile, or cut by a kill
+                    pa.OSFile(str(path)) as source,
+                    pa.ipc.open_stream(source) as reader,
+                ):
+                    if reader.schema == SCHEMA:  # else of another version
+                        yield from reader
+            except OSError as error:
+                log.warning("the query log in %s is not read: %s", path, error)
 
     def expire(self) -> None:
         """Remove files that are too old, and the oldest of too many. Raises OSError."""
