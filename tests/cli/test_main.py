@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
+import random
 import subprocess
 import sys
 import textwrap
@@ -169,6 +171,34 @@ def test_errors_turns_only_errors_raised_on_purpose_into_exit_codes() -> None:
     assert exit_info.value.code == 1
     with pytest.raises(ZeroDivisionError), errors():
         raise ZeroDivisionError
+    with pytest.raises(BlockingIOError), errors():
+        raise BlockingIOError(errno.EAGAIN, "of a socket, which nobody has named")
+
+
+@pytest.mark.parametrize("command", [("validate",), ("verify",), ("dump",), ("airflow-settings", "apply")])
+@pytest.mark.parametrize("kind", ["too long", "a loop", "a folder", "no text", "nothing", "not readable"])
+def test_whatever_a_path_is_wrong_in_is_said_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], kind: str
+) -> None:
+    match kind:
+        case "too long":
+            path = tmp_path / ("x" * 300)
+        case "a folder":
+            path = tmp_path / "file.yaml"
+            (path / "below").mkdir(parents=True)
+        case "a loop":
+            path = tmp_path / "file.yaml"
+            path.symlink_to(path)
+        case "no text":
+            path = tmp_path / "file.yaml"
+            path.write_bytes(random.Random(kind).randbytes(1000))
+        case "not readable":
+            path = Path("/proc/self/mem")
+        case _:
+            path = tmp_path / "file.yaml"
+    code, output, complaints = _called(capsys, *command, str(path))
+    assert code in (1, 2), (output, complaints)
+    assert str(path) in (output + complaints).replace("\n", "")
 
 
 @pytest.mark.parametrize(("words", "offered"), [("rtolap sta", "stack"), ("rtolap stack d", "down")])

@@ -101,7 +101,7 @@ class ServiceKind:
                 f"neither Variable {self.variable} nor {path} is there; the default",
             )
         try:
-            content = yaml.safe_load(path.read_text())
+            content = yaml.safe_load(path.read_bytes())
         except yaml.YAMLError as error:
             raise DefinitionError(f"{path} is not YAML", found=str(error)) from error
         if isinstance(content, dict):

@@ -96,9 +96,10 @@ def read_provided(path: Path, what: str, *, action: str | None = None) -> str:
     """Return the text of a file that somebody has to provide. Raises DefinitionError naming it as `what`."""
     try:
         return path.read_text()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or no path at all
+        found = error.strerror if isinstance(error, OSError) else type(error).__name__
         raise DefinitionError(
-            f"{what} cannot be read", expected=f"a readable file {path}", found=error.strerror, action=action
+            f"{what} cannot be read", expected=f"a readable file {path}", found=found, action=action
         ) from error
 
 

@@ -84,7 +84,7 @@ def read_settings(file: Path) -> AirflowSettings:
     """Read the file of Airflow's settings. Raises DefinitionError naming the file and the entry. Entries
     without a name are Astro's blank ones."""
     try:
-        content = yaml.safe_load(file.read_text())
+        content = yaml.safe_load(file.read_bytes())
     except (OSError, yaml.YAMLError) as error:
         raise DefinitionError(f"{file} cannot be read", found=str(error)) from error
     root = content.get("airflow") if isinstance(content, dict) else None

@@ -220,14 +220,26 @@ def warn(message: str) -> None:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Turn an RtolapError into its message on stderr and exit code 1; other errors are bugs and surface."""
+    """Turn an RtolapError into its message on stderr and exit code 1; other errors are bugs and surface.
+
+    An OSError of a file is neither: what a path that somebody has given can be wrong in has no end.
+    """
     try:
         yield
     except RtolapError as error:
-        error_console.print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        _print_error(str(error))
+        raise SystemExit(EXIT_ERROR) from None
+    except OSError as error:
+        if not isinstance(error.filename, str | bytes):
+            raise
+        _print_error(f"{os.fsdecode(error.filename)}: {error.strerror}")
         raise SystemExit(EXIT_ERROR) from None
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+def _print_error(message: str) -> None:
+    error_console.print(f"[red]error:[/red] {escape(message)}", highlight=False, soft_wrap=True)
 
 
 def end_now(status: int = 0) -> NoReturn:

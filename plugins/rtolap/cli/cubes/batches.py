@@ -76,8 +76,8 @@ def show(cube: Cube, batch: Batch, as_json: JsonOption = False) -> None:
 def _source(path: Path) -> dict[str, Any]:
     """Raises DefinitionError for a file that cannot be read or is no mapping."""
     try:
-        found = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        found = yaml.safe_load(path.read_bytes())
+    except (OSError, yaml.YAMLError) as error:
         raise DefinitionError(f"the batch source {path} cannot be read", found=str(error)) from error
     if not isinstance(found, dict):
         raise DefinitionError(
