@@ -175,7 +175,17 @@ def test_errors_turns_only_errors_raised_on_purpose_into_exit_codes() -> None:
         raise BlockingIOError(errno.EAGAIN, "of a socket, which nobody has named")
 
 
-@pytest.mark.parametrize("command", [("validate",), ("verify",), ("dump",), ("airflow-settings", "apply")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("validate",),
+        ("verify",),
+        ("dump",),
+        ("airflow-settings", "apply"),
+        ("fleet", "stages", "--looks"),
+        ("fleet", "slow", "--looks"),
+    ],
+)
 @pytest.mark.parametrize("kind", ["too long", "a loop", "a folder", "no text", "nothing", "not readable"])
 def test_whatever_a_path_is_wrong_in_is_said_in_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], kind: str

@@ -20,8 +20,8 @@ import msgspec
 
 from rtolap.base.cluster_secret import BACKUP, derived_key, proves, tag
 from rtolap.base.decoding import decode_json
-from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
-from rtolap.base.files import write_atomic
+from rtolap.base.errors import Corrupted, Refused, RtolapError
+from rtolap.base.files import read_named, write_atomic
 from rtolap.base.undecodable import UNDECODABLE, decode_own
 
 FORMAT = "rtolap metadata backup"
@@ -121,13 +121,7 @@ def decode(data: bytes, where: str, *, cluster: str, token: str) -> Backup:
 
 def read_backup(path: Path, *, cluster: str, token: str) -> Backup:
     """Read a backup. Raises as `decode`, and NotFound."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise NotFound(f"there is no file {path}") from None
-    except OSError as error:
-        raise RtolapError(f"{path} cannot be read", found=error.strerror) from error
-    return decode(data, str(path), cluster=cluster, token=token)
+    return decode(read_named(path, "file"), str(path), cluster=cluster, token=token)
 
 
 def write_backup(path: Path, data: bytes) -> None:

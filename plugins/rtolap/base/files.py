@@ -12,7 +12,7 @@ from typing import Literal
 
 import xxhash
 
-from rtolap.base.errors import Corrupted, DefinitionError
+from rtolap.base.errors import Corrupted, DefinitionError, NotFound, RtolapError
 
 _PIECE_BYTES = 1 << 20  # of a checksum: other threads run in between
 PRIVATE = 0o077  # umask: no rights for other users of the machine
@@ -101,6 +101,17 @@ def read_provided(path: Path, what: str, *, action: str | None = None) -> str:
         raise DefinitionError(
             f"{what} cannot be read", expected=f"a readable file {path}", found=found, action=action
         ) from error
+
+
+def read_named(path: Path, noun: str, *, action: str | None = None) -> bytes:
+    """Read a file that somebody names. NotFound: there is no such `noun`, `action` makes one; RtolapError: it
+    cannot be read."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no {noun} {path}", action=action) from error
+    except OSError as error:
+        raise RtolapError(f"{path} cannot be read", found=error.strerror or str(error)) from error
 
 
 def read_password(path: Path, of: str) -> str:

@@ -13,8 +13,8 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 from rtolap.base.decoding import decode_json
-from rtolap.base.errors import Corrupted, NotFound, RtolapError, SchemaTooNew
-from rtolap.base.files import write_atomic
+from rtolap.base.errors import Corrupted, RtolapError, SchemaTooNew
+from rtolap.base.files import read_named, write_atomic
 
 Header = TypeVar("Header")
 
@@ -47,12 +47,7 @@ class FileFormat:
 
     def read(self, path: Path) -> bytes:
         """Read the file. Raises NotFound, and RtolapError where it cannot be read."""
-        try:
-            return path.read_bytes()
-        except FileNotFoundError as error:
-            raise NotFound(f"there is no {self.noun} {path}") from error
-        except OSError as error:
-            raise RtolapError(f"{path} cannot be read", found=error.strerror or str(error)) from error
+        return read_named(path, self.noun)
 
     def decode(self, data: bytes, header: type[Header], file: str) -> Header:
         """Return the JSON document of `file`, which messages name.

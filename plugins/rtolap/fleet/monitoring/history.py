@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from rtolap.base.decoding import decode_json
-from rtolap.base.errors import Corrupted, NotFound, RtolapError
+from rtolap.base.errors import Corrupted, RtolapError
+from rtolap.base.files import read_named
 from rtolap.fleet.monitoring.collect import MissingSource, StageLook
 from rtolap.fleet.monitoring.readings import BrokerGauges
 from rtolap.fleet.monitoring.stages import Floats, RequestStages, Stage
@@ -59,12 +60,9 @@ def append_look(path: Path, look: StageLook) -> None:
 def read_looks(path: Path) -> list[StageLook]:
     """Read the looks in the order of time. An incomplete last line was still being written, and is left out.
 
-    Raises NotFound, Corrupted.
+    Raises NotFound, Corrupted; RtolapError where it cannot be read.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError as error:
-        raise NotFound(f"there is no file {path}", action="keep looks by --record") from error
+    lines = read_named(path, "file", action="keep looks by --record").split(b"\n")[:-1]
     looks: list[StageLook] = []
     for number, line in enumerate(lines, 1):
         try:

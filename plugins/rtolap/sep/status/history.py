@@ -9,6 +9,7 @@ import msgspec
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, NotFound, RtolapError
+from rtolap.base.files import read_named
 from rtolap.sep.status.summary import PeerSummary
 
 
@@ -45,11 +46,8 @@ def append_look(path: Path, look: ReplicationLook) -> None:
 
 def read_looks(path: Path) -> list[ReplicationLook]:
     """Read the looks. A last line without its end was being written, and is left out. Raises NotFound,
-    Corrupted."""
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError as error:
-        raise NotFound(f"there is no file {path}", action="keep looks by --record") from error
+    Corrupted; RtolapError where it cannot be read."""
+    lines = read_named(path, "file", action="keep looks by --record").split(b"\n")[:-1]
     looks: list[ReplicationLook] = []
     for number, line in enumerate(lines, 1):
         try:
