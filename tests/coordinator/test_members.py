@@ -17,11 +17,13 @@ def beat(
     state: str = "CONSUMING",
     watermark_ms: int = 0,
     position: int = 1,
+    zone_rules: str = "",
 ) -> None:
     report = CubeReport(
         state=state,
         reason="disk full" if state != "CONSUMING" else "",
         partitions={p: PartitionReport(position=position, watermark_ms=watermark_ms) for p in partitions},
+        zone_rules=zone_rules,
     )
     cluster.client.heartbeat(
         HeartbeatRequest(receiver_id=receiver, replica_set="rs1", is_leader=True, cubes={NAME: report})
@@ -66,6 +68,23 @@ def test_a_replica_that_lags_is_warned_about(cluster: Cluster) -> None:
     first, second = cluster.client.receivers()
     assert (first.health, second.health) == ("HEALTHY", "WARN")
     assert "behind its replica" in second.reason
+
+
+@pytest.mark.parametrize(
+    ("rules", "health"), [(("a", "a"), "HEALTHY"), (("a", "b"), "WARN"), (("a", ""), "HEALTHY")]
+)
+def test_machines_with_other_rules_of_a_time_zone_are_warned_about(
+    cluster: Cluster, rules: tuple[str, str], health: str
+) -> None:
+    """A receiver of an older version says nothing of its own."""
+    cluster.enabled()
+    cluster.receiver("r2", "rs1")
+    for receiver, known in zip(("r1", "r2"), rules, strict=True):
+        beat(cluster, receiver, zone_rules=known)
+    first, second = cluster.client.receivers()
+    assert (first.health, second.health) == (health, health)
+    assert ("other rules of the time zone than that of r1" in second.reason) is (health == "WARN")
+    assert ("package tzdata" in first.reason) is (health == "WARN")
 
 
 def test_replica_sets_are_listed_and_written(cluster: Cluster) -> None:

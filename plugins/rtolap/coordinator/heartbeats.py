@@ -320,7 +320,7 @@ class Heartbeats:
         Each report is looked at twice, however many receivers and cubes there are.
         """
         heard = self.heard()
-        furthest = _furthest(heard)
+        furthest, rules = _furthest(heard), _zone_rules(heard)
         assigned: dict[str, list[str]] = {}  # replica set → cubes
         for cube, control in sorted(controls.items()):
             for replica_set, partitions in control.assignment.items() if control.enabled else ():
@@ -330,6 +330,7 @@ class Heartbeats:
         def reasons(request: HeartbeatRequest) -> Iterator[str]:
             for cube in assigned.get(request.replica_set, ()):
                 yield from _cube_reasons(cube, controls[cube], request, furthest.get(cube, {}))
+                yield from _zone_reasons(cube, request, rules.get(cube, {}))
 
         return {name: self._health(heard.get(name), name in live, reasons) for name in records}
 
@@ -367,6 +368,27 @@ def _furthest(heard: Mapping[str, ReceivedHeartbeat]) -> dict[str, dict[int, Par
                 if best is None or mine.position > best.position:
                     of_cube[partition] = mine
     return furthest
+
+
+def _zone_rules(heard: Mapping[str, ReceivedHeartbeat]) -> dict[str, dict[str, str]]:
+    """Return, by cube, the different rules of its time zone, each with a receiver that has them."""
+    rules: dict[str, dict[str, str]] = {}
+    for name, heartbeat in sorted(heard.items()):
+        for cube, report in heartbeat.request.cubes.items():
+            if report.zone_rules:
+                rules.setdefault(cube, {}).setdefault(report.zone_rules, name)
+    return rules
+
+
+def _zone_reasons(cube: str, heartbeat: HeartbeatRequest, rules: Mapping[str, str]) -> Iterator[str]:
+    """Replicas with different rules give the same event different hours."""
+    report = heartbeat.cubes.get(cube)
+    for others, receiver in rules.items() if report is not None and report.zone_rules else ():
+        if report is not None and others != report.zone_rules:
+            yield (
+                f"{cube}: its machine has other rules of the time zone than that of {receiver}: "
+                "install the same version of the package tzdata on both, and start them again"
+            )
 
 
 def _cube_reasons(

@@ -29,6 +29,7 @@ from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray, plain_partial
 from rtolap.columnar.picked import EventOrder
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION, physical_schema, select_partials
+from rtolap.columnar.time_zones import local_time
 from rtolap.model.cube import MINUTES, TIME_UNITS, Schema, TimeUnit
 from rtolap.scan.groups import Groups, group, keys_of_groups
 from rtolap.scan.keys import Coded, code, compact
@@ -198,7 +199,7 @@ def _of_buckets(
     """Return the keys of bucket starts (little-endian 64-bit). Nobody writes into them."""
     start_ms = np.frombuffer(starts_ms, np.int64)
     segment_ms = start_ms // window_ms * window_ms
-    local = _local_time(start_ms, zone)
+    local = local_time(start_ms, zone)
     starts = [_floor_local(local, unit, first_weekday).cast(pa.int64()).to_numpy() for unit in units]
     distinct, inverse = np.unique(np.stack([segment_ms, *starts], axis=1), axis=0, return_inverse=True)
     columns = {
@@ -207,14 +208,6 @@ def _of_buckets(
     }
     codes = inverse.reshape(-1).astype(np.int64)
     return TimeKeys(codes, np.ascontiguousarray(distinct[:, 0]), columns)
-
-
-def _local_time(instant_ms: NDArray[np.int64], zone: str) -> pa.Array:
-    """Convert instants to naive local microseconds."""
-    instants = pa.array(instant_ms * 1000).cast(pa.timestamp("us"))
-    if zone == "UTC":
-        return instants
-    return pc.local_timestamp(instants.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone)))
 
 
 def _floor_local(local: pa.Array, unit: TimeUnit, first_weekday: int) -> pa.Array:

@@ -13,6 +13,7 @@ from typing import Protocol
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, Forbidden, RtolapError, Unauthorized
 from rtolap.base.ids import CarryingPool
+from rtolap.columnar.time_zones import require_zone
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.local.slots import StateSlots
@@ -90,8 +91,10 @@ class CubeAssembly:
         `epoch`: of the assignment that stands; `ahead`: the one that the runner reads for, beside another.
 
         Raises Forbidden, Unauthorized and DefinitionError where Kafka would not let it read the topic or keep
-        refused records; DefinitionError, too, where this host knows no registry for the records.
+        refused records; DefinitionError, too, where this host knows no registry for the records, or not the
+        table's time zone.
         """
+        require_zone(schema.table.time.zone)
         EventDecoder(schema, self.registries)  # whether its records can be read, before anything is opened
         table = schema.table
         folder = self.data_dir / "cubes" / schema.cube.name

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rtolap.base.clock import Clock
 from rtolap.base.decoding import convert
 from rtolap.base.errors import RtolapError
+from rtolap.columnar.time_zones import rules_of
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.loads import Loads, PartitionLoads
 from rtolap.cubes.receiver.local.checkpoint import PartitionCounters
@@ -137,6 +138,7 @@ def cube_report(core: CubeReceiver, clock: Clock, loads: PartitionLoads | None =
             for each in progress.late
         ),
         freshness_ms=progress.freshness.longest_ms(now_s),
+        zone_rules=rules_of(core.schema.table.time.zone),
     )
 
 

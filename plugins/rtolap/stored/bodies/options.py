@@ -29,6 +29,7 @@ import msgspec
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
+from rtolap.columnar.time_zones import require_zone
 
 Format = Literal["csv", "csv_with_names", "csv_with_names_and_types", "json", "parquet", "orc", "arrow"]
 Compression = Literal["gz", "bz2", "lz4", "zstd", "deflate", "snappy"]
@@ -229,6 +230,7 @@ def _timezone(headers: Mapping[str, str]) -> str:
         ZoneInfo(written)
     except (OSError, ValueError, KeyError) as error:
         raise _bad("timezone", "a zone such as Europe/Paris or +02:00", written) from error
+    require_zone(written)
     return written
 
 

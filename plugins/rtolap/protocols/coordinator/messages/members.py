@@ -74,6 +74,8 @@ class CubeReport(Message):
         late: the last ones of the late events that the receiver's process has read, at most ten.
         freshness_ms: the longest time that a record of the last minute took from its creation until answers
             had it. None: none with a timestamp was read, or the receiver is of an older version.
+        zone_rules: checksum of the rules that its machine has of the table's time zone; "" for UTC, and of an
+            older version.
     """
 
     state: str
@@ -88,6 +90,7 @@ class CubeReport(Message):
     behind: dict[int, int] = Field(default_factory=dict)
     late: tuple[LateEventInfo, ...] = ()
     freshness_ms: int | None = None
+    zone_rules: str = ""
 
 
 class HeartbeatRequest(Message):
