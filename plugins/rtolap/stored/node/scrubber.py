@@ -6,7 +6,7 @@ import logging
 from threading import Event, Thread
 from time import monotonic
 
-from rtolap.base.errors import RtolapError
+from rtolap.base.errors import Corrupted, RtolapError
 from rtolap.stored.node.tablet_replicas import TabletReplica, TabletReplicas
 
 log = logging.getLogger(__name__)
@@ -41,8 +41,10 @@ class Scrubber:
         for replica in self._tablets.all():
             try:
                 self._verify(replica)
-            except RtolapError as error:  # damage, which counts from now on; or the tablet was dropped
-                log.warning("tablet %s is not verified: %s", replica.id, error)
+            except Corrupted as error:  # it counts as broken from now on
+                log.error("tablet %s is damaged: %s", replica.id, error)
+            except RtolapError as error:  # dropped meanwhile, say
+                log.info("tablet %s is not verified: %s", replica.id, error)
             except Exception:  # of the program: other tablets are verified all the same
                 log.exception("tablet %s cannot be verified", replica.id)
             if self._stopping.is_set():

@@ -95,8 +95,7 @@ class TabletReplica:
         """Verify the tablet, and yield the bytes of each file. Raises Corrupted; Unavailable once closed."""
         try:
             yield from self.open().verify()
-        except Corrupted as error:
-            log.error("tablet %s is damaged: %s", self.id, error)
+        except Corrupted:
             self.open()  # raises what is damaged; a tablet that was replaced meanwhile is whole
 
     def close(self) -> None:
