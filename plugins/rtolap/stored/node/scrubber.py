@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from threading import Event, Thread
 from time import monotonic
 
@@ -52,10 +53,11 @@ class Scrubber:
         self.rounds += 1
 
     def _verify(self, replica: TabletReplica) -> None:
-        for size_bytes in replica.verify():
-            self.verified_bytes += size_bytes
-            if self._pause(size_bytes / self._bytes_per_s):
-                return
+        with closing(replica.verify()) as verified:
+            for size_bytes in verified:
+                self.verified_bytes += size_bytes
+                if self._pause(size_bytes / self._bytes_per_s):
+                    return
 
     def _pause(self, seconds: float) -> bool:
         return self._stopping.wait(seconds)

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from threading import RLock
 
@@ -91,7 +91,7 @@ class TabletReplica:
             raise Corrupted(f"tablet {self.id} is gone", expected=f"a generation in {self.place}")
         return Tablet.open(counts, self._settings, self._disk)
 
-    def verify(self) -> Iterator[int]:
+    def verify(self) -> Generator[int, None, None]:
         """Verify the tablet, and yield the bytes of each file. Raises Corrupted; Unavailable once closed."""
         try:
             yield from self.open().verify()
