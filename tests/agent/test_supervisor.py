@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from rtolap.agent import records, watch
 from rtolap.agent.commands import Commands
 from rtolap.agent.host import Host
 from rtolap.agent.processes import FOLDER_VARIABLE, GENERATION_VARIABLE, KEY_VARIABLE, Processes
 from rtolap.agent.records import StateFile
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock, SystemClock
-from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.base.errors import DefinitionError, NotFound, Refused, Unavailable
 from rtolap.base.pids import pid_lives
 from rtolap.protocols.agent.messages import LastGeneration, ProcessSpec, ProcessStatus, RestartPolicy
 
@@ -37,10 +40,9 @@ def spec(generation: int, script: str, **more: Any) -> ProcessSpec:
     return ProcessSpec(**{"generation": generation, "argv": ("sh", script), "stop_grace_s": 5.0, **more})
 
 
-def supervisor(folder: Path, clock: Clock | None = None) -> Supervisor:
-    return Supervisor(
-        folder, Commands(Host(folder, folder, "file:///nowhere"), {"sh": shell}), clock, tick_s=TICK_S
-    )
+def supervisor(folder: Path, clock: Clock | None = None, programs: Sequence[str] = ("sh",)) -> Supervisor:
+    commands = Commands(Host(folder, folder, "file:///nowhere"), dict.fromkeys(programs, shell))
+    return Supervisor(folder, commands, clock, tick_s=TICK_S)
 
 
 def run(
@@ -49,11 +51,12 @@ def run(
     *,
     stop: bool = True,
     clock: Clock | None = None,
+    programs: Sequence[str] = ("sh",),
 ) -> None:
     """One life of an agent; with `stop` false its processes outlive it."""
 
     async def life() -> None:
-        agent = supervisor(folder, clock)
+        agent = supervisor(folder, clock, programs)
         loop = asyncio.create_task(agent.run())
         try:
             await scenario(agent)
@@ -239,6 +242,98 @@ def test_how_long_a_process_was_up_is_counted_by_no_clock_that_somebody_sets(
             await asyncio.sleep(0.02)
 
     run(tmp_path, scenario, clock=WildClock(step_ms))
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + patience_s(DEADLINE_S)
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        await asyncio.sleep(0.02)
+
+
+def test_a_command_that_this_agent_no_longer_allows_fails_its_process_alone(tmp_path: Path) -> None:
+    pids = {}
+
+    async def first(agent: Supervisor) -> None:
+        for key, program in (("gone", "old"), ("stays", "sh")):
+            policy = RestartPolicy(backoff_s=0.01)
+            started = spec(1, "", argv=(program, "sleep 60"), restart=policy)
+            pids[key] = running_pid(await agent.ensure(key, started))
+
+    async def second(agent: Supervisor) -> None:
+        assert "command refused" in (await until(agent, "gone", "FAILED")).reason
+        os.kill(pids["stays"], signal.SIGKILL)
+        await eventually(lambda: agent.get("stays").pid not in (None, pids["stays"]))
+
+    run(tmp_path, first, stop=False, programs=("sh", "old"))
+    os.kill(pids["gone"], signal.SIGKILL)
+    run(tmp_path, second)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_agent_whose_disk_takes_nothing_for_a_while_loses_no_process_and_starts_none_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng, is_full = random.Random(seed), [True]
+    write = records.write_atomic
+
+    def full_now_and_then(path: Path, data: bytes, *, mode: int) -> None:
+        if is_full[0] and rng.random() < 0.6:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write(path, data, mode=mode)
+
+    async def ensured(agent: Supervisor, key: str, wanted: ProcessSpec) -> None:
+        for _ in range(100):
+            try:
+                await agent.ensure(key, wanted)
+            except Unavailable:
+                await asyncio.sleep(0.01)
+            else:
+                return
+        raise AssertionError(key)
+
+    async def scenario(agent: Supervisor) -> None:
+        wanted = {
+            "done": spec(1, "exit 0", one_shot=True),
+            "wrong": spec(1, "exit 4", one_shot=True),
+            "crashing": spec(1, "exit 3", restart=RestartPolicy(max=3, backoff_s=0.01)),
+            "service": spec(1, "sleep 60", restart=RestartPolicy(max=1000, backoff_s=0.01)),
+            "replaced": spec(1, "sleep 60"),
+        }
+        for key in rng.sample(sorted(wanted), len(wanted)):
+            await ensured(agent, key, wanted[key])
+        for _ in range(10):
+            pid = agent.get("service").pid
+            if pid is not None and pid_lives(pid):
+                os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.1 * rng.random())
+        await ensured(agent, "replaced", spec(2, "sleep 60"))
+        is_full[0] = False
+        assert (await until(agent, "done", "SUCCEEDED")).exit_code == 0
+        assert (await until(agent, "wrong", "FAILED")).exit_code == 4
+        assert "after 3 restarts" in (await until(agent, "crashing", "FAILED")).reason
+        for key in ("service", "replaced"):
+            await until(agent, key, "RUNNING")
+        await eventually(lambda: sorted(marked(tmp_path)) == ["replaced", "service"])
+
+    monkeypatch.setattr(records, "write_atomic", full_now_and_then)
+    monkeypatch.setattr(watch, "RETRY_S", 0.02)
+    run(tmp_path, scenario)
+
+
+def marked(folder: Path) -> list[str]:
+    """Return the keys of the leaders of sessions that carry marks of this agent, one for each process."""
+    keys = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) != process.pid or not pid_lives(process.pid):
+                continue
+            environment = process.environ()
+        except (psutil.Error, ProcessLookupError, PermissionError):
+            continue
+        if environment.get(FOLDER_VARIABLE, "").startswith(str(folder.resolve())):
+            keys.append(environment[KEY_VARIABLE])
+    return keys
 
 
 def test_a_killed_process_comes_back(tmp_path: Path) -> None:

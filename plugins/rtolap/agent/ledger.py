@@ -1,8 +1,10 @@
-"""The agent's records in memory and on disk: every change is on disk when the call returns."""
+"""The agent's records in memory and on disk: every change is on disk when the call returns, or has not
+happened."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from rtolap.agent.metrics import AgentMetrics
 from rtolap.agent.processes import Processes
@@ -63,39 +65,43 @@ class ProcessLedger:
 
     def step(self, record: ProcessRecord, event: ProcessEvent, reason: str) -> ProcessRecord:
         changed = record.after(event, reason=reason, now_ms=self._clock.now_ms())
+        self.put(changed)
         if changed.state is not record.state:
             log.info("%s generation %d: %s (%s)", record.key, record.generation, changed.state, reason)
-        self.put(changed)
         self._metrics.stepped(record.key, event)
         return changed
 
     def put(self, record: ProcessRecord) -> None:
-        self._records[record.key] = record
-        self._forgotten.pop(record.key, None)
-        self._labels.pop(record.key, None)
+        """Put the record in the place of the key's last one. Raises Unavailable."""
+        records = {**self._records, record.key: record}
         finished = sorted(
-            (other for other in self._records.values() if other.state in FINAL),
-            key=lambda other: other.changed_ms,
+            (other for other in records.values() if other.state in FINAL), key=lambda other: other.changed_ms
         )
-        for old in finished[: max(0, len(finished) - FINISHED_MAX)]:
-            self._drop(old)
-        self._save()
+        self._replace(records, finished[: max(0, len(finished) - FINISHED_MAX)])
 
     def forget(self, record: ProcessRecord) -> None:
-        """Keep the generation and the labels only (and the log, for people)."""
-        self._drop(record)
-        self._save()
+        """Keep the generation and the labels only (and the log, for people). Raises Unavailable."""
+        self._replace(dict(self._records), [record])
 
-    def _drop(self, record: ProcessRecord) -> None:
-        del self._records[record.key]
-        self._processes.exit_path(record.key, record.generation).unlink(missing_ok=True)
-        self._processes.remove_caller_files(record.key, record.generation)
-        self._forgotten[record.key] = record.generation
-        self._labels[record.key] = dict(record.spec.labels)
-        while len(self._forgotten) > FORGOTTEN_MAX:
-            oldest = next(iter(self._forgotten))
-            self._labels.pop(oldest, None)
-            self._processes.remove_files(oldest, self._forgotten.pop(oldest))
+    def _replace(self, records: dict[str, ProcessRecord], dropped: Sequence[ProcessRecord]) -> None:
+        """Put the records, less those that are dropped, on the disk, and then in memory.
 
-    def _save(self) -> None:
-        self._file.save(AgentState(tuple(self._records.values()), self._forgotten, self._labels))
+        In the other order a process would be started of which an agent that comes after knows nothing.
+        """
+        forgotten = {key: known for key, known in self._forgotten.items() if key not in records}
+        labels = {key: known for key, known in self._labels.items() if key not in records}
+        for record in dropped:
+            del records[record.key]
+            forgotten[record.key] = record.generation
+            labels[record.key] = dict(record.spec.labels)
+        erased = list(forgotten.items())[: max(0, len(forgotten) - FORGOTTEN_MAX)]
+        for key, _ in erased:
+            del forgotten[key]
+            labels.pop(key, None)
+        self._file.save(AgentState(tuple(records.values()), forgotten, labels))
+        self._records, self._forgotten, self._labels = records, forgotten, labels
+        for record in dropped:
+            self._processes.exit_path(record.key, record.generation).unlink(missing_ok=True)
+            self._processes.remove_caller_files(record.key, record.generation)
+        for key, generation in erased:
+            self._processes.remove_files(key, generation)

@@ -14,7 +14,7 @@ from rtolap.agent.processes import Processes
 from rtolap.agent.records import Handle, ProcessRecord
 from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
 from rtolap.base.clock import Clock
-from rtolap.base.errors import ProcessFailed
+from rtolap.base.errors import DefinitionError, ProcessFailed
 from rtolap.base.pids import age_s
 from rtolap.base.spans import handed_over
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
@@ -86,6 +86,15 @@ class Lifecycle:
         record = msgspec.structs.replace(record, restarts=restarts + 1)
         self._ledger.step(record, ProcessEvent.CRASHED, f"{reason}; restart in {wait_s:g} s")
 
+    def start_known(self, record: ProcessRecord) -> ProcessRecord:
+        """Start a process whose command was checked when it came. One that this agent does not allow, as an
+        earlier one did, has failed."""
+        try:
+            argv = self._commands.resolve(record.spec.argv)
+        except DefinitionError as error:
+            return self._ledger.step(record, ProcessEvent.GAVE_UP, str(error))
+        return self.start(record, argv)
+
     def start(self, record: ProcessRecord, argv: tuple[str, ...]) -> ProcessRecord:
         """Start the process. The record is on disk as PENDING; see `Watch._recover` for a crash from here
         on."""
@@ -116,7 +125,7 @@ class Lifecycle:
         What it may have started on a cluster is killed first.
         """
         await self._kill_driver(record)
-        self.start(record, self._commands.resolve(record.spec.argv))
+        self.start_known(record)
 
     async def stop(self, record: ProcessRecord, reason: str) -> ProcessRecord:
         """Stop the process: send SIGTERM, wait, send SIGKILL to the session, wait; then kill its driver where

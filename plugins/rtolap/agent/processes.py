@@ -29,6 +29,7 @@ from rtolap.protocols.agent.messages import FILES_MARK, LOG_TAIL_LINES
 KEY_VARIABLE = "RTOLAP_AGENT_KEY"
 GENERATION_VARIABLE = "RTOLAP_AGENT_GENERATION"
 FOLDER_VARIABLE = "RTOLAP_AGENT_FOLDER"  # several agents of a host have the same keys
+ENDED_MAX = 1000  # children whose exit codes are still known: each is noted once the disk lets it
 LOG_FILE_BYTES_MAX = 64 << 20  # beyond it the older half is dropped
 _LINE_CHARACTERS_MAX = 500
 _EXEC_S = 30.0  # a process that has been forked executes its program within this time
@@ -104,6 +105,9 @@ class Processes:
             raise ProcessFailed(
                 f"{key} generation {generation} cannot be started", found=str(error)
             ) from error
+        ended = [pid for pid, other in self._children.items() if other.returncode is not None]
+        for pid in ended[:-ENDED_MAX]:
+            del self._children[pid]
         self._children[child.pid] = child
         return handle_of(child.pid)
 
@@ -120,7 +124,7 @@ class Processes:
     def exit_code(self, key: str, generation: int, handle: Handle, *, keep_exit: bool) -> int | None:
         """Return the exit code. It is known for children and where it is kept; None for any other adopted
         process that has ended."""
-        child = self._children.pop(handle.pid, None)
+        child = self._children.get(handle.pid)
         if keep_exit:
             try:
                 return int(self.exit_path(key, generation).read_text())
@@ -207,9 +211,11 @@ class Processes:
             return b""
 
     def log_tail(self, key: str, generation: int) -> tuple[str, ...]:
-        text = self.log_bytes(key, generation, LOG_TAIL_LINES * _LINE_CHARACTERS_MAX).decode(
-            "utf-8", "replace"
-        )
+        try:
+            data = self.log_bytes(key, generation, LOG_TAIL_LINES * _LINE_CHARACTERS_MAX)
+        except OSError as error:
+            return (f"its log cannot be read: {error.strerror}",)
+        text = data.decode("utf-8", "replace")
         return tuple(line[-_LINE_CHARACTERS_MAX:] for line in text.splitlines()[-LOG_TAIL_LINES:])
 
     def shorten_log(self, key: str, generation: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rtolap.agent.states import ProcessEvent, ProcessState, transition
+from rtolap.base.errors import Unavailable
 from rtolap.base.files import read_from_disk, write_atomic
 from rtolap.base.pids import Start
 from rtolap.base.undecodable import decode_own
@@ -102,5 +103,13 @@ class StateFile:
         return decode_own(data, AgentState, f"agent state {self._path} cannot be read", action=action)
 
     def save(self, state: AgentState) -> None:
-        # Environment additions may hold credentials: owner only.
-        write_atomic(self._path, msgspec.json.encode(state), mode=0o600)
+        """Write the state. Raises Unavailable; the file is as it was then, or has the new state."""
+        try:
+            # Environment additions may hold credentials: owner only.
+            write_atomic(self._path, msgspec.json.encode(state), mode=0o600)
+        except OSError as error:
+            raise Unavailable(
+                f"the agent's state {self._path} cannot be written",
+                found=error.strerror,
+                action="make room on its disk; what was to be done is tried again",
+            ) from error

@@ -63,9 +63,7 @@ class Supervisor:
         self._life = Lifecycle(commands, self._processes, self._ledger, self._clock)
         self._leases = ProcessLeases(self._clock)
         self._locks: KeyLocks = defaultdict(asyncio.Lock)
-        self._watch = Watch(
-            commands, self._processes, self._ledger, self._life, self._leases, self._locks, tick_s
-        )
+        self._watch = Watch(self._processes, self._ledger, self._life, self._leases, self._locks, tick_s)
 
     async def ensure(self, key: str, spec: ProcessSpec) -> ProcessStatus:
         """Have the process run in this generation. The same generation keeps its process, a higher one stops

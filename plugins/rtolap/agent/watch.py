@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
-from rtolap.agent.commands import Commands
 from rtolap.agent.ledger import ProcessLedger
 from rtolap.agent.lifecycle import Lifecycle
 from rtolap.agent.processes import Processes
@@ -55,7 +55,6 @@ class Watch:
 
     def __init__(
         self,
-        commands: Commands,
         processes: Processes,
         ledger: ProcessLedger,
         life: Lifecycle,
@@ -63,7 +62,6 @@ class Watch:
         locks: KeyLocks,
         tick_s: float = TICK_S,
     ) -> None:
-        self._commands = commands
         self._processes = processes
         self._ledger = ledger
         self._life = life
@@ -74,13 +72,19 @@ class Watch:
         self._background: dict[str, asyncio.Task[None]] = {}  # so that a tick starts no second
 
     async def run(self) -> None:
-        """Adopt the running processes, then supervise it until cancelled."""
+        """Adopt the running processes, then supervise them until cancelled. What is the matter with one, or
+        with the disk, ends no look at the others."""
         self._recover()
         while True:
-            await asyncio.sleep(self._tick_s)
             for record in self._ledger.all():
-                if record.key not in self._background and not self._locks[record.key].locked():
+                if record.key in self._background or self._locks[record.key].locked():
+                    continue
+                try:
                     self._inspect(record)
+                except (RtolapError, OSError):
+                    log.exception("%s cannot be looked after now; it is tried again", record.key)
+                    self._keep(record.key, asyncio.sleep(RETRY_S))
+            await asyncio.sleep(self._tick_s)
 
     def close(self) -> None:
         for task in tuple(self._background.values()):
@@ -99,15 +103,7 @@ class Watch:
         """
         for record in self._ledger.all():
             self._leases.renew(record)
-            if record.state is ProcessState.PENDING:
-                found = self._processes.find(record.key, record.generation)
-                if found is None and record.driver is not None:
-                    self._beside(record, self._life.start_again)
-                elif found is None:
-                    self._life.start(record, self._commands.resolve(record.spec.argv))
-                else:
-                    self._life.started(record, found)
-            elif record.state is ProcessState.BACKOFF:
+            if record.state is ProcessState.BACKOFF:
                 self._life.restart_now(record.key)
 
     def _inspect(self, record: ProcessRecord) -> None:
@@ -119,8 +115,8 @@ class Watch:
             self._stop(record, record.reason)
         elif self._leases.is_orphan(record):
             self._stop(record, f"orphaned: nobody has renewed its lease for {record.spec.orphan_s:g} s")
-        elif record.state is ProcessState.PENDING and record.driver is not None:
-            self._beside(record, self._life.start_again)
+        elif record.state is ProcessState.PENDING:
+            self._start_pending(record)
         elif record.state is ProcessState.RUNNING:
             if self._processes.alive(record.running_as):
                 self._processes.shorten_log(key, record.generation)
@@ -130,7 +126,17 @@ class Watch:
                 self._life.ended(record)
         elif record.state is ProcessState.BACKOFF and self._life.restart_is_due(key):
             pending = self._ledger.step(record, ProcessEvent.RETRY, f"restart {record.restarts}")
-            self._life.start(pending, self._commands.resolve(pending.spec.argv))
+            self._life.start_known(pending)
+
+    def _start_pending(self, record: ProcessRecord) -> None:
+        """Start a process that was not started, or whose start could not be noted."""
+        found = self._processes.find(record.key, record.generation)
+        if found is not None:
+            self._life.started(record, found)
+        elif record.driver is not None:
+            self._beside(record, self._life.start_again)
+        else:
+            self._life.start_known(record)
 
     def _note_attendance(self, record: ProcessRecord) -> None:
         if self._leases.left_s(record):
@@ -150,9 +156,13 @@ class Watch:
     def _beside(self, record: ProcessRecord, work: Callable[[ProcessRecord], Awaitable[object]]) -> None:
         """Have the work done in the background: neither a grace time nor a cluster manager must hold up the
         look at the others."""
-        task = asyncio.create_task(self._work(record, work))
-        self._background[record.key] = task
-        task.add_done_callback(lambda _: self._background.pop(record.key))
+        self._keep(record.key, self._work(record, work))
+
+    def _keep(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        """Leave the key to this work until it is done."""
+        task = asyncio.create_task(work)
+        self._background[key] = task
+        task.add_done_callback(lambda _: self._background.pop(key))
 
     async def _work(self, record: ProcessRecord, work: Callable[[ProcessRecord], Awaitable[object]]) -> None:
         """Do the work, unless a caller was quicker and the record is another by now."""
@@ -160,6 +170,6 @@ class Watch:
             async with self._locks[record.key]:
                 if self._ledger.find(record.key) == record:
                     await work(record)
-        except RtolapError:
+        except (RtolapError, OSError):
             log.exception("%s cannot be ended or started now; it is tried again", record.key)
             await asyncio.sleep(RETRY_S)
