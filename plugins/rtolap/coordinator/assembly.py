@@ -238,6 +238,10 @@ class Coordinator:
                     self.moves.tick(cube, self._ticked.control(cube))
             except NotFound:
                 self.watermarks.forget(cube)  # dropped meanwhile
+            except (SessionLost, Unavailable, NotLeader):
+                raise
+            except RtolapError as error:  # of its records: other cubes go on
+                log.warning("the move of cube %s is looked at again: %s", cube, error)
         self.applications.tick()
         if leads:
             self._check_at_times(cubes)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from rtolap.base.errors import Forged, NotFound
+from rtolap.base.errors import Corrupted, Forged, NotFound
 from rtolap.base.ids import CarryingPool
 from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.view import SegmentView
+
+log = logging.getLogger(__name__)
 
 LOOKS_AT_ONCE = 16  # cubes whose records are read beside each other
 
@@ -54,8 +57,8 @@ class Views:
         for fresh (`is_synced`).
 
         Each takes several answers of ZooKeeper, so several are waited for at the same time. Cubes that are
-        dropped meanwhile are left out, and those whose records are forged: the store has counted and logged
-        them.
+        dropped meanwhile are left out, and those whose records are forged, which the store has counted and
+        logged, or damaged: one cube's records keep nobody from the others.
         """
         store = self._metadata.store
         store.sync()
@@ -64,6 +67,9 @@ class Views:
             try:
                 return (look(cube),)
             except (NotFound, Forged):
+                return ()
+            except Corrupted as error:
+                log.warning("cube %s is left out: %s", cube, error)
                 return ()
 
         with CarryingPool(LOOKS_AT_ONCE, thread_name_prefix="cubes") as looks:
