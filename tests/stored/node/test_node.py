@@ -157,6 +157,27 @@ def test_columns_change_while_a_load_runs_and_readers_name_theirs(node: LocalNod
     assert read(node, tablet(0), 3) == [(1, "x"), (2, "x"), (3, "x"), (4, "y")]
 
 
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_damaged_tablet_keeps_no_other_from_its_schema_its_abort_or_its_end(
+    node: LocalNode, tmp_path: Path, damaged: int
+) -> None:
+    load(node, 7, b0=rows(1), b1=rows(2))
+    publish(node, 7, 1)
+    load(node, 8, b0=rows(3), b1=rows(4))
+    whole = node._slots.get(tablet(1 - damaged))
+    _damage_in_place(next((tmp_path / "a" / "tablets" / f"1.all.{damaged}").rglob("v1/*.rows")))
+    node.scrubber.run_once()
+    assert list(node.status().broken) == [f"1.all.{damaged}"]
+    changed = add_column(SCHEMA, StoredColumn("extra", "int"))
+    with pytest.raises(Corrupted):
+        node.change_schema(wire.ChangeSchema(1, "d", "t", changed))
+    assert whole.open().schema == changed
+    node.abort(wire.Abort(8))
+    assert whole.open().prepared == ()
+    node.drop(wire.DropTablets((tablet(0), tablet(1))))
+    assert node._slots.all() == ()
+
+
 def test_a_scan_gives_the_columns_and_rows_asked_for(node: LocalNode) -> None:
     load(node, 7, b0=rows(1, 2, 3))
     publish(node, 7, 1)

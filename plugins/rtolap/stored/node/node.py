@@ -21,7 +21,7 @@ from rtolap.stored.node.pins import Pins
 from rtolap.stored.node.scans import ScanStream
 from rtolap.stored.node.scrubber import Scrubber
 from rtolap.stored.node.settings import StorageSettings
-from rtolap.stored.node.tablet_replicas import TabletReplicas
+from rtolap.stored.node.tablet_replicas import TabletReplicas, for_each
 from rtolap.stored.node.transaction_participant import TransactionParticipant
 
 _COPY = pa.schema([pa.field(wire.COPY_NAME, pa.string()), pa.field(wire.COPY_DATA, pa.binary())])
@@ -99,12 +99,10 @@ class LocalNode(Closeable):
         return _Batches(_COPY, batches())
 
     def create(self, request: wire.CreateTablets) -> None:
-        for tablet in request.tablets:
-            self._slots.create(tablet, request.schema)
+        for_each(request.tablets, lambda tablet: self._slots.create(tablet, request.schema))
 
     def drop(self, request: wire.DropTablets) -> None:
-        for tablet in request.tablets:
-            self._slots.drop(tablet)
+        for_each(request.tablets, self._slots.drop)
 
     def change_schema(self, request: wire.ChangeSchema) -> None:
         self._slots.change_schema(request.table_id, request.db, request.table, request.schema)

@@ -7,9 +7,10 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from threading import RLock
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +27,7 @@ from rtolap.stored.node.folder import MAKING, DataFolder, about, generation, gen
 log = logging.getLogger(__name__)
 
 _Name = tuple[str, str, str, int]
+T = TypeVar("T")
 
 
 class Compaction(msgspec.Struct, frozen=True):
@@ -228,9 +230,12 @@ class TabletReplicas:
                     raise disk_error(error, f"dropping tablet {id}") from error
 
     def change_schema(self, table_id: int, db: str, table: str, schema: StoredSchema) -> None:
-        for slot in self.all():
-            if (slot.id.table_id, slot.id.db, slot.id.table) == (table_id, db, table):
-                self.raise_schema(slot, schema)
+        of_table = [
+            slot
+            for slot in self.all()
+            if (slot.id.table_id, slot.id.db, slot.id.table) == (table_id, db, table)
+        ]
+        for_each(of_table, lambda slot: self.raise_schema(slot, schema))
 
     def raise_schema(self, slot: TabletReplica, schema: StoredSchema) -> None:
         """Give the tablet this schema, unless it has a later one."""
@@ -256,6 +261,19 @@ class TabletReplicas:
             aside.mkdir(exist_ok=True)
             os.rename(place, aside / f"{place.name}.{uuid.uuid4().hex[:8]}")
             self._set_aside.pop(place.name, None)
+
+
+def for_each(tablets: Iterable[T], work: Callable[[T], object]) -> None:
+    """Do the work for each tablet, and raise the first error when all were tried: one that is damaged keeps
+    nobody from the others."""
+    first: RtolapError | None = None
+    for each in tablets:
+        try:
+            work(each)
+        except RtolapError as error:
+            first = first or error
+    if first is not None:
+        raise first
 
 
 def _name(id: TabletId) -> _Name:

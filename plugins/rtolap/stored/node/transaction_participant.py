@@ -8,7 +8,7 @@ from collections.abc import Callable
 from rtolap.base.errors import NotFound, NotYet, Refused, RtolapError
 from rtolap.protocols.storage.messages import Abort, Prepare, Publish, TabletId, TabletsDone
 from rtolap.stored.node.loads import Loads
-from rtolap.stored.node.tablet_replicas import TabletReplica, TabletReplicas
+from rtolap.stored.node.tablet_replicas import TabletReplica, TabletReplicas, for_each
 
 log = logging.getLogger(__name__)
 
@@ -68,13 +68,18 @@ class TransactionParticipant:
         A visible version stays, as it was not aborted.
         """
         self._loads.abort(request.txn_id, for_ever=True)
-        for slot, tablet in self._slots.open_tablets():
-            if request.txn_id in tablet.prepared_files:
-                with slot.changing:
-                    try:
-                        slot.open().abort(request.txn_id)
-                    except Refused as error:
-                        log.error("tablet %s: %s", slot.id, error)
+        prepared = [
+            slot for slot, tablet in self._slots.open_tablets() if request.txn_id in tablet.prepared_files
+        ]
+
+        def abort(slot: TabletReplica) -> None:
+            with slot.changing:
+                try:
+                    slot.open().abort(request.txn_id)
+                except Refused as error:
+                    log.error("tablet %s: %s", slot.id, error)
+
+        for_each(prepared, abort)
 
     def _holds(self, id: TabletId, txn_id: int) -> bool:
         slot = self._slots.find(id)
