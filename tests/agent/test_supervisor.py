@@ -294,7 +294,7 @@ def test_an_agent_whose_disk_takes_nothing_for_a_while_loses_no_process_and_star
 
     async def scenario(agent: Supervisor) -> None:
         wanted = {
-            "done": spec(1, "exit 0", one_shot=True),
+            "done": spec(1, f"echo done >> {tmp_path}/done", one_shot=True),
             "wrong": spec(1, "exit 4", one_shot=True),
             "crashing": spec(1, "exit 3", restart=RestartPolicy(max=3, backoff_s=0.01)),
             "service": spec(1, "sleep 60", restart=RestartPolicy(max=1000, backoff_s=0.01)),
@@ -310,6 +310,7 @@ def test_an_agent_whose_disk_takes_nothing_for_a_while_loses_no_process_and_star
         await ensured(agent, "replaced", spec(2, "sleep 60"))
         is_full[0] = False
         assert (await until(agent, "done", "SUCCEEDED")).exit_code == 0
+        assert (tmp_path / "done").read_text() == "done\n", "it was started once"
         assert (await until(agent, "wrong", "FAILED")).exit_code == 4
         assert "after 3 restarts" in (await until(agent, "crashing", "FAILED")).reason
         for key in ("service", "replaced"):
@@ -318,6 +319,34 @@ def test_an_agent_whose_disk_takes_nothing_for_a_while_loses_no_process_and_star
 
     monkeypatch.setattr(records, "write_atomic", full_now_and_then)
     monkeypatch.setattr(watch, "RETRY_S", 0.02)
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_start_that_the_disk_did_not_take_is_stopped_before_its_successor_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    write, calls = records.write_atomic, []
+
+    def second_fails(path: Path, data: bytes, *, mode: int) -> None:
+        calls.append(data)
+        if len(calls) == 2:  # PENDING is on the disk, the process is not
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write(path, data, mode=mode)
+
+    async def scenario(agent: Supervisor) -> None:
+        script = f"echo >> {tmp_path}/starts" + ("" if ends else "; sleep 60")
+        with pytest.raises(Unavailable, match="No space left on device"):
+            await agent.ensure("r0", spec(1, script, one_shot=ends))
+        if ends:
+            assert (await until(agent, "r0", "SUCCEEDED")).exit_code == 0
+            assert (tmp_path / "starts").read_text() == "\n"
+            return
+        second = await agent.ensure("r0", spec(2, "sleep 60"))
+        assert second.state == "RUNNING"
+        assert marked(tmp_path) == ["r0"]
+
+    monkeypatch.setattr(records, "write_atomic", second_fails)
     run(tmp_path, scenario)
 
 

@@ -31,6 +31,7 @@ class Lifecycle:
         self._ledger = ledger
         self._clock = clock
         self._restart_at_s: dict[str, float] = {}
+        self._unnoted: dict[tuple[str, int], Handle] = {}  # started, which the disk has not taken yet
 
     def restart_now(self, key: str) -> None:
         self._restart_at_s[key] = self._clock.monotonic_s()
@@ -110,14 +111,24 @@ class Lifecycle:
             )
         except ProcessFailed as error:
             return self._ledger.step(record, ProcessEvent.GAVE_UP, str(error))
+        self._unnoted[record.key, record.generation] = handle
         return self.started(record, handle)
+
+    def adopted(self, record: ProcessRecord) -> ProcessRecord | None:
+        """Note a start that could not be noted, of this agent or one before it. None: nothing was started, or
+        nothing is left of it."""
+        handle = self._unnoted.get((record.key, record.generation))
+        handle = handle or self._processes.find(record.key, record.generation)
+        return None if handle is None else self.started(record, handle)
 
     def started(self, record: ProcessRecord, handle: Handle) -> ProcessRecord:
         record = msgspec.structs.replace(
             record, handle=handle, started_ms=self._clock.now_ms(), exit_code=None
         )
         where = f", its driver on the cluster as {record.driver}" if record.driver else ""
-        return self._ledger.step(record, ProcessEvent.SPAWNED, f"running as {handle.pid}{where}")
+        noted = self._ledger.step(record, ProcessEvent.SPAWNED, f"running as {handle.pid}{where}")
+        self._unnoted.pop((record.key, record.generation), None)
+        return noted
 
     async def start_again(self, record: ProcessRecord) -> None:
         """Start a process of which nobody knows whether it was started. Raises Unavailable.
@@ -133,8 +144,12 @@ class Lifecycle:
 
         Raises Unavailable where a driver may be left: the process stays STOPPING.
         """
-        if record.state is ProcessState.PENDING:  # an earlier agent may have started it
-            await self._kill_driver(record)
+        if record.state is ProcessState.PENDING:  # it may have been started, which nobody could note
+            noted = self.adopted(record)
+            if noted is not None:
+                record = noted
+            else:
+                await self._kill_driver(record)
         record = self._ledger.step(
             record, ProcessEvent.STOP, reason if record.state not in FINAL else record.reason
         )

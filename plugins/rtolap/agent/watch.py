@@ -130,10 +130,9 @@ class Watch:
 
     def _start_pending(self, record: ProcessRecord) -> None:
         """Start a process that was not started, or whose start could not be noted."""
-        found = self._processes.find(record.key, record.generation)
-        if found is not None:
-            self._life.started(record, found)
-        elif record.driver is not None:
+        if self._life.adopted(record) is not None:
+            return
+        if record.driver is not None:
             self._beside(record, self._life.start_again)
         else:
             self._life.start_known(record)
