@@ -19,6 +19,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from rtolap.base.hidden_pandas import hide_pandas
+
+hide_pandas()  # before pyspark, which imports it where it is there
+
 from rtolap.cubes.build.build import EXIT_USAGE
 from rtolap.cubes.build.job_ids import job_of_parent
 from rtolap.cubes.build.merge import merge_named

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import sys
 
+from rtolap.base.hidden_pandas import hide_pandas
+
+hide_pandas()  # before pyspark, which imports it where it is there
+
 from rtolap.cubes.build.build import build_named
 from rtolap.cubes.build.job_ids import job_of_parent
 from rtolap.cubes.build.serving import main

@@ -13,6 +13,7 @@ have killed.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 import uuid
@@ -128,8 +129,9 @@ def demonstrated(java: JavaArtifacts, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture
 def unique_name(request: pytest.FixtureRequest) -> str:
     """A name that no other test has, fit for topics, znodes, cubes and SQL."""
-    base = "".join(char if char.isalnum() else "_" for char in request.node.name.lower())
-    return f"t_{base[:40]}_{uuid.uuid4().hex[:8]}"
+    words = re.findall(r"[a-z0-9]+", request.node.name.lower())
+    base = "_".join(words)[:40].rstrip("_")  # names of cubes have no __ in them
+    return f"t_{base}_{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture

@@ -1,11 +1,6 @@
 """Spark stages a batch out of a real Iceberg table: as it is, and as an older snapshot was.
 
-Iceberg's runtime has to fit Spark, and lags behind it. The folder of a pyspark that it fits, and the runtime
-and SQLite's driver, are named by variables:
-
-    pip install --no-deps --target FOLDER pyspark==4.1.4
-    RTOLAP_TEST_ICEBERG_SPARK=FOLDER
-    RTOLAP_TEST_ICEBERG_JARS=iceberg-spark-runtime-4.1_2.13-1.12.0.jar,sqlite-jdbc-3.50.3.0.jar
+Iceberg's runtime has to fit Spark, and lags behind it: the job runs in another Spark than the others.
 """
 
 from __future__ import annotations
@@ -26,6 +21,7 @@ from rtolap.model.batch import BatchSource
 from rtolap.object_store.store import ObjectStore, open_store
 
 from tests.support.batches.applied import StreamedHours
+from tests.support.batches.iceberg_spark import iceberg_jars, iceberg_spark
 from tests.support.cubes.builders import Event
 from tests.support.cubes.recount import Answer, from_table, recount
 from tests.support.cubes.services import Services
@@ -34,12 +30,9 @@ from tests.support.runs import spark_drivers
 from .conftest import progress_lines, spark_submit
 from .test_batches import STAGE_JOB, drawn_events, spec_of, table_of
 
-SPARK = os.environ.get("RTOLAP_TEST_ICEBERG_SPARK", "")
-JARS = os.environ.get("RTOLAP_TEST_ICEBERG_JARS", "")
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not (SPARK and JARS), reason="no Spark that Iceberg's runtime fits is named"),
 ]
 COLUMNS = {"ts": "at"}
 
@@ -51,13 +44,14 @@ class Lake(NamedTuple):
     snapshot_id: int
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A table whose column `kind` became `sort` after its first snapshot."""
+    folder = tmp_path_factory.mktemp("lake")
     events = drawn_events(120)
     first = events[:50]
-    warehouse = (tmp_path / "warehouse").as_uri()
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=warehouse)
+    warehouse = (folder / "warehouse").as_uri()
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=warehouse)
     catalog.create_namespace("db")
     rows = table_of(events)
     rows = rows.set_column(0, "at", rows["at"].cast(pa.timestamp("us", "UTC")))
@@ -69,7 +63,7 @@ def lake(tmp_path: Path) -> Lake:
         update.rename_column("kind", "sort")
     names = ["sort" if name == "kind" else name for name in rows.column_names]
     table.append(rows.slice(50).rename_columns(names))
-    return Lake(tmp_path, first, events, snapshot.snapshot_id)
+    return Lake(folder, first, events, snapshot.snapshot_id)
 
 
 @pytest.fixture
@@ -95,10 +89,11 @@ def submitted(lake: Lake, file: Path) -> tuple[int, dict[str, Any], str]:
         "spark.sql.catalog.lake.warehouse": (lake.folder / "warehouse").as_uri(),
     }
     given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    command[:1] = [f"{SPARK}/pyspark/bin/spark-submit", "--jars", JARS, *given]
-    path = f"{SPARK}{os.pathsep}{environment['PYTHONPATH']}"
+    spark = iceberg_spark()
+    command[:1] = [f"{spark}/deps/bin/spark-submit", "--jars", iceberg_jars(), *given]
+    path = f"{spark}{os.pathsep}{environment['PYTHONPATH']}"
     # an archive of classes belongs to another Spark
-    ours = {"PYTHONPATH": path, "SPARK_HOME": f"{SPARK}/pyspark", "SPARK_SUBMIT_OPTS": ""}
+    ours = {"PYTHONPATH": path, "SPARK_HOME": f"{spark}/deps", "SPARK_SUBMIT_OPTS": ""}
     done = spark_drivers.run(command, {**environment, **ours})
     lines = progress_lines(done.stdout)
     return done.returncode, lines[-1] if lines else {}, (done.stdout + done.stderr)[-5000:]
