@@ -302,7 +302,7 @@ def test_after_4_no_member_names_the_set_or_all_do(
     def fault(operations: object) -> Literal["before", "after"] | None:
         return broken[0] if broken else None
 
-    monkeypatch.setattr("rtolap.metadata.merging.commit.retrying", lambda attempt: attempt())
+    monkeypatch.setattr("rtolap.metadata.updates.ATTEMPTS_MAX", 1)
     merging.ensemble.fault = fault  # type: ignore[assignment]
     with pytest.raises(CommitUnknown):
         merging.coordinator.merges.commit(NAME, spec.merge)

@@ -30,7 +30,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.merging.commit import commit_set
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.store import COMMIT_BYTES_MAX, SIGNATURE_BYTES, Create, Delete, MetadataStore, Operation
-from rtolap.metadata.updates import retrying
+from rtolap.metadata.updates import retried
 from rtolap.object_store.store import ObjectStore
 
 _OPERATIONS_MAX = 200  # of one commit
@@ -159,21 +159,18 @@ def _batches(records: dict[str, bytes]) -> Iterator[list[Create]]:
         yield batch
 
 
+@retried
 def _commit(store: MetadataStore, operations: list[Create]) -> None:
     """Commit. Nobody else writes: what was created meanwhile was so by an attempt whose answer was lost."""
-
-    def attempt() -> None:
-        missing: list[Operation] = []
-        for each in operations:
-            node = store.get(each.path)
-            if node is None:
-                missing.append(each)
-            elif node.data != each.data:
-                raise Refused(f"{each.path} was written by somebody else", action="stop all services")
-        if missing:
-            store.commit(missing)
-
-    retrying(attempt)
+    missing: list[Operation] = []
+    for each in operations:
+        node = store.get(each.path)
+        if node is None:
+            missing.append(each)
+        elif node.data != each.data:
+            raise Refused(f"{each.path} was written by somebody else", action="stop all services")
+    if missing:
+        store.commit(missing)
 
 
 def _delete(store: MetadataStore, doomed: Iterable[str]) -> None:

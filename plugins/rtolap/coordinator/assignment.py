@@ -21,7 +21,7 @@ from rtolap.kafka.interfaces import TopicRecreated
 from rtolap.kafka.topic_identity import CUBE_ACTION
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, Switched
-from rtolap.metadata.updates import retrying
+from rtolap.metadata.updates import retried
 from rtolap.model.offsets import Offsets
 from rtolap.model.table import Table
 
@@ -80,7 +80,8 @@ class Assignments:
         if name not in ASSIGNERS:
             raise Refused("no such assigner", expected=sorted(ASSIGNERS), found=name)
 
-        def attempt() -> CubeControl:
+        @retried
+        def enabled() -> CubeControl:
             control = self._metadata.control(cube)
             if found := recreated(schema.table.topic, control, topic_id):
                 raise found
@@ -101,7 +102,7 @@ class Assignments:
                 grown = msgspec.structs.replace(grown, switched=switched)
             return self._commit(cube, control, _in_topic(grown, topic_id, enabled=True))
 
-        return retrying(attempt)
+        return enabled()
 
     def _partitions_to_enable(self, cube: str, table: Table) -> Sequence[int]:
         topic = table.topic
@@ -116,17 +117,14 @@ class Assignments:
                 "or create the cube without --enable",
             ) from error
 
+    @retried
     def extend(self, cube: str, partitions: Sequence[int], topic_id: str) -> CubeControl:
         """Assign partitions that were added to the topic. Nothing is written if there are none, and nothing
         is changed where the topic is another one; a cube of an older version adopts its id."""
-
-        def attempt() -> CubeControl:
-            control = self._metadata.control(cube)
-            if control.ended or recreated("", control, topic_id):
-                return control
-            return self._commit(cube, control, _in_topic(self._grown(control, partitions), topic_id))
-
-        return retrying(attempt)
+        control = self._metadata.control(cube)
+        if control.ended or recreated("", control, topic_id):
+            return control
+        return self._commit(cube, control, _in_topic(self._grown(control, partitions), topic_id))
 
     def release(self, cube: str, cube_id: str) -> CubeControl:
         """Assign a revision that has ended to nobody, and stop a move of it. `cube_id`: of the creation that
@@ -146,27 +144,24 @@ class Assignments:
 
         return self._metadata.update_control(cube, released, cube_id=cube_id)
 
+    @retried
     def assign_again(self, cube: str) -> CubeControl:
         """Assign all partitions of a revision that had ended, from where history may need them.
 
         Raises Refused where no replica set has a receiver: then it stays ended.
         """
         schema = self._metadata.schema(cube)
-
-        def attempt() -> CubeControl:
-            control = self._metadata.control(cube)
-            if not control.ended:
-                return control
-            partitions = sorted(control.first_offsets)
-            assign = ASSIGNERS[DEFAULT_ASSIGNER]
-            plan = assign(partitions, schema.cube.consumer_tasks_max, self._loads(cube))
-            self._validate(plan, partitions)
-            wanted = msgspec.structs.replace(
-                control, ended=False, assignment=plan, assignment_epoch=control.epoch_after
-            )
-            return self._commit(cube, control, wanted)
-
-        return retrying(attempt)
+        control = self._metadata.control(cube)
+        if not control.ended:
+            return control
+        partitions = sorted(control.first_offsets)
+        assign = ASSIGNERS[DEFAULT_ASSIGNER]
+        plan = assign(partitions, schema.cube.consumer_tasks_max, self._loads(cube))
+        self._validate(plan, partitions)
+        wanted = msgspec.structs.replace(
+            control, ended=False, assignment=plan, assignment_epoch=control.epoch_after
+        )
+        return self._commit(cube, control, wanted)
 
     def _grown(self, control: CubeControl, partitions: Sequence[int]) -> CubeControl:
         """Assign new partitions to the cube's replica set with the fewest, one after the other."""

@@ -10,7 +10,7 @@ own, with pieces beside it where it is large, or settled in a page of many, with
 `segment_format` is how they are divided, and `merging` says which versions share files.
 
 A change is requirements + updates, committed by version check: CommitConflict means re-read and retry,
-CommitUnknown means read back before acting; `updates.retrying` does both, so a change must be idempotent.
+CommitUnknown means read back before acting; `updates.retried` does both, so a change must be idempotent.
 Nothing in here talks to Kafka or to another service, nor to files but through the seam in
 `segment_format.vectors`.
 """

@@ -23,9 +23,9 @@ from rtolap.metadata.records import (
     Owner,
     SourceHosts,
 )
-from rtolap.metadata.requests import Note
+from rtolap.metadata.requests import Note, remove_all
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
-from rtolap.metadata.updates import read, retrying, update
+from rtolap.metadata.updates import read, retried, update
 from rtolap.model.application import Application, refuse_unsafe_change
 
 BYTES_MAX = 700_000  # a node holds 1 MB, and base64 adds a third
@@ -94,51 +94,44 @@ class ApplicationRecords:
             raise NotFound(f"application {name} does not exist")
         return application
 
+    @retried
     def create(self, application: Application) -> None:
         """Create an application. An equal one changes nothing; Refused if there is another one."""
         path = paths.application_definition(application.name)
-
-        def attempt() -> None:
-            present = read(self.store, path, Application)
-            if present is None:
-                state = paths.application_state(application.name)
-                self.store.commit(
-                    [
-                        Create(path, codec.encode(application)),
-                        Create(state, codec.encode(ApplicationState())),
-                    ]
-                )
-            elif present != application:
-                raise Refused(
-                    f"application {application.name} exists with another definition",
-                    action="change it (PUT, or rtolap create --change), or choose another name",
-                )
-
-        retrying(attempt)
+        present = read(self.store, path, Application)
+        if present is None:
+            state = paths.application_state(application.name)
+            self.store.commit(
+                [
+                    Create(path, codec.encode(application)),
+                    Create(state, codec.encode(ApplicationState())),
+                ]
+            )
+        elif present != application:
+            raise Refused(
+                f"application {application.name} exists with another definition",
+                action="change it (PUT, or rtolap create --change), or choose another name",
+            )
 
     def drop(self, name: str, note: Note | None = None) -> None:
         """Remove an application in one commit, with the `note`, so that a later application of the name finds
         nothing of it."""
         self.definition(name)
 
-        def attempt() -> None:
+        def nodes() -> list[str]:
             hosts = paths.application_hosts_all(name)
-            below = [f"{hosts}/{level}" for level in self.store.children(hosts)]
-            all_paths = [
-                *below,
+            return [
+                *(f"{hosts}/{level}" for level in self.store.children(hosts)),
                 hosts,
                 paths.application_approvals(name),
                 paths.application_state(name),
                 paths.application_definition(name),
                 paths.application(name),
             ]
-            present = [path for path in all_paths if self.store.get(path) is not None]
-            if present and (note is None or not note.stands()):
-                self.store.commit([*(Delete(path) for path in present), *also])
 
-        also = () if note is None else note.operations()
-        retrying(attempt)
+        remove_all(self.store, nodes, note)
 
+    @retried
     def change(self, application: Application) -> None:
         """Replace the definition of an application, and end the epoch of the leader that runs the former one.
 
@@ -147,29 +140,23 @@ class ApplicationRecords:
         """
         name = application.name
         path, state_path = paths.application_definition(name), paths.application_state(name)
-
-        def attempt() -> None:
-            node, state_node = self.store.get(path), self.store.get(state_path)
-            if node is None or state_node is None:
-                raise NotFound(f"application {name} does not exist")
-            before = codec.decode(node.data, Application, path)
-            if before == application:
-                return
-            refuse_unsafe_change(before, application)
-            state = codec.decode(state_node.data, ApplicationState, state_path)
-            gone = {declared.name for declared in before.levels} - {
-                level.name for level in application.levels
-            }
-            hosts = [paths.application_hosts(name, level) for level in sorted(gone)]
-            self.store.commit(
-                [
-                    Put(path, codec.encode(application), node.version),
-                    Put(state_path, codec.encode(without(state, gone)), state_node.version),
-                    *(Delete(node_path) for node_path in hosts if self.store.get(node_path) is not None),
-                ]
-            )
-
-        retrying(attempt)
+        node, state_node = self.store.get(path), self.store.get(state_path)
+        if node is None or state_node is None:
+            raise NotFound(f"application {name} does not exist")
+        before = codec.decode(node.data, Application, path)
+        if before == application:
+            return
+        refuse_unsafe_change(before, application)
+        state = codec.decode(state_node.data, ApplicationState, state_path)
+        gone = {declared.name for declared in before.levels} - {level.name for level in application.levels}
+        hosts = [paths.application_hosts(name, level) for level in sorted(gone)]
+        self.store.commit(
+            [
+                Put(path, codec.encode(application), node.version),
+                Put(state_path, codec.encode(without(state, gone)), state_node.version),
+                *(Delete(node_path) for node_path in hosts if self.store.get(node_path) is not None),
+            ]
+        )
 
     # -- what was published -----------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ from rtolap.base.metrics import Metrics
 from rtolap.base.settings import Settings
 from rtolap.metadata import codec, paths
 from rtolap.metadata.signed import SignedStore
-from rtolap.metadata.store import Create, MetadataStore
-from rtolap.metadata.updates import read, retrying
+from rtolap.metadata.store import MetadataStore
+from rtolap.metadata.updates import create_missing, read
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.metadata.zookeeper_session import Credentials
 
@@ -95,12 +95,7 @@ def check_format(store: MetadataStore) -> None:
 
 def note_format(store: MetadataStore) -> None:
     """Write the major version where none is noted yet."""
-
-    def attempt() -> None:
-        if store.get(paths.CLUSTER_FORMAT) is None:
-            store.commit([Create(paths.CLUSTER_FORMAT, codec.encode(ClusterFormat(MAJOR)))])
-
-    retrying(attempt)
+    create_missing(store, paths.CLUSTER_FORMAT, codec.encode(ClusterFormat(MAJOR)))
 
 
 def show_refused(metrics: Metrics, store: MetadataStore) -> None:

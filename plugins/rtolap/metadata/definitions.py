@@ -16,9 +16,9 @@ from rtolap.base.errors import NotFound, Refused
 from rtolap.metadata import codec, paths
 from rtolap.metadata.publications import Publications
 from rtolap.metadata.records import ChangeLog, CubeControl
-from rtolap.metadata.requests import Note
+from rtolap.metadata.requests import Note, remove_all
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
-from rtolap.metadata.updates import genuine, read, retrying
+from rtolap.metadata.updates import genuine, read, retried
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.evolution.revisions import revision_name
 from rtolap.model.table import Lookup, Table
@@ -162,22 +162,20 @@ class Definitions:
             ]
         )
 
+    @retried
     def change_table(self, before: Table, after: Table) -> None:
         """Put one definition of a table in the place of the other. What it may change is the caller's to
         check. Raises Refused where it has neither of the two."""
         path = paths.table(after.name)
+        node = self.store.get(path)
+        present = None if node is None else codec.decode(node.data, Table, path)
+        if present == after:
+            return
+        if node is None or present != before:
+            raise Refused(f"table {after.name} was changed by somebody else", action="look, and repeat")
+        self.store.commit([Put(path, codec.encode(after), node.version)])
 
-        def attempt() -> None:
-            node = self.store.get(path)
-            present = None if node is None else codec.decode(node.data, Table, path)
-            if present == after:
-                return
-            if node is None or present != before:
-                raise Refused(f"table {after.name} was changed by somebody else", action="look, and repeat")
-            self.store.commit([Put(path, codec.encode(after), node.version)])
-
-        retrying(attempt)
-
+    @retried
     def create_cube(self, cube: Cube, *, generation_base: int = 0) -> None:
         """Create definition, control and change log in one commit, so that no reader meets a half-made cube.
 
@@ -188,37 +186,28 @@ class Definitions:
             (paths.cube_control(cube.name), CubeControl(generation_base=generation_base)),
             (paths.cube_changes(cube.name), ChangeLog(cube_id=uuid.uuid4().hex)),
         ]
+        if self._same(paths.cube_definition(cube.name), cube, f"cube {cube.name}"):
+            return
+        self.store.commit([Create(path, codec.encode(record)) for path, record in nodes])
 
-        def attempt() -> None:
-            if self._same(paths.cube_definition(cube.name), cube, f"cube {cube.name}"):
-                return
-            self.store.commit([Create(path, codec.encode(record)) for path, record in nodes])
-
-        retrying(attempt)
-
+    @retried
     def change_cube(self, before: Cube, after: Cube, cube_id: str) -> None:
         """Put one definition of this creation of a cube in the place of the other, in one commit. What it may
         change is the caller's to check. Raises NotFound where the creation is gone, and Refused where it has
         neither of the two."""
         path, changes = paths.cube_definition(after.name), paths.cube_changes(after.name)
-
-        def attempt() -> None:
-            node, log = self.store.get(path), self.store.get(changes)
-            if node is None or log is None or codec.decode(log.data, ChangeLog, changes).cube_id != cube_id:
-                raise NotFound(
-                    f"cube {after.name} was dropped by somebody else", expected=f"cube id {cube_id}"
-                )
-            present = codec.decode(node.data, Cube, path)
-            if present == after:
-                return  # an attempt whose answer was lost
-            if present != before:
-                raise Refused(
-                    f"cube {after.name} was changed by somebody else meanwhile",
-                    action="look at it, and repeat",
-                )
-            self.store.commit([Put(path, codec.encode(after), node.version), Check(changes, log.version)])
-
-        retrying(attempt)
+        node, log = self.store.get(path), self.store.get(changes)
+        if node is None or log is None or codec.decode(log.data, ChangeLog, changes).cube_id != cube_id:
+            raise NotFound(f"cube {after.name} was dropped by somebody else", expected=f"cube id {cube_id}")
+        present = codec.decode(node.data, Cube, path)
+        if present == after:
+            return  # an attempt whose answer was lost
+        if present != before:
+            raise Refused(
+                f"cube {after.name} was changed by somebody else meanwhile",
+                action="look at it, and repeat",
+            )
+        self.store.commit([Put(path, codec.encode(after), node.version), Check(changes, log.version)])
 
     def check_droppable(self, name: str) -> None:
         """Raise Refused for a cube that is enabled or published, and NotFound without it."""
@@ -255,6 +244,7 @@ class Definitions:
                 raise NotFound(f"cube {name} was dropped by somebody else", expected=f"cube id {cube_id}")
             return (Check(changes, node.version),)
 
+        @retried
         def remove_rest() -> None:
             node = standing()
             if node is None or (note is not None and note.stands()):
@@ -264,12 +254,11 @@ class Definitions:
             removed = [Delete(changes, node.version), *(Delete(path) for path in (*rest, paths.cube(name)))]
             self.store.commit([*removed, *(() if note is None else note.operations())])
 
-        retrying(lambda: self._remove_below(paths.segments(name), stands))
-        retrying(lambda: self._remove_below(paths.closing(name), stands))
-        retrying(lambda: self._remove_below(paths.history(name), stands))
-        retrying(lambda: self._remove_below(paths.replay_from_all(name), stands))
-        retrying(remove_rest)
+        for below in (paths.segments, paths.closing, paths.history, paths.replay_from_all):
+            self._remove_below(below(name), stands)
+        remove_rest()
 
+    @retried
     def _remove_below(self, parent: str, stands: Callable[[], Sequence[Operation]]) -> None:
         names = self.store.children(parent)
         for at in range(0, len(names), DELETE_BATCH):
@@ -294,25 +283,11 @@ class Definitions:
             )
         return present is not None
 
+    @retried
     def _create(self, path: str, record: S, subject: str) -> None:
-        def attempt() -> None:
-            if not self._same(path, record, subject):
-                self.store.commit([Create(path, codec.encode(record))])
-
-        retrying(attempt)
+        if not self._same(path, record, subject):
+            self.store.commit([Create(path, codec.encode(record))])
 
     def _drop(self, path: str, kind: type[S], subject: str, note: Note | None) -> None:
         self._required(path, kind, subject)
-        self._remove([path], note)
-
-    def _remove(self, all_paths: Sequence[str], note: Note | None) -> None:
-        """Remove it in one commit; what its repetition finds after a lost answer may be of another request
-        already."""
-        also = () if note is None else note.operations()
-
-        def attempt() -> None:
-            present = [path for path in all_paths if self.store.get(path) is not None]
-            if present and (note is None or not note.stands()):
-                self.store.commit([*(Delete(path) for path in present), *also])
-
-        retrying(attempt)
+        remove_all(self.store, lambda: [path], note)

@@ -15,8 +15,9 @@ import msgspec
 
 from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.metadata import codec, paths
-from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
-from rtolap.metadata.updates import genuine, read, replace, retrying, update
+from rtolap.metadata.requests import remove_all
+from rtolap.metadata.store import Check, Create, MetadataStore, Operation
+from rtolap.metadata.updates import genuine, read, replace, retried, update
 from rtolap.model.publication import Publication
 from rtolap.model.segment import SegmentRange
 
@@ -144,18 +145,12 @@ class Publications:
             )
         return found
 
+    @retried
     def declare(self, publication: Publication) -> None:
         """Declare it, or change how it is batched, expires and is reached.
 
         Raises Refused where another cube, cuboid or table would be published under the name.
         """
-
-        def attempt() -> None:
-            self._declare(publication)
-
-        retrying(attempt)
-
-    def _declare(self, publication: Publication) -> None:
         path = paths.publication_definition(publication.name)
         node = self._store.get(path)
         declared = PublicationDeclaration(publication)
@@ -194,21 +189,8 @@ class Publications:
 
     def end_drop(self, name: str) -> None:
         """Remove all of it: what its snapshots name may be deleted."""
-
-        def attempt() -> None:
-            gone: list[Operation] = [
-                Delete(path)
-                for path in (
-                    paths.publication_status(name),
-                    paths.publication_holds(name),
-                    paths.publication_definition(name),
-                )
-                if self._store.get(path) is not None
-            ]
-            if gone:
-                self._store.commit(gone)
-
-        retrying(attempt)
+        nodes = (paths.publication_status, paths.publication_holds, paths.publication_definition)
+        remove_all(self._store, lambda: [node(name) for node in nodes])
 
     def holds(self, name: str) -> PublicationHolds:
         return read(self._store, paths.publication_holds(name), PublicationHolds) or PublicationHolds()

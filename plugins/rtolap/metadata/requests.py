@@ -6,7 +6,7 @@ leaves a request that is carried out again; after it, one that is answered. A re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from threading import Lock
 from typing import Any
@@ -17,7 +17,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, Refused, from_dict
 from rtolap.metadata import codec, paths
 from rtolap.metadata.store import Create, Delete, MetadataStore, Operation
-from rtolap.metadata.updates import read, retrying
+from rtolap.metadata.updates import create_missing, read, retried
 
 RETENTION_MS = 48 * 3_600_000  # as frontends keep the changes of stored tables
 _FORGOTTEN_MAX = 200  # at a time
@@ -52,6 +52,15 @@ class Note:
         return (Create(self._path, self._data),)
 
 
+@retried
+def remove_all(store: MetadataStore, find: Callable[[], Iterable[str]], note: Note | None = None) -> None:
+    """Remove the nodes that `find` names, children first, in one commit with the `note`; what its repetition
+    finds after a lost answer may be of another request already."""
+    present = [path for path in find() if store.get(path) is not None]
+    if present and (note is None or not note.stands()):
+        store.commit([*(Delete(path) for path in present), *(() if note is None else note.operations())])
+
+
 class Requests:
     """Requests that carry an id. They are thread-safe."""
 
@@ -82,13 +91,7 @@ class Requests:
             work(Note(self._store, paths.request(request_id), self._record(fingerprint)))
         except _REFUSALS as error:
             refused = msgspec.structs.replace(self._record(fingerprint), refused=error.to_dict())
-            note = Note(self._store, paths.request(request_id), refused)
-
-            def attempt() -> None:
-                if not note.stands():
-                    self._store.commit(note.operations())
-
-            retrying(attempt)
+            create_missing(self._store, paths.request(request_id), codec.encode(refused))
             self._answered(request_id, fingerprint)
 
     def forget(self) -> int:
@@ -103,11 +106,7 @@ class Requests:
         return forgotten
 
     def _delete(self, name: str) -> None:
-        def attempt() -> None:
-            if self._store.get(paths.request(name)) is not None:
-                self._store.commit([Delete(paths.request(name))])
-
-        retrying(attempt)
+        remove_all(self._store, lambda: [paths.request(name)])
 
     def _answered(self, request_id: str, fingerprint: str) -> bool:
         """Return whether the request was answered. Raises the error that refused it, and Refused for another

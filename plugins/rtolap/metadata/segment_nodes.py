@@ -32,7 +32,7 @@ from rtolap.metadata.segment_format.pages import (
 from rtolap.metadata.segment_format.pieces import Piece, SplitSegment, join, split
 from rtolap.metadata.segment_format.vectors import VectorFiles
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
-from rtolap.metadata.updates import put_or_create, read, retrying
+from rtolap.metadata.updates import put_or_create, read, retried
 from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 
 PIECES_MAX = 200  # that are remembered: up to `pieces.HEAD_BYTES_MAX` bytes and what one change adds
@@ -170,6 +170,7 @@ class SegmentNodes:
             )
         return self._vectors.whole(record)
 
+    @retried
     def update(
         self,
         cube: str,
@@ -196,62 +197,50 @@ class SegmentNodes:
                                                                   finds its change and has nothing to write
         """
         fresh = SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
-
-        def attempt() -> SegmentRecord:
-            place = self._place(cube, window)
-            stored = fresh if place.record is None else place.record
-            before = self.whole(stored) if with_vectors else stored
-            after = change(before)
-            if after == before:
-                return after
-            if with_vectors and after.vectors is not None and _vectors_differ(before, after):
-                after = msgspec.structs.replace(after, vectors=None)
-            operations, after = self._writes(cube, window, place, after)
-            if place.record is None:
-                operations.append(self._not_purged(cube, window))
-            log = place.log or change_log(self._store, cube, cube_id)
-            self._store.commit([*operations, *require(), logged(cube, window.name, log, cube_id)])
+        place = self._place(cube, window)
+        stored = fresh if place.record is None else place.record
+        before = self.whole(stored) if with_vectors else stored
+        after = change(before)
+        if after == before:
             return after
+        if with_vectors and after.vectors is not None and _vectors_differ(before, after):
+            after = msgspec.structs.replace(after, vectors=None)
+        operations, after = self._writes(cube, window, place, after)
+        if place.record is None:
+            operations.append(self._not_purged(cube, window))
+        log = place.log or change_log(self._store, cube, cube_id)
+        self._store.commit([*operations, *require(), logged(cube, window.name, log, cube_id)])
+        return after
 
-        return retrying(attempt)
-
+    @retried
     def settle(self, cube: str, window: SegmentRange) -> bool:
         """Move a settled record into its page. Return False where it is there, is open or cannot be moved.
 
         The steps are those of `update`; a repetition after a crash finds it moved.
         """
+        own = self._opened(cube, window.name)
+        if own is None or not self._belongs_in_page(own.record):
+            return False
+        operations, _ = self._writes(cube, window, _Place(own.record, own), own.record)
+        log = change_log(self._store, cube, None)
+        self._store.commit([*operations, logged(cube, window.name, log, None)])
+        return True
 
-        def attempt() -> bool:
-            own = self._opened(cube, window.name)
-            if own is None or not self._belongs_in_page(own.record):
-                return False
-            operations, _ = self._writes(cube, window, _Place(own.record, own), own.record)
-            log = change_log(self._store, cube, None)
-            self._store.commit([*operations, logged(cube, window.name, log, None)])
-            return True
-
-        return retrying(attempt)
-
+    @retried
     def remove(self, cube: str, name: str, *, cube_id: str | None, horizon_ms: int | None) -> None:
         """Forget a record that ends at or below the horizon."""
         window = parse_segment_name(name)
-
-        def attempt() -> None:
-            place = self._place(cube, window)
-            if place.record is None:
-                return
-            if horizon_ms is None or place.record.end_ms > horizon_ms:
-                raise Refused(
-                    f"the record of {cube}/{name} is still needed", expected=f"an end <= {horizon_ms}"
-                )
-            if place.own is not None:
-                operations = _dropped(cube, name, place.own)
-            else:
-                operations = [self._without(cube, window, place)]
-            log = place.log or change_log(self._store, cube, cube_id)
-            self._store.commit([*operations, logged(cube, name, log, cube_id)])
-
-        retrying(attempt)
+        place = self._place(cube, window)
+        if place.record is None:
+            return
+        if horizon_ms is None or place.record.end_ms > horizon_ms:
+            raise Refused(f"the record of {cube}/{name} is still needed", expected=f"an end <= {horizon_ms}")
+        if place.own is not None:
+            operations = _dropped(cube, name, place.own)
+        else:
+            operations = [self._without(cube, window, place)]
+        log = place.log or change_log(self._store, cube, cube_id)
+        self._store.commit([*operations, logged(cube, name, log, cube_id)])
 
     # -- places -----------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import msgspec
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -13,6 +14,7 @@ from rtolap.metadata import codec
 from rtolap.metadata.store import Create, Delete, MetadataStore, Operation, Put, Versioned
 
 S = TypeVar("S", bound=msgspec.Struct)
+P = ParamSpec("P")
 R = TypeVar("R")
 
 # Ten services that change the segments of one cube at once each lose most rounds: 30 short ones suffice.
@@ -21,20 +23,25 @@ _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.2
 
 
-def retrying(attempt: Callable[[], R]) -> R:
-    """Repeat `attempt`, which reads, decides and commits, until its commit is known to stand.
+def retried(attempt: Callable[P, R]) -> Callable[P, R]:
+    """Repeat a function that reads, decides and commits, until its commit is known to stand.
 
     After CommitUnknown the repetition is the read-back: an attempt that finds its own change already there
-    has nothing left to commit. So `attempt` has to be idempotent. The last error is raised after
+    has nothing left to commit. So the function has to be idempotent. The last error is raised after
     `ATTEMPTS_MAX` rounds.
     """
-    rounds = Retrying(
-        retry=retry_if_exception_type((CommitConflict, CommitUnknown)),
-        stop=stop_after_attempt(ATTEMPTS_MAX),
-        wait=wait_random_exponential(multiplier=_PAUSE_S, max=_PAUSE_MAX_S),
-        reraise=True,
-    )
-    return rounds(attempt)
+
+    @wraps(attempt)
+    def rounds(*args: P.args, **kwargs: P.kwargs) -> R:
+        repeated = Retrying(
+            retry=retry_if_exception_type((CommitConflict, CommitUnknown)),
+            stop=stop_after_attempt(ATTEMPTS_MAX),
+            wait=wait_random_exponential(multiplier=_PAUSE_S, max=_PAUSE_MAX_S),
+            reraise=True,
+        )
+        return repeated(attempt, *args, **kwargs)
+
+    return rounds
 
 
 def read(store: MetadataStore, path: str, kind: type[S]) -> S | None:
@@ -58,31 +65,26 @@ def put_or_create(path: str, data: bytes, node: Versioned | None) -> Operation:
     return Create(path, data) if node is None else Put(path, data, node.version)
 
 
+@retried
 def create_missing(store: MetadataStore, path: str, data: bytes, *, ephemeral: bool = False) -> None:
     """Make a node, unless there is one, whatever is in it."""
-
-    def attempt() -> None:
-        if store.get(path) is None:
-            store.commit([Create(path, data, ephemeral=ephemeral)])
-
-    retrying(attempt)
+    if store.get(path) is None:
+        store.commit([Create(path, data, ephemeral=ephemeral)])
 
 
+@retried
 def replace(store: MetadataStore, path: str, record: msgspec.Struct) -> None:
     """Write the record, whatever stands there, also what somebody has forged. An equal one writes nothing."""
     data = codec.encode(record)
-
-    def attempt() -> None:
-        try:
-            node = store.get(path)
-        except Forged as forged:
-            node = Versioned(b"", forged.version)
-        if node is None or node.data != data:
-            store.commit([put_or_create(path, data, node)])
-
-    retrying(attempt)
+    try:
+        node = store.get(path)
+    except Forged as forged:
+        node = Versioned(b"", forged.version)
+    if node is None or node.data != data:
+        store.commit([put_or_create(path, data, node)])
 
 
+@retried
 def update(
     store: MetadataStore,
     path: str,
@@ -94,17 +96,13 @@ def update(
 
     `also` gives operations that are committed together with the change; it is called again each round.
     """
-
-    def attempt() -> S | None:
-        node = store.get(path)
-        before = None if node is None else codec.decode(node.data, kind, path)
-        after = change(before)
-        if after == before:
-            return before
-        if after is not None:
-            store.commit([put_or_create(path, codec.encode(after), node), *also()])
-        elif node is not None:
-            store.commit([Delete(path, node.version), *also()])
-        return after
-
-    return retrying(attempt)
+    node = store.get(path)
+    before = None if node is None else codec.decode(node.data, kind, path)
+    after = change(before)
+    if after == before:
+        return before
+    if after is not None:
+        store.commit([put_or_create(path, codec.encode(after), node), *also()])
+    elif node is not None:
+        store.commit([Delete(path, node.version), *also()])
+    return after

@@ -29,7 +29,7 @@ from rtolap.metadata.change_log import change_log
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.store import Check, Put, Versioned
-from rtolap.metadata.updates import retrying
+from rtolap.metadata.updates import retried
 from rtolap.model.cube import Cube, Revision
 from rtolap.model.evolution.revisions import common_window_ms
 from rtolap.model.instants import utc_text
@@ -47,13 +47,10 @@ class Filling:
         self._views = views
         self._heartbeats = heartbeats
 
+    @retried
     def run(self, name: str) -> int | None:
         """Move the revision's moment back as far as it is filled, and return it; None of a cube that fills
         nothing. Raises NotFound without the cube."""
-        return retrying(lambda: self._move(name))
-
-    def _move(self, name: str) -> int | None:
-        """Raise CommitConflict where a segment, a horizon or a definition has changed since it was read."""
         store = self._metadata.store
         path = paths.cube_definition(name)
         node = store.get(path)

@@ -30,7 +30,7 @@ from rtolap.metadata import codec, paths
 from rtolap.metadata.change_log import change_log
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.metadata.updates import retrying
+from rtolap.metadata.updates import retried
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.evolution.cube_changes import CubeChange, changed_settings, cube_changes
 from rtolap.model.evolution.older_columns import older_columns
@@ -81,10 +81,7 @@ class FollowingRevisions:
         _check(newest, after)
         check_renamed(Schema(table, newest), wanted, request.renamed)
 
-        def attempt() -> Cube:
-            return self._followed(newest, after, request)
-
-        made = retrying(attempt)
+        made = self._followed(newest, after, request)
         revision = made.revision
         assert revision is not None, "it follows another one"
         series = (Schema(table, newest), Schema(table, made))
@@ -101,6 +98,7 @@ class FollowingRevisions:
             applied=not request.dry_run,
         )
 
+    @retried
     def _followed(self, newest: Cube, after: Cube, request: wire.AlterRequest) -> Cube:
         """Return the revision, made unless it is a dry run. Raises CommitConflict where something changed."""
         store, name = self._metadata.store, newest.name

@@ -46,7 +46,7 @@ from rtolap.fleet.lifecycle.states import (
 from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.metadata import codec, paths
 from rtolap.metadata.store import Create, MetadataStore, Put, Versioned
-from rtolap.metadata.updates import put_or_create, retrying
+from rtolap.metadata.updates import put_or_create, retried
 
 OBSERVER = "observation"
 
@@ -98,22 +98,19 @@ class BrokerOperations:
         nodes = ((number, self._store.get(f"{folder}/{number}")) for number in numbers)
         return tuple(codec.decode(node.data, AuditEntry, f"{folder}/{n}") for n, node in nodes if node)
 
+    @retried
     def register_broker(self, broker: int, host: str, by: str, reason: str) -> BrokerRecord:
         """Record a new machine. Raises Refused where a broker of this id lives."""
-
-        def attempt() -> BrokerRecord:
-            node, record = self._look(broker)
-            if record is not None:
-                after, pending = transition(
-                    record.state, BrokerEvent.ADD, subject=f"broker {broker}", history=record.past
-                )
-            else:
-                after, pending = BrokerLife.PROVISIONED, ()
-            return self._commit(
-                node, record, broker, host, BrokerEvent.ADD, after, pending, by, reason, _new_id()
+        node, record = self._look(broker)
+        if record is not None:
+            after, pending = transition(
+                record.state, BrokerEvent.ADD, subject=f"broker {broker}", history=record.past
             )
-
-        return retrying(attempt)
+        else:
+            after, pending = BrokerLife.PROVISIONED, ()
+        return self._commit(
+            node, record, broker, host, BrokerEvent.ADD, after, pending, by, reason, _new_id()
+        )
 
     def operate(
         self,
@@ -135,6 +132,7 @@ class BrokerOperations:
         operation_id = operation_id or _new_id()
         self._settle(broker, operation_id)
 
+        @retried
         def attempt() -> BrokerRecord:
             node, record = self._look(broker)
             if record is not None and record.knows(operation_id):
@@ -155,7 +153,7 @@ class BrokerOperations:
                 node, record, broker, record.host, event, after, pending, by, reason, operation_id
             )
 
-        retrying(attempt)
+        attempt()
         return self.resume(broker)
 
     def observe(self, snapshot: FleetSnapshot) -> dict[int, RtolapError]:
@@ -214,6 +212,7 @@ class BrokerOperations:
     def _note(self, broker: int, event: BrokerEvent, snapshot: FleetSnapshot) -> BrokerRecord:
         operation_id = _new_id()
 
+        @retried
         def attempt() -> BrokerRecord:
             node, record = self._read(broker)
             if record.knows(operation_id) or not legal(record.state, event):
@@ -224,7 +223,7 @@ class BrokerOperations:
                 node, record, broker, record.host, event, after, pending, OBSERVER, reason, operation_id
             )
 
-        retrying(attempt)
+        attempt()
         return self.resume(broker)
 
     def _adopt(self, broker: int, snapshot: FleetSnapshot) -> tuple[Versioned, BrokerRecord]:
@@ -293,6 +292,7 @@ class BrokerOperations:
         path = paths.fleet_broker(self._cluster_id, broker)
         data = codec.encode(record)
 
+        @retried
         def attempt() -> bool:
             present = self._store.get(path)
             if present is not None and present.data == data:
@@ -303,7 +303,7 @@ class BrokerOperations:
             return True
 
         try:
-            return retrying(attempt)
+            return attempt()
         except CommitConflict:
             return False
 

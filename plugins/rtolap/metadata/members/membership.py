@@ -13,7 +13,7 @@ from rtolap.metadata.members.places import PlacementPolicy, refuse_shared
 from rtolap.metadata.records import ReceiverRecord, ReplicaSetRecord
 from rtolap.metadata.requests import Note
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
-from rtolap.metadata.updates import genuine, put_or_create, read, replace, retrying, update
+from rtolap.metadata.updates import genuine, put_or_create, read, replace, retried, update
 
 
 class Members:
@@ -51,7 +51,8 @@ class Members:
         """
         path = paths.replica_set(record.replica_set)
 
-        def attempt() -> None:
+        @retried
+        def enter() -> None:
             node = self.store.get(path)
             before = None if node is None else codec.decode(node.data, ReplicaSetRecord, path)
             names = () if before is None else before.receivers
@@ -73,7 +74,7 @@ class Members:
                 ]
             )
 
-        retrying(attempt)
+        enter()
         self.register_receiver(record)  # leaves the replica set that it was in before
 
     def live_receivers(self) -> tuple[str, ...]:
@@ -87,6 +88,7 @@ class Members:
             for name, record in self.replica_sets().items()
         }
 
+    @retried
     def announce_live(self, receiver_id: str, instance: str) -> None:
         """Announce the receiver while this session lives. Call again after a lost session.
 
@@ -94,15 +96,11 @@ class Members:
         (its session has yet to expire) is replaced, one's own stays.
         """
         path = paths.receiver_live(receiver_id)
-
-        def attempt() -> None:
-            node = self.store.get(path)
-            if node is not None and node.data == instance.encode():
-                return
-            operations: list[Operation] = [] if node is None else [Delete(path, node.version)]
-            self.store.commit([*operations, Create(path, instance.encode(), ephemeral=True)])
-
-        retrying(attempt)
+        node = self.store.get(path)
+        if node is not None and node.data == instance.encode():
+            return
+        operations: list[Operation] = [] if node is None else [Delete(path, node.version)]
+        self.store.commit([*operations, Create(path, instance.encode(), ephemeral=True)])
 
     def replica_sets(self) -> dict[str, ReplicaSetRecord]:
         names = self.store.children(paths.REPLICA_SETS)
@@ -250,12 +248,9 @@ class Members:
             raise NotFound(f"{subject} does not exist")
         return node
 
+    @retried
     def _remove_member(self, operations: Callable[[], list[Operation]], note: Note | None) -> None:
         """Commit what `operations` names; what a repetition finds after a lost answer may be of another
         request already."""
-
-        def attempt() -> None:
-            if note is None or not note.stands():
-                self.store.commit([*operations(), *(() if note is None else note.operations())])
-
-        retrying(attempt)
+        if note is None or not note.stands():
+            self.store.commit([*operations(), *(() if note is None else note.operations())])

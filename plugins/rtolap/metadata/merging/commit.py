@@ -14,7 +14,7 @@ from rtolap.metadata.records import MergedSet, SegmentRecord
 from rtolap.metadata.segment_events import take_event
 from rtolap.metadata.segment_format.pages import encode_page, page_of
 from rtolap.metadata.store import Operation, Put
-from rtolap.metadata.updates import retrying
+from rtolap.metadata.updates import retried
 from rtolap.model.merging.intervals import LEVELS
 from rtolap.model.merging.specs import MergeMember
 from rtolap.model.segment import SegmentEvent, SegmentRange, SegmentState, parse_segment_name
@@ -69,7 +69,8 @@ def commit_set(
         metadata.nodes.settle(cube, windows[name])
     now_ms = metadata.clock.now_ms()
 
-    def attempt() -> bool:
+    @retried
+    def commit() -> bool:
         log = change_log(metadata.store, cube, cube_id)  # first: nothing changes between it and the commit
         operations: list[Operation] = []
         names: list[str] = []
@@ -97,7 +98,7 @@ def commit_set(
         metadata.store.commit([*operations, all_logged(cube, names, log, cube_id)])
         return True
 
-    return retrying(attempt)
+    return commit()
 
 
 def _by_page(

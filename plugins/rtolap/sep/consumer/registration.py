@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 from rtolap.base.addresses import is_unspecified
 from rtolap.base.errors import Corrupted, DefinitionError, NotLeader
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
-from rtolap.metadata.updates import retrying
+from rtolap.metadata.updates import retried
 from rtolap.sep.consumer.calls import Answer
 from rtolap.sep.hbase import admin_pb2, rpc_pb2
 from rtolap.sep.hbase.znodes import ServerName
@@ -45,6 +45,7 @@ class Registration:
         self._root = root.rstrip("/")
         self._sinks = tuple(sinks)
 
+    @retried
     def register(self, fence: str | None = None) -> None:
         """Make the nodes that are missing, all or none; the node of a master before is replaced.
 
@@ -52,22 +53,6 @@ class Registration:
         for it may stand there for as long as this session lives, and region servers would go on calling it.
         NotLeader: `fence` is gone. Raises what the store raises where it cannot be reached.
         """
-        retrying(lambda: self._attempt(fence))
-
-    def withdraw(self) -> None:
-        """Remove the nodes; region servers stop to open connections within moments."""
-
-        def attempt() -> None:
-            operations = [Delete(path) for path in self._paths() if self._store.get(path) is not None]
-            master = self._store.get(self._master)
-            if master is not None and master.data == self._master_data():
-                operations.append(Delete(self._master, master.version))
-            if operations:
-                self._store.commit(operations)
-
-        retrying(attempt)
-
-    def _attempt(self, fence: str | None) -> None:
         if fence is not None and self._store.get(fence) is None:
             raise NotLeader(f"{fence} is gone: another process registers its ports")
         operations: list[Operation] = [
@@ -81,6 +66,16 @@ class Registration:
             operations.append(Create(self._master, own, ephemeral=True))
         if operations:
             self._store.commit([*([] if fence is None else [Check(fence, -1)]), *operations])
+
+    @retried
+    def withdraw(self) -> None:
+        """Remove the nodes; region servers stop to open connections within moments."""
+        operations = [Delete(path) for path in self._paths() if self._store.get(path) is not None]
+        master = self._store.get(self._master)
+        if master is not None and master.data == self._master_data():
+            operations.append(Delete(self._master, master.version))
+        if operations:
+            self._store.commit(operations)
 
     @property
     def _master(self) -> str:

@@ -17,8 +17,9 @@ import msgspec
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import CommitConflict, CommitUnknown
+from rtolap.metadata.requests import remove_all
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore
-from rtolap.metadata.updates import create_missing, retrying
+from rtolap.metadata.updates import create_missing, retried
 from rtolap.sep.subscriptions.records import SubscriptionPaths
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class ShareNodes:
         create_missing(self._store, path, data, ephemeral=True)
 
     def leave(self, member: str) -> None:
-        retrying(lambda: self._delete(self._paths.consumer(member)))
+        remove_all(self._store, lambda: [self._paths.consumer(member)])
 
     def look(self) -> ShareMap:
         members = []
@@ -97,16 +98,9 @@ class ShareNodes:
         except (CommitConflict, CommitUnknown) as error:
             log.info("share %d is not claimed: %s", share, error)
 
+    @retried
     def release(self, share: int, member: str) -> None:
         """Remove the node of the holder, if it is this consumer's."""
-
-        def attempt() -> None:
-            node = self._store.get(self._paths.holder(share))
-            if node is not None and node.data == member.encode():
-                self._store.commit([Delete(self._paths.holder(share), node.version)])
-
-        retrying(attempt)
-
-    def _delete(self, path: str) -> None:
-        if self._store.get(path) is not None:
-            self._store.commit([Delete(path)])
+        node = self._store.get(self._paths.holder(share))
+        if node is not None and node.data == member.encode():
+            self._store.commit([Delete(self._paths.holder(share), node.version)])

@@ -28,8 +28,9 @@ from collections.abc import Callable
 import msgspec
 
 from rtolap.base.errors import AlreadyExists, Corrupted, NotFound, Refused
-from rtolap.metadata.store import Create, Delete, MetadataStore, Put
-from rtolap.metadata.updates import create_missing, retrying
+from rtolap.metadata.requests import remove_all
+from rtolap.metadata.store import Create, MetadataStore, Put
+from rtolap.metadata.updates import create_missing, retried
 from rtolap.model.subscription import Subscription
 from rtolap.sep.hbase.peers import Peer, TableFamilies, cluster_key, table_name, table_text
 from rtolap.sep.hbase.znodes import parse_cluster_id
@@ -41,20 +42,17 @@ _POLL_S = 0.05
 _RATIO = "replication.source.ratio"
 
 
+@retried
 def put_definition(source: SourceCluster, record: SubscriptionRecord) -> None:
     """Write the definition. Raises AlreadyExists where another subscription has the name."""
-
-    def attempt() -> None:
-        read = records.find(source.store, record.name)
-        if read is None:
-            source.store.commit([Create(record.paths.definition, record.encode())])
-        elif read.record != record:
-            raise AlreadyExists(
-                f"another subscription {record.name} was created at the same time",
-                action="give this one another name",
-            )
-
-    retrying(attempt)
+    read = records.find(source.store, record.name)
+    if read is None:
+        source.store.commit([Create(record.paths.definition, record.encode())])
+    elif read.record != record:
+        raise AlreadyExists(
+            f"another subscription {record.name} was created at the same time",
+            action="give this one another name",
+        )
 
 
 def put_cluster_id(source: SourceCluster, record: SubscriptionRecord) -> None:
@@ -144,22 +142,12 @@ def delete_journal(source: SourceCluster, name: str) -> None:
 def remove_nodes(source: SourceCluster, name: str) -> None:
     """Remove all nodes but the definition."""
     store, paths = source.store, SubscriptionPaths(name)
-
-    def attempt() -> None:
-        below = [path for path in _tree(store, paths.root) if path not in (paths.root, paths.definition)]
-        if below:
-            store.commit([Delete(path) for path in below])
-
-    retrying(attempt)
+    kept = (paths.root, paths.definition)
+    remove_all(store, lambda: [path for path in _tree(store, paths.root) if path not in kept])
 
 
 def remove_definition(source: SourceCluster, name: str) -> None:
-    def attempt() -> None:
-        remaining = _tree(source.store, SubscriptionPaths(name).root)
-        if remaining:
-            source.store.commit([Delete(path) for path in remaining])
-
-    retrying(attempt)
+    remove_all(source.store, lambda: _tree(source.store, SubscriptionPaths(name).root))
 
 
 REMOVAL: tuple[Callable[[SourceCluster, str], None], ...] = (
@@ -183,19 +171,16 @@ def remove(source: SourceCluster, name: str) -> None:
         step(source, name)
 
 
+@retried
 def set_phase(store: MetadataStore, name: str, phase: Phase, *, expected: tuple[Phase, ...]) -> bool:
     """Set the phase. Return False if the subscription is gone, or in an unexpected phase."""
-
-    def attempt() -> bool:
-        read = records.find(store, name)
-        if read is None or read.record.phase not in expected:
-            return False
-        if read.record.phase != phase:
-            changed = msgspec.structs.replace(read.record, phase=phase)
-            store.commit([Put(SubscriptionPaths(name).definition, changed.encode(), read.version)])
-        return True
-
-    return retrying(attempt)
+    read = records.find(store, name)
+    if read is None or read.record.phase not in expected:
+        return False
+    if read.record.phase != phase:
+        changed = msgspec.structs.replace(read.record, phase=phase)
+        store.commit([Put(SubscriptionPaths(name).definition, changed.encode(), read.version)])
+    return True
 
 
 def check_cluster_id(source: SourceCluster, record: SubscriptionRecord) -> None:
