@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
 from rtolap.base.addresses import host_port
-from rtolap.base.errors import NotFound, Refused
+from rtolap.base.errors import Refused
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.metadata.cubes import ClusterMetadata
@@ -94,10 +94,7 @@ class Members:
         ]
 
     def replica_set(self, name: str) -> wire.ReplicaSetInfo:
-        record = self._metadata.replica_sets().get(name)
-        if record is None:
-            raise NotFound(f"replica set {name} does not exist")
-        return self._info(record, self._placement.shared().get(name, ()))
+        return self._info(self._metadata.replica_set(name), self._placement.shared().get(name, ()))
 
     def _info(self, record: ReplicaSetRecord, shared: Iterable[SharedPlace]) -> wire.ReplicaSetInfo:
         state, problem = self._standing(record.name)

@@ -7,7 +7,7 @@ thousand names fit into it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -25,7 +25,7 @@ from rtolap.metadata.records import (
 )
 from rtolap.metadata.requests import Note, remove_all
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
-from rtolap.metadata.updates import read, retried, update
+from rtolap.metadata.updates import change, read, retried, standing, update
 from rtolap.model.application import Application, refuse_unsafe_change
 
 BYTES_MAX = 700_000  # a node holds 1 MB, and base64 adds a third
@@ -89,10 +89,8 @@ class ApplicationRecords:
         return tuple(name for name in names if self.store.get(paths.application_definition(name)) is not None)
 
     def definition(self, name: str) -> Application:
-        application = read(self.store, paths.application_definition(name), Application)
-        if application is None:
-            raise NotFound(f"application {name} does not exist")
-        return application
+        path = paths.application_definition(name)
+        return standing(self.store, path, Application, f"application {name}")[0]
 
     @retried
     def create(self, application: Application) -> None:
@@ -167,9 +165,7 @@ class ApplicationRecords:
         """
         epochs: list[int] = []
 
-        def begun(state: ApplicationState | None) -> ApplicationState:
-            if state is None:
-                raise NotFound(f"application {name} does not exist")
+        def begun(state: ApplicationState) -> ApplicationState:
             if state.epoch in epochs:
                 return state  # the answer to our own commit was lost
             if state.owner != owner and (standing := self.standing_owner(state)) is not None:
@@ -179,9 +175,7 @@ class ApplicationRecords:
             epochs.append(max(state.epoch + 1, now_ms))
             return msgspec.structs.replace(state, epoch=epochs[-1], owner=owner)
 
-        after = update(self.store, paths.application_state(name), ApplicationState, begun)
-        assert after is not None, "`begun` never removes the record"
-        return after
+        return self._change_state(name, begun)
 
     def state(self, name: str) -> ApplicationState | None:
         return read(self.store, paths.application_state(name), ApplicationState)
@@ -193,11 +187,7 @@ class ApplicationRecords:
 
     def require_epoch(self, name: str, epoch: int) -> None:
         """Raises NotOwner if a later epoch has begun, and NotFound."""
-        state = self.state(name)
-        if state is None:
-            raise NotFound(f"application {name} does not exist")
-        if state.epoch != epoch:
-            raise _over(name, epoch)
+        self._in_epoch(name, epoch)
 
     def give_up(self, name: str, epoch: int) -> None:
         """Leave the application to others. The epoch is over: nothing of it is persisted from here on."""
@@ -213,16 +203,18 @@ class ApplicationRecords:
         """Persist; no watermark becomes smaller. NotOwner if a later epoch has begun. Returns what
         stands."""
 
-        def advanced(state: ApplicationState | None) -> ApplicationState:
-            if state is None:
-                raise NotFound(f"application {name} does not exist")
+        def advanced(state: ApplicationState) -> ApplicationState:
             if state.epoch != wanted.epoch:
                 raise _over(name, wanted.epoch)
             return never_smaller(state, wanted)
 
-        after = update(self.store, paths.application_state(name), ApplicationState, advanced)
-        assert after is not None, "`advanced` never removes the record"
-        return after
+        return self._change_state(name, advanced)
+
+    def _change_state(
+        self, name: str, changed: Callable[[ApplicationState], ApplicationState]
+    ) -> ApplicationState:
+        path = paths.application_state(name)
+        return change(self.store, path, ApplicationState, changed, f"application {name}")
 
     # -- approvals --------------------------------------------------------------------------------------
 
@@ -239,7 +231,6 @@ class ApplicationRecords:
 
         path = paths.application_approvals(name)
         after = update(self.store, path, Approvals, approved, lambda: (self._in_epoch(name, epoch),))
-        assert after is not None, "`approved` never removes the record"
         return after.approvals
 
     # -- hosts ------------------------------------------------------------------------------------------
@@ -258,10 +249,8 @@ class ApplicationRecords:
 
     def _in_epoch(self, name: str, epoch: int) -> Operation:
         path = paths.application_state(name)
-        node = self.store.get(path)
-        if node is None:
-            raise NotFound(f"application {name} does not exist")
-        if codec.decode(node.data, ApplicationState, path).epoch != epoch:
+        state, node = standing(self.store, path, ApplicationState, f"application {name}")
+        if state.epoch != epoch:
             raise _over(name, epoch)
         return Check(path, node.version)
 

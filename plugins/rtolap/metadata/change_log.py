@@ -11,17 +11,14 @@ from rtolap.base.errors import NotFound
 from rtolap.metadata import codec, paths
 from rtolap.metadata.records import ChangeLog
 from rtolap.metadata.store import MetadataStore, Operation, Put, Versioned
+from rtolap.metadata.updates import standing
 
 CHANGES_MAX = 100  # entries of a ChangeLog: a reader further behind reads all that it follows
 
 
 def change_log(store: MetadataStore, cube: str, cube_id: str | None) -> tuple[ChangeLog, Versioned]:
     """Return the cube's log and its node. `cube_id`: of the creation that is meant; None: of any."""
-    path = paths.cube_changes(cube)
-    node = store.get(path)
-    if node is None:
-        raise NotFound(f"cube {cube} does not exist")
-    log = codec.decode(node.data, ChangeLog, path)
+    log, node = standing(store, paths.cube_changes(cube), ChangeLog, f"cube {cube}")
     _check_creation(cube, log, cube_id)
     return log, node
 

@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import NotFound, Refused
-from rtolap.metadata import codec, paths
+from rtolap.base.errors import Refused
+from rtolap.metadata import paths, updates
 from rtolap.metadata.change_log import change_log
 from rtolap.metadata.definitions import Definitions
 from rtolap.metadata.members.membership import Members
 from rtolap.metadata.records import (
-    ChangeLog,
     CubeControl,
     ReplayFrom,
     SegmentRecord,
@@ -27,7 +26,7 @@ from rtolap.metadata.records import (
 from rtolap.metadata.segment_format.vectors import VectorFiles, VersionFiles
 from rtolap.metadata.segment_nodes import SegmentNodes
 from rtolap.metadata.store import Check, MetadataStore, Operation
-from rtolap.metadata.updates import read, update
+from rtolap.metadata.updates import read, standing, update
 from rtolap.model.offsets import Offsets
 
 
@@ -49,17 +48,11 @@ class ClusterMetadata(Definitions, Members):
     # -- cubes ------------------------------------------------------------------------------------------
 
     def control(self, cube: str) -> CubeControl:
-        control = read(self.store, paths.cube_control(cube), CubeControl)
-        if control is None:
-            raise NotFound(f"cube {cube} does not exist")
-        return control
+        return standing(self.store, paths.cube_control(cube), CubeControl, f"cube {cube}")[0]
 
     def cube_id(self, cube: str) -> str:
         """Return the id of the cube's creation: it is another cube when it was dropped and recreated."""
-        log = read(self.store, paths.cube_changes(cube), ChangeLog)
-        if log is None:
-            raise NotFound(f"cube {cube} does not exist")
-        return log.cube_id
+        return change_log(self.store, cube, None)[0].cube_id
 
     def update_control(
         self,
@@ -71,21 +64,14 @@ class ClusterMetadata(Definitions, Members):
     ) -> CubeControl:
         """Change the control record. `cube_id` is the creation that is meant, None any; `requires` is called
         in each round, after `change`. Raises NotFound where the cube is gone."""
-
-        def changed(record: CubeControl | None) -> CubeControl:
-            if record is None:
-                raise NotFound(f"cube {cube} does not exist")
-            return change(record)
-
-        after = update(
+        return updates.change(
             self.store,
             paths.cube_control(cube),
             CubeControl,
-            changed,
+            change,
+            f"cube {cube}",
             lambda: (*self._of(cube, cube_id), *requires()),
         )
-        assert after is not None, "`changed` never removes the record"
-        return after
 
     def published_watermark(self, cube: str) -> WatermarkRecord:
         """Return what was published, without a value and without windows where nothing was published yet."""
@@ -103,15 +89,13 @@ class ClusterMetadata(Definitions, Members):
         def changed(record: WatermarkRecord | None) -> WatermarkRecord:
             return wanted if record is None else _later(record, wanted)
 
-        after = update(
+        return update(
             self.store,
             paths.cube_watermark(cube),
             WatermarkRecord,
             changed,
             lambda: (*self._exists(cube), *self._of(cube, cube_id)),
         )
-        assert after is not None, "`changed` never removes the record"
-        return after
 
     def set_replay_from(
         self, cube: str, replica_set: str, offsets: Offsets, *, cube_id: str | None = None
@@ -177,10 +161,8 @@ class ClusterMetadata(Definitions, Members):
         Raises Refused where it is not.
         """
         path = paths.cube_control(cube)
-        node = self.store.get(path)
-        if node is None:
-            raise NotFound(f"cube {cube} does not exist")
-        epoch = codec.decode(node.data, CubeControl, path).assignment_epoch
+        control, node = standing(self.store, path, CubeControl, f"cube {cube}")
+        epoch = control.assignment_epoch
         if epoch != assignment_epoch:
             raise Refused(f"cube {cube} is reassigned", expected=f"epoch {assignment_epoch}", found=epoch)
         return Check(path, node.version)

@@ -18,7 +18,7 @@ from rtolap.metadata.publications import Publications
 from rtolap.metadata.records import ChangeLog, CubeControl
 from rtolap.metadata.requests import Note, remove_all
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
-from rtolap.metadata.updates import genuine, read, retried
+from rtolap.metadata.updates import genuine, read, retried, standing
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.evolution.revisions import revision_name
 from rtolap.model.table import Lookup, Table
@@ -40,7 +40,7 @@ class Definitions:
         return self.store.children(paths.TABLES)
 
     def table(self, name: str) -> Table:
-        return self._required(paths.table(name), Table, f"table {name}")
+        return standing(self.store, paths.table(name), Table, f"table {name}")[0]
 
     def create_table(self, table: Table) -> None:
         self._create(paths.table(table.name), table, f"table {table.name}")
@@ -58,7 +58,7 @@ class Definitions:
         return self.store.children(paths.LOOKUPS)
 
     def lookup(self, name: str) -> Lookup:
-        return self._required(paths.lookup(name), Lookup, f"lookup {name}")
+        return standing(self.store, paths.lookup(name), Lookup, f"lookup {name}")[0]
 
     def create_lookup(self, lookup: Lookup) -> None:
         self._create(paths.lookup(lookup.name), lookup, f"lookup {lookup.name}")
@@ -79,7 +79,7 @@ class Definitions:
         return {name: cube for name, cube in found.items() if cube is not None}
 
     def cube(self, name: str) -> Cube:
-        return self._required(paths.cube_definition(name), Cube, f"cube {name}")
+        return standing(self.store, paths.cube_definition(name), Cube, f"cube {name}")[0]
 
     def schema(self, cube: str) -> Schema:
         definition = self.cube(cube)
@@ -267,12 +267,6 @@ class Definitions:
         if self.store.get(parent) is not None:
             self.store.commit([*stands(), Delete(parent)])
 
-    def _required(self, path: str, kind: type[S], subject: str) -> S:
-        definition = read(self.store, path, kind)
-        if definition is None:
-            raise NotFound(f"{subject} does not exist")
-        return definition
-
     def _same(self, path: str, record: S, subject: str) -> bool:
         """Return True if it is there already. Raises Refused if it is there and different."""
         present = read(self.store, path, type(record))
@@ -289,5 +283,5 @@ class Definitions:
             self.store.commit([Create(path, codec.encode(record))])
 
     def _drop(self, path: str, kind: type[S], subject: str, note: Note | None) -> None:
-        self._required(path, kind, subject)
+        standing(self.store, path, kind, subject)
         remove_all(self.store, lambda: [path], note)

@@ -183,9 +183,7 @@ class Publications:
                 raise NotFound(f"no publication is named {name!r}")
             return msgspec.structs.replace(before, dropping=True)
 
-        after = update(self._store, path, PublicationDeclaration, dropped)
-        assert after is not None, "`dropped` never removes the record"
-        return after.publication
+        return update(self._store, path, PublicationDeclaration, dropped).publication
 
     def end_drop(self, name: str) -> None:
         """Remove all of it: what its snapshots name may be deleted."""

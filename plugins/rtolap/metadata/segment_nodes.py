@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused
+from rtolap.base.errors import Corrupted, DefinitionError, Refused
 from rtolap.metadata import codec, paths
 from rtolap.metadata.change_log import change_log, logged
 from rtolap.metadata.records import ChangeLog, CubeControl, SegmentRecord
@@ -32,7 +32,7 @@ from rtolap.metadata.segment_format.pages import (
 from rtolap.metadata.segment_format.pieces import Piece, SplitSegment, join, split
 from rtolap.metadata.segment_format.vectors import VectorFiles
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
-from rtolap.metadata.updates import put_or_create, read, retried
+from rtolap.metadata.updates import put_or_create, read, retried, standing
 from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 
 PIECES_MAX = 200  # that are remembered: up to `pieces.HEAD_BYTES_MAX` bytes and what one change adds
@@ -312,10 +312,8 @@ class SegmentNodes:
     def _not_purged(self, cube: str, window: SegmentRange) -> Operation:
         """Return the requirement under which a record may be made: the horizon read here still stands."""
         path = paths.cube_control(cube)
-        node = self._store.get(path)
-        if node is None:
-            raise NotFound(f"cube {cube} does not exist")
-        horizon_ms = codec.decode(node.data, CubeControl, path).horizon_ms
+        control, node = standing(self._store, path, CubeControl, f"cube {cube}")
+        horizon_ms = control.horizon_ms
         if horizon_ms is not None and window.end_ms <= horizon_ms:
             raise Refused(
                 f"segment {cube}/{window.name} is purged for ever",

@@ -9,11 +9,12 @@ from typing import ParamSpec, TypeVar
 import msgspec
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from rtolap.base.errors import CommitConflict, CommitUnknown, Forged
+from rtolap.base.errors import CommitConflict, CommitUnknown, Forged, NotFound
 from rtolap.metadata import codec
 from rtolap.metadata.store import Create, Delete, MetadataStore, Operation, Put, Versioned
 
 S = TypeVar("S", bound=msgspec.Struct)
+C = TypeVar("C", bound=msgspec.Struct | None)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -47,6 +48,14 @@ def retried(attempt: Callable[P, R]) -> Callable[P, R]:
 def read(store: MetadataStore, path: str, kind: type[S]) -> S | None:
     node = store.get(path)
     return None if node is None else codec.decode(node.data, kind, path)
+
+
+def standing(store: MetadataStore, path: str, kind: type[S], subject: str) -> tuple[S, Versioned]:
+    """Return the record with its node. Raises NotFound, by the name of its subject."""
+    node = store.get(path)
+    if node is None:
+        raise NotFound(f"{subject} does not exist")
+    return codec.decode(node.data, kind, path), node
 
 
 def genuine(names: Iterable[str], reader: Callable[[str], R]) -> dict[str, R]:
@@ -89,9 +98,9 @@ def update(
     store: MetadataStore,
     path: str,
     kind: type[S],
-    change: Callable[[S | None], S | None],
+    change: Callable[[S | None], C],
     also: Callable[[], Sequence[Operation]] = tuple,
-) -> S | None:
+) -> C:
     """Replace the record by `change(record)`; None removes it; an equal one writes nothing.
 
     `also` gives operations that are committed together with the change; it is called again each round.
@@ -99,10 +108,26 @@ def update(
     node = store.get(path)
     before = None if node is None else codec.decode(node.data, kind, path)
     after = change(before)
-    if after == before:
-        return before
-    if after is not None:
+    if after is not None and after != before:
         store.commit([put_or_create(path, codec.encode(after), node), *also()])
-    elif node is not None:
+    elif after is None and node is not None:
         store.commit([Delete(path, node.version), *also()])
     return after
+
+
+def change(
+    store: MetadataStore,
+    path: str,
+    kind: type[S],
+    changed: Callable[[S], S],
+    subject: str,
+    also: Callable[[], Sequence[Operation]] = tuple,
+) -> S:
+    """Do as `update` with a record that has to be there. Raises NotFound, by the name of its subject."""
+
+    def of_standing(record: S | None) -> S:
+        if record is None:
+            raise NotFound(f"{subject} does not exist")
+        return changed(record)
+
+    return update(store, path, kind, of_standing, also)

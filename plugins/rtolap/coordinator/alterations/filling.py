@@ -29,7 +29,7 @@ from rtolap.metadata.change_log import change_log
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.store import Check, Put, Versioned
-from rtolap.metadata.updates import retried
+from rtolap.metadata.updates import retried, standing
 from rtolap.model.cube import Cube, Revision
 from rtolap.model.evolution.revisions import common_window_ms
 from rtolap.model.instants import utc_text
@@ -53,10 +53,7 @@ class Filling:
         nothing. Raises NotFound without the cube."""
         store = self._metadata.store
         path = paths.cube_definition(name)
-        node = store.get(path)
-        if node is None:
-            raise NotFound(f"cube {name} does not exist")
-        cube = codec.decode(node.data, Cube, path)
+        cube, node = standing(store, path, Cube, f"cube {name}")
         revision = cube.revision
         if revision is None or revision.since_ms is None or revision.fills_from_ms is None:
             return None

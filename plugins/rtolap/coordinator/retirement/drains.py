@@ -15,7 +15,7 @@ import threading
 
 import msgspec
 
-from rtolap.base.errors import NotFound, NotYet, Refused
+from rtolap.base.errors import NotYet, Refused
 from rtolap.coordinator.assigners import gaining
 from rtolap.coordinator.balance.recommendation import Recommendations
 from rtolap.coordinator.moves import Moves
@@ -76,9 +76,7 @@ class Drains:
         Raises NotFound, and Refused where no other replica set could take partitions. Nothing is changed
         then, nor for a dry run. To undo it cancels the moves that are planned for it.
         """
-        record = self._metadata.replica_sets().get(name)
-        if record is None:
-            raise NotFound(f"replica set {name} does not exist")
+        record = self._metadata.replica_set(name)
         if request.undo:
             if not request.dry_run:
                 self._metadata.drain_replica_set(name, draining=False)
@@ -103,9 +101,7 @@ class Drains:
     def progress(self, name: str) -> wire.Drain:
         """Return the cubes that have partitions in a replica set, or get some, and what each waits for.
         Changes nothing. Raises NotFound."""
-        record = self._metadata.replica_sets().get(name)
-        if record is None:
-            raise NotFound(f"replica set {name} does not exist")
+        record = self._metadata.replica_set(name)
         cubes = [self._cube(name, cube, control) for cube, control in sorted(self._concerned(name).items())]
         return wire.Drain(
             replica_set=name, draining=record.draining, cubes_max=record.cubes_max, cubes=tuple(cubes)

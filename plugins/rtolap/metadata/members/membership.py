@@ -12,8 +12,8 @@ from rtolap.metadata.election import identities
 from rtolap.metadata.members.places import PlacementPolicy, refuse_shared
 from rtolap.metadata.records import ReceiverRecord, ReplicaSetRecord
 from rtolap.metadata.requests import Note
-from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
-from rtolap.metadata.updates import genuine, put_or_create, read, replace, retried, update
+from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
+from rtolap.metadata.updates import change, genuine, put_or_create, read, replace, retried, standing, update
 
 
 class Members:
@@ -107,6 +107,13 @@ class Members:
         records = {name: read(self.store, paths.replica_set(name), ReplicaSetRecord) for name in names}
         return {name: record for name, record in records.items() if record is not None}
 
+    def replica_set(self, name: str) -> ReplicaSetRecord:
+        """Return a replica set. Raises NotFound."""
+        record = self.replica_sets().get(name)
+        if record is None:
+            raise NotFound(f"replica set {name} does not exist")
+        return record
+
     def put_replica_set(self, name: str, receivers: tuple[str, ...]) -> ReplicaSetRecord:
         """Set the receivers of a replica set. One that is drained stays so."""
 
@@ -115,9 +122,7 @@ class Members:
                 return ReplicaSetRecord(name, receivers)
             return msgspec.structs.replace(before, receivers=receivers)
 
-        after = update(self.store, paths.replica_set(name), ReplicaSetRecord, changed)
-        assert after is not None, "`changed` never removes the record"
-        return after
+        return update(self.store, paths.replica_set(name), ReplicaSetRecord, changed)
 
     def replica_set_leader(self, name: str) -> str | None:
         standing = identities(self.store, paths.replica_set_election(name))
@@ -150,13 +155,8 @@ class Members:
 
         self._change_set(name, changed)
 
-    def _change_set(self, name: str, change: Callable[[ReplicaSetRecord], ReplicaSetRecord]) -> None:
-        def changed(before: ReplicaSetRecord | None) -> ReplicaSetRecord:
-            if before is None:
-                raise NotFound(f"replica set {name} does not exist")
-            return change(before)
-
-        update(self.store, paths.replica_set(name), ReplicaSetRecord, changed)
+    def _change_set(self, name: str, changed: Callable[[ReplicaSetRecord], ReplicaSetRecord]) -> None:
+        change(self.store, paths.replica_set(name), ReplicaSetRecord, changed, f"replica set {name}")
 
     def still(self, name: str, wanted: Callable[[ReplicaSetRecord], bool]) -> tuple[Operation, ...]:
         """Return the requirement that the record of a replica set is as it is now. Raises NotYet where it is
@@ -165,8 +165,8 @@ class Members:
         A commit that moves partitions off it because of its record carries it along.
         """
         path = paths.replica_set(name)
-        node = self._member_node(path, f"replica set {name}")
-        if not wanted(codec.decode(node.data, ReplicaSetRecord, path)):
+        record, node = standing(self.store, path, ReplicaSetRecord, f"replica set {name}")
+        if not wanted(record):
             raise NotYet(f"the reason to move partitions off replica set {name} is gone")
         return (Check(path, node.version),)
 
@@ -206,8 +206,7 @@ class Members:
 
         def remove() -> list[Operation]:
             path = paths.replica_set(name)
-            node = self._member_node(path, f"replica set {name}")
-            record = codec.decode(node.data, ReplicaSetRecord, path)
+            record, node = standing(self.store, path, ReplicaSetRecord, f"replica set {name}")
             check(record)
             known = [paths.receiver(receiver) for receiver in record.receivers]
             receivers = [(path, self.store.get(path)) for path in known]
@@ -228,8 +227,7 @@ class Members:
 
         def remove() -> list[Operation]:
             path = paths.receiver(receiver_id)
-            node = self._member_node(path, f"receiver {receiver_id}")
-            record = codec.decode(node.data, ReceiverRecord, path)
+            record, node = standing(self.store, path, ReceiverRecord, f"receiver {receiver_id}")
             check(record)
             set_path = paths.replica_set(record.replica_set)
             set_node = self.store.get(set_path)
@@ -241,12 +239,6 @@ class Members:
             return [Delete(path, node.version), Put(set_path, data, set_node.version)]
 
         self._remove_member(remove, note)
-
-    def _member_node(self, path: str, subject: str) -> Versioned:
-        node = self.store.get(path)
-        if node is None:
-            raise NotFound(f"{subject} does not exist")
-        return node
 
     @retried
     def _remove_member(self, operations: Callable[[], list[Operation]], note: Note | None) -> None:
