@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pydantic import TypeAdapter
-
 from rtolap.protocols.coordinator import messages as wire
 from rtolap.protocols.rest.request import Body, Call, delete, get, path, post
 from rtolap.protocols.watermark import messages as watermarks
@@ -23,30 +21,7 @@ ERROR_CHARACTERS_MAX = 4000  # of a failed build
 
 T = TypeVar("T")
 
-_NAMES = TypeAdapter(list[str])
-_DEFINITION = TypeAdapter(wire.Definition)
-_NOTHING: TypeAdapter[None] = TypeAdapter(None)
-_CUBE, _CUBES = TypeAdapter(wire.CubeStatus), TypeAdapter(list[wire.CubeStatus])
-_SEGMENT_COLUMNS = TypeAdapter(wire.SegmentColumns)
-_SEGMENT_CUBOIDS = TypeAdapter(wire.SegmentCuboids)
-_SEGMENT, _SEGMENTS = TypeAdapter(wire.SegmentInfo), TypeAdapter(list[wire.SegmentInfo])
-_RECEIVERS = TypeAdapter(list[wire.ReceiverInfo])
-_METRICS_TARGETS = TypeAdapter(list[wire.MetricsTargets])
-_REPLICA_SET, _REPLICA_SETS = TypeAdapter(wire.ReplicaSetInfo), TypeAdapter(list[wire.ReplicaSetInfo])
-_DRAIN = TypeAdapter(wire.Drain)
-_CLUSTER, _HEALTH = TypeAdapter(wire.ClusterInfo), TypeAdapter(wire.Health)
-_HEARTBEAT, _WATERMARK = TypeAdapter(wire.HeartbeatResponse), TypeAdapter(wire.WatermarkInfo)
-_PURGED, _CLEANED = TypeAdapter(wire.PurgeResult), TypeAdapter(wire.CleanupResult)
-_QUEUE, _SPEC = TypeAdapter(wire.Queue), TypeAdapter(wire.BuildSpecMessage)
-_MERGE_PLANS, _MERGE = TypeAdapter(wire.MergePlans), TypeAdapter(wire.CommittedMerge)
-_BATCH_PLAN, _BATCH = TypeAdapter(wire.BatchPlanMessage), TypeAdapter(wire.BatchProgress)
-_ALTERATION = TypeAdapter(wire.Alteration)
-_REASSIGNMENT = TypeAdapter(wire.Reassignment)
-_APPLICATION = TypeAdapter(watermarks.ApplicationInfo)
-_WATERMARKS, _HOSTS = TypeAdapter(watermarks.ApplicationWatermarks), TypeAdapter(watermarks.HostsInfo)
-_CHANGED, _EXPLANATION = TypeAdapter(watermarks.HostsChanged), TypeAdapter(watermarks.Explanation)
-_COMPLETENESS = TypeAdapter(wire.CompletenessInfo)
-_UNITS, _HISTORY = TypeAdapter(watermarks.UnitsInfo), TypeAdapter(watermarks.ApplicationHistory)
+_NOTHING = type(None)
 
 
 # -- cluster --------------------------------------------------------------------------------------------
@@ -54,36 +29,36 @@ _UNITS, _HISTORY = TypeAdapter(watermarks.UnitsInfo), TypeAdapter(watermarks.App
 
 def health() -> Call[wire.Health]:
     """Request the health of this coordinator itself, whether it leads or not."""
-    return Call("GET", "/health", _HEALTH, once=True)
+    return Call("GET", "/health", wire.Health, once=True)
 
 
 def cluster(cube: str | None = None) -> Call[wire.ClusterInfo]:
     """Request the state of all, with that of all cubes or of one."""
-    return Call("GET", path("cluster"), _CLUSTER, params=_of_cube(cube))
+    return get(wire.ClusterInfo, "cluster", params={"cube": cube})
 
 
 def receivers() -> Call[list[wire.ReceiverInfo]]:
-    return get(_RECEIVERS, "receivers")
+    return get(list[wire.ReceiverInfo], "receivers")
 
 
 def metrics_targets() -> Call[list[wire.MetricsTargets]]:
-    return get(_METRICS_TARGETS, "metrics-targets")
+    return get(list[wire.MetricsTargets], "metrics-targets")
 
 
 def replica_sets() -> Call[list[wire.ReplicaSetInfo]]:
-    return get(_REPLICA_SETS, "replica-sets")
+    return get(list[wire.ReplicaSetInfo], "replica-sets")
 
 
 def put_replica_set(name: str, receivers: Sequence[str]) -> Call[wire.ReplicaSetInfo]:
-    return Call("PUT", path("replica-sets", name), _REPLICA_SET, {"receivers": list(receivers)})
+    return Call("PUT", path("replica-sets", name), wire.ReplicaSetInfo, {"receivers": list(receivers)})
 
 
 def drain_replica_set(name: str, request: wire.DrainRequest) -> Call[wire.Drain]:
-    return post(_DRAIN, "replica-sets", name, "drain", body=request.model_dump(mode="json"))
+    return post(wire.Drain, "replica-sets", name, "drain", body=request.model_dump(mode="json"))
 
 
 def drain_progress(name: str) -> Call[wire.Drain]:
-    return get(_DRAIN, "replica-sets", name, "drain")
+    return get(wire.Drain, "replica-sets", name, "drain")
 
 
 def remove_replica_set(name: str) -> Call[None]:
@@ -99,7 +74,7 @@ def heartbeat(request: wire.HeartbeatRequest) -> Call[wire.HeartbeatResponse]:
     return Call(
         "POST",
         path("receivers", request.receiver_id, "heartbeat"),
-        _HEARTBEAT,
+        wire.HeartbeatResponse,
         request.model_dump(mode="json"),
         once=True,
         timeout_s=HEARTBEAT_TIMEOUT_S,
@@ -110,11 +85,11 @@ def heartbeat(request: wire.HeartbeatRequest) -> Call[wire.HeartbeatResponse]:
 
 
 def tables() -> Call[list[str]]:
-    return get(_NAMES, "tables")
+    return get(list[str], "tables")
 
 
 def table(name: str) -> Call[wire.Definition]:
-    return get(_DEFINITION, "tables", name)
+    return get(wire.Definition, "tables", name)
 
 
 def create_table(definition: wire.Definition) -> Call[None]:
@@ -126,11 +101,11 @@ def drop_table(name: str) -> Call[None]:
 
 
 def lookups() -> Call[list[str]]:
-    return get(_NAMES, "lookups")
+    return get(list[str], "lookups")
 
 
 def lookup(name: str) -> Call[wire.Definition]:
-    return get(_DEFINITION, "lookups", name)
+    return get(wire.Definition, "lookups", name)
 
 
 def create_lookup(definition: wire.Definition) -> Call[None]:
@@ -145,11 +120,11 @@ def drop_lookup(name: str) -> Call[None]:
 
 
 def cubes() -> Call[list[wire.CubeStatus]]:
-    return get(_CUBES, "cubes")
+    return get(list[wire.CubeStatus], "cubes")
 
 
 def cube(name: str) -> Call[wire.CubeStatus]:
-    return get(_CUBE, "cubes", name)
+    return get(wire.CubeStatus, "cubes", name)
 
 
 def create_cube(definition: wire.Definition) -> Call[None]:
@@ -169,53 +144,53 @@ def enable_cube(
     name: str, assigner: str | None = None, by: str = "", reason: str = ""
 ) -> Call[wire.CubeStatus]:
     """Start consuming. `by`, `reason`: who asks, and why, which the cube's status says."""
-    return post(_CUBE, "cubes", name, "enable", body={"assigner": assigner, **_asked(by, reason)})
+    return post(wire.CubeStatus, "cubes", name, "enable", body={"assigner": assigner, **_asked(by, reason)})
 
 
 def disable_cube(name: str, by: str = "", reason: str = "") -> Call[wire.CubeStatus]:
-    return post(_CUBE, "cubes", name, "disable", body=_asked(by, reason))
+    return post(wire.CubeStatus, "cubes", name, "disable", body=_asked(by, reason))
 
 
 def pause_cube(name: str, by: str = "", reason: str = "") -> Call[wire.CubeStatus]:
-    return post(_CUBE, "cubes", name, "pause", body=_asked(by, reason))
+    return post(wire.CubeStatus, "cubes", name, "pause", body=_asked(by, reason))
 
 
 def resume_cube(name: str, by: str = "", reason: str = "") -> Call[wire.CubeStatus]:
-    return post(_CUBE, "cubes", name, "resume", body=_asked(by, reason))
+    return post(wire.CubeStatus, "cubes", name, "resume", body=_asked(by, reason))
 
 
 def reassign(cube: str, request: wire.ReassignRequest) -> Call[wire.Reassignment]:
     body = request.model_dump(mode="json", exclude_none=True)  # older ones refuse a `warm_up` of null
-    return post(_REASSIGNMENT, "cubes", cube, "reassign", body=body)
+    return post(wire.Reassignment, "cubes", cube, "reassign", body=body)
 
 
 def alter_cube(cube: str, request: wire.AlterRequest) -> Call[wire.Alteration]:
-    return post(_ALTERATION, "cubes", cube, "alter", body=request.model_dump(mode="json"))
+    return post(wire.Alteration, "cubes", cube, "alter", body=request.model_dump(mode="json"))
 
 
 def cancel_move(cube: str) -> Call[wire.CubeStatus]:
-    return post(_CUBE, "cubes", cube, "move", "cancel")
+    return post(wire.CubeStatus, "cubes", cube, "move", "cancel")
 
 
 def undo_move(cube: str) -> Call[wire.Reassignment]:
-    return post(_REASSIGNMENT, "cubes", cube, "move", "undo")
+    return post(wire.Reassignment, "cubes", cube, "move", "undo")
 
 
 def watermark(cube: str) -> Call[wire.WatermarkInfo]:
-    return get(_WATERMARK, "cubes", cube, "watermark")
+    return get(wire.WatermarkInfo, "cubes", cube, "watermark")
 
 
 def purge(cube: str, before_ms: int) -> Call[wire.PurgeResult]:
-    return post(_PURGED, "cubes", cube, "purge", body={"before_ms": before_ms})
+    return post(wire.PurgeResult, "cubes", cube, "purge", body={"before_ms": before_ms})
 
 
 def retention(cube: str) -> Call[wire.PurgeResult]:
     """Purge what the cube's own retention policy says is too old, by its low watermark."""
-    return post(_PURGED, "cubes", cube, "retention")
+    return post(wire.PurgeResult, "cubes", cube, "retention")
 
 
 def cleanup(cube: str) -> Call[wire.CleanupResult]:
-    return post(_CLEANED, "cubes", cube, "cleanup")
+    return post(wire.CleanupResult, "cubes", cube, "cleanup")
 
 
 # -- segments and builds --------------------------------------------------------------------------------
@@ -225,48 +200,43 @@ def segments(
     cube: str, *, state: str | None = None, start_ms: int | None = None, end_ms: int | None = None
 ) -> Call[list[wire.SegmentInfo]]:
     """Request segments by start: those in `state` that overlap `[start_ms, end_ms)`."""
-    given = {"state": state, "start_ms": start_ms, "end_ms": end_ms}
-    params = {name: str(value) for name, value in given.items() if value is not None}
-    return Call("GET", path("cubes", cube, "segments"), _SEGMENTS, params=params)
+    params = {"state": state, "start_ms": start_ms, "end_ms": end_ms}
+    return get(list[wire.SegmentInfo], "cubes", cube, "segments", params=params)
 
 
 def segment_columns(cube: str) -> Call[wire.SegmentColumns]:
-    return get(_SEGMENT_COLUMNS, "cubes", cube, "segment-columns")
+    return get(wire.SegmentColumns, "cubes", cube, "segment-columns")
 
 
 def segment(cube: str, segment: str) -> Call[wire.SegmentInfo]:
-    return get(_SEGMENT, "cubes", cube, "segments", segment)
+    return get(wire.SegmentInfo, "cubes", cube, "segments", segment)
 
 
 def segment_cuboids(cube: str, segment: str) -> Call[wire.SegmentCuboids]:
-    return get(_SEGMENT_CUBOIDS, "cubes", cube, "segments", segment, "cuboids")
+    return get(wire.SegmentCuboids, "cubes", cube, "segments", segment, "cuboids")
 
 
 def queue(cube: str | None = None) -> Call[wire.Queue]:
     """Request the segments of all cubes, or of one, that wait for a build."""
-    return Call("GET", path("queue"), _QUEUE, params=_of_cube(cube))
-
-
-def _of_cube(cube: str | None) -> dict[str, str]:
-    return {} if cube is None else {"cube": cube}
+    return get(wire.Queue, "queue", params={"cube": cube})
 
 
 def start_build(cube: str, segment: str) -> Call[wire.BuildSpecMessage]:
-    return post(_SPEC, "cubes", cube, "segments", segment, "builds")
+    return post(wire.BuildSpecMessage, "cubes", cube, "segments", segment, "builds")
 
 
 def promote(cube: str, segment: str, build_id: str) -> Call[wire.SegmentInfo]:
     """Promote a build. Raises Refused where an earlier segment has to be promoted first: retry later."""
-    return post(_SEGMENT, "cubes", cube, "segments", segment, "builds", build_id, "promote")
+    return post(wire.SegmentInfo, "cubes", cube, "segments", segment, "builds", build_id, "promote")
 
 
 def fail_build(cube: str, segment: str, build_id: str, error: str) -> Call[wire.SegmentInfo]:
     body: Body = {"error": error[:ERROR_CHARACTERS_MAX]}
-    return post(_SEGMENT, "cubes", cube, "segments", segment, "builds", build_id, "fail", body=body)
+    return post(wire.SegmentInfo, "cubes", cube, "segments", segment, "builds", build_id, "fail", body=body)
 
 
 def requeue(cube: str, segment: str) -> Call[wire.SegmentInfo]:
-    return post(_SEGMENT, "cubes", cube, "segments", segment, "requeue")
+    return post(wire.SegmentInfo, "cubes", cube, "segments", segment, "requeue")
 
 
 def plan_batch(
@@ -274,49 +244,49 @@ def plan_batch(
 ) -> Call[wire.BatchPlanMessage]:
     """Plan the segments of a range to be replaced by what another source says. `source`: `model.batch`."""
     body: Body = {"batch": batch, "start_ms": start_ms, "end_ms": end_ms, "source": source}
-    return post(_BATCH_PLAN, "cubes", cube, "batches", body=body)
+    return post(wire.BatchPlanMessage, "cubes", cube, "batches", body=body)
 
 
 def apply_batch(cube: str, batch: str) -> Call[wire.BatchProgress]:
     """Hand over segments of a staged batch: again, as long as some are `left`. Raises NotYet before that."""
-    return post(_BATCH, "cubes", cube, "batches", batch, "apply")
+    return post(wire.BatchProgress, "cubes", cube, "batches", batch, "apply")
 
 
 def batch_progress(cube: str, batch: str) -> Call[wire.BatchProgress]:
-    return get(_BATCH, "cubes", cube, "batches", batch)
+    return get(wire.BatchProgress, "cubes", cube, "batches", batch)
 
 
 def plan_merges(cube: str, *, to: Sequence[str] = (), dry_run: bool = False) -> Call[wire.MergePlans]:
     """Plan merges of small segments. `to`: "day", "month"; none: what the cube declares."""
-    return post(_MERGE_PLANS, "cubes", cube, "merges", body={"to": list(to), "dry_run": dry_run})
+    return post(wire.MergePlans, "cubes", cube, "merges", body={"to": list(to), "dry_run": dry_run})
 
 
 def commit_merge(cube: str, merge: str) -> Call[wire.CommittedMerge]:
     """Have the members of a written set name it. Raises NotYet before it is written, Refused where a member
     has changed since the plan."""
-    return post(_MERGE, "cubes", cube, "merges", merge, "commit")
+    return post(wire.CommittedMerge, "cubes", cube, "merges", merge, "commit")
 
 
 def accept_loss(cube: str, segment: str, by: str, reason: str) -> Call[wire.SegmentInfo]:
     """Let history go on without the events that neither receivers nor Kafka hold any more."""
     body: Body = {"by": by, "reason": reason}
-    return post(_SEGMENT, "cubes", cube, "segments", segment, "accept-loss", body=body)
+    return post(wire.SegmentInfo, "cubes", cube, "segments", segment, "accept-loss", body=body)
 
 
 def close_segment(cube: str, segment: str) -> Call[wire.SegmentInfo]:
     """Request that the leaders close this segment and all before it, without waiting for the watermark."""
-    return post(_SEGMENT, "cubes", cube, "segments", segment, "close")
+    return post(wire.SegmentInfo, "cubes", cube, "segments", segment, "close")
 
 
 # -- applications ---------------------------------------------------------------------------------------
 
 
 def applications() -> Call[list[str]]:
-    return get(_NAMES, "applications")
+    return get(list[str], "applications")
 
 
 def application(name: str) -> Call[watermarks.ApplicationInfo]:
-    return _of(name, get(_APPLICATION, "applications", name))
+    return _of(name, get(watermarks.ApplicationInfo, "applications", name))
 
 
 def create_application(definition: wire.Definition) -> Call[None]:
@@ -333,19 +303,19 @@ def drop_application(name: str) -> Call[None]:
 
 
 def application_watermarks(name: str) -> Call[watermarks.ApplicationWatermarks]:
-    return _of(name, get(_WATERMARKS, "applications", name, "watermarks"))
+    return _of(name, get(watermarks.ApplicationWatermarks, "applications", name, "watermarks"))
 
 
 def application_hosts(name: str, level: str | None = None, limit: int = 20) -> Call[watermarks.HostsInfo]:
     """Request the hosts, the furthest behind first. `level` may be left out if there is one source."""
-    params = {"limit": str(limit), **({} if level is None else {"level": level})}
-    return Call("GET", path("applications", name, "hosts"), _HOSTS, params=params, subject=name)
+    params = {"limit": limit, "level": level}
+    return _of(name, get(watermarks.HostsInfo, "applications", name, "hosts", params=params))
 
 
 def application_units(name: str, level: str | None = None, limit: int = 100) -> Call[watermarks.UnitsInfo]:
     """Request the units, the oldest work first."""
-    params = {"limit": str(limit), **({} if level is None else {"level": level})}
-    return Call("GET", path("applications", name, "units"), _UNITS, params=params, subject=name)
+    params = {"limit": limit, "level": level}
+    return _of(name, get(watermarks.UnitsInfo, "applications", name, "units", params=params))
 
 
 def application_history(
@@ -357,9 +327,8 @@ def application_history(
     samples: int | None = None,
 ) -> Call[watermarks.ApplicationHistory]:
     """Request at most that many `samples`, spread over the time from `since_ms` to `until_ms`."""
-    given = {"since_ms": since_ms, "until_ms": until_ms, "level": level, "samples": samples}
-    params = {key: str(value) for key, value in given.items() if value is not None}
-    return Call("GET", path("applications", name, "history"), _HISTORY, params=params, subject=name)
+    params = {"since_ms": since_ms, "until_ms": until_ms, "level": level, "samples": samples}
+    return _of(name, get(watermarks.ApplicationHistory, "applications", name, "history", params=params))
 
 
 def change_hosts(
@@ -368,24 +337,24 @@ def change_hosts(
     """Change the hosts of a source. `action` is register, renew, drain or remove; see
     `watermark.HostsChange`."""
     body: Body = {"level": level, "action": action, "hosts": list(hosts), "end_ms": end_ms}
-    return _of(name, post(_CHANGED, "applications", name, "hosts", body=body))
+    return _of(name, post(watermarks.HostsChanged, "applications", name, "hosts", body=body))
 
 
 def explain_window(name: str, window_end_ms: int) -> Call[watermarks.Explanation]:
-    params = {"window_end_ms": str(window_end_ms)}
-    return Call("GET", path("applications", name, "explain"), _EXPLANATION, params=params, subject=name)
+    params = {"window_end_ms": window_end_ms}
+    return _of(name, get(watermarks.Explanation, "applications", name, "explain", params=params))
 
 
 def application_completeness(name: str, cube: str, window_end_ms: int) -> Call[wire.CompletenessInfo]:
     """Request what is known now of a window of a cube that closes by the application."""
-    params = {"cube": cube, "window_end_ms": str(window_end_ms)}
-    return Call("GET", path("applications", name, "completeness"), _COMPLETENESS, params=params, subject=name)
+    params = {"cube": cube, "window_end_ms": window_end_ms}
+    return _of(name, get(wire.CompletenessInfo, "applications", name, "completeness", params=params))
 
 
 def approve_windows(name: str, until_ms: int, by: str, reason: str) -> Call[watermarks.ApplicationInfo]:
     """Let the windows that end at or below `until_ms` close as they are. Recorded."""
     body: Body = {"until_ms": until_ms, "by": by, "reason": reason}
-    return _of(name, post(_APPLICATION, "applications", name, "approvals", body=body))
+    return _of(name, post(watermarks.ApplicationInfo, "applications", name, "approvals", body=body))
 
 
 def _of(application: str, call: Call[T]) -> Call[T]:

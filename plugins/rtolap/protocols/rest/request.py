@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Generic, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ Body = dict[str, object] | None
 RETRY_S = 20.0  # longer than a session time-out plus an election
 TIMEOUT_S = 10.0
 PASSING = retry_if_exception_type((Unavailable, SessionLost, CommitUnknown, CommitConflict))
+_reader: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # one is costly to make
 PAUSE = wait_exponential_jitter(initial=0.1, max=1.0, jitter=0.1)
 
 
@@ -31,6 +33,7 @@ class Call(Generic[T]):
     """A request to a coordinator.
 
     Attributes:
+        answer: the type of what is answered.
         once: True if the request is not repeated when nobody leads, because the next one follows anyway.
         request_id: identifies a request that must not take effect twice, over all of its repetitions.
         subject: the application whose owner takes the request; empty: the leader takes it.
@@ -38,7 +41,7 @@ class Call(Generic[T]):
 
     method: str
     path: str
-    answer: TypeAdapter[T]
+    answer: type[T]
     body: Body = None
     params: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
@@ -63,7 +66,8 @@ class Call(Generic[T]):
 
     def read(self, response: httpx.Response) -> T:
         try:
-            return self.answer.validate_json(response.content)
+            found: T = _reader(self.answer).validate_json(response.content)
+            return found
         except ValidationError as error:
             raise unreadable(response, error, "coordinator") from error
 
@@ -72,15 +76,17 @@ def path(*parts: str) -> str:
     return API + "/" + "/".join(quote(part, safe="") for part in parts)
 
 
-def get(answer: TypeAdapter[T], *parts: str) -> Call[T]:
-    return Call("GET", path(*parts), answer)
+def get(answer: type[T], *parts: str, params: Mapping[str, object] = {}) -> Call[T]:
+    """Return a call that reads. `params` that are None are left out."""
+    given = {name: str(value) for name, value in params.items() if value is not None}
+    return Call("GET", path(*parts), answer, params=given)
 
 
-def post(answer: TypeAdapter[T], *parts: str, body: Body = None) -> Call[T]:
+def post(answer: type[T], *parts: str, body: Body = None) -> Call[T]:
     return Call("POST", path(*parts), answer, body)
 
 
-def delete(answer: TypeAdapter[T], *parts: str) -> Call[T]:
+def delete(answer: type[T], *parts: str) -> Call[T]:
     """Return a call that deletes what may be recreated before the response is known: it carries an id."""
     return Call("DELETE", path(*parts), answer, request_id=new_request_id())
 
