@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from rtolap.watermark.breaches import Breach, Breaches
 from rtolap.watermark.hostlist import NO_LIMIT_MS
 from rtolap.watermark.progress import SourceProgress
-from rtolap.watermark.rules import Deficit, GlobalMax, HostPrecise, PartitionBounded, Rule
+from rtolap.watermark.rules import Deficit, HostPrecise, Rule
 from rtolap.watermark.snapshot import NEVER, SourceSnapshot
 from rtolap.watermark.weights import HostRates
 
+from benchmarks.watermark_accuracy.compared import GlobalMax, PartitionBounded, PartitionSnapshot
 from benchmarks.watermark_accuracy.fleet import (
     BATCH_MS,
     MEASURED_MS,
@@ -84,7 +85,7 @@ def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TIC
         listed = fleet.listed_ms <= now_ms
         estimate = rates.estimate(now_ms)
         latest = progress.latest_ms()
-        snapshot = SourceSnapshot(
+        snapshot = PartitionSnapshot(
             now_ms,
             (),
             latest,
@@ -93,8 +94,8 @@ def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TIC
             listed,
             nobody,
             estimate.dispersion,
-            np.maximum.reduceat(latest, edges),
-            now_ms - heard_ms,
+            partition_latest_ms=np.maximum.reduceat(latest, edges),
+            partition_idle_ms=now_ms - heard_ms,
         )
         known = SourceSnapshot(now_ms, (), latest, fleet.rates, np.zeros(fleet.hosts), listed, nobody)
         for name, rule in rules.items():

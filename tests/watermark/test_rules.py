@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from rtolap.watermark.missing import allowed_events, behind, missing, totals
-from rtolap.watermark.rules import Deficit, GlobalMax, HostPrecise, PartitionBounded, Rule
+from rtolap.watermark.rules import Deficit, HostPrecise, Rule
 from rtolap.watermark.snapshot import NEVER, SourceSnapshot
 from rtolap.watermark.solve import Shares, largest_mark, scale_bits
+
+from benchmarks.watermark_accuracy.compared import GlobalMax, PartitionBounded, PartitionSnapshot
 
 NOW_MS = 1_700_000_000_000
 WINDOW_MS = 300_000
@@ -62,12 +64,24 @@ def test_who_does_not_count_holds_nothing() -> None:
         assert one.holding.tolist() == [2]
 
 
-@pytest.mark.parametrize(
-    "rule", [HostPrecise(1000), Deficit(100, WINDOW_MS), GlobalMax(5), PartitionBounded(5, 5)]
-)
+def of_partitions(latest_ms: list[int], idle_ms: list[int]) -> PartitionSnapshot:
+    nothing, no_rates, nobody = np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_)
+    return PartitionSnapshot(
+        *(NOW_MS, (), nothing, no_rates, no_rates, nobody, nobody),
+        partition_latest_ms=np.array(latest_ms, np.int64),
+        partition_idle_ms=np.array(idle_ms, np.int64),
+    )
+
+
+@pytest.mark.parametrize("rule", [HostPrecise(1000), Deficit(100, WINDOW_MS)])
 def test_nothing_known_is_no_watermark(rule: Rule) -> None:
     assert rule.decide(snapshot([])).watermark_ms is None
     assert rule.decide(snapshot([NEVER, NEVER])).watermark_ms is None
+
+
+@pytest.mark.parametrize("rule", [GlobalMax(5), PartitionBounded(5, 5)])
+def test_without_partitions_there_is_no_watermark(rule: Rule) -> None:
+    assert rule.decide(of_partitions([], [])).watermark_ms is None
 
 
 def test_a_watermark_is_never_beyond_what_any_host_has_logged() -> None:
@@ -124,16 +138,15 @@ def test_who_is_behind_is_listed_with_how_far_and_how_much() -> None:
 
 def test_idle_partitions_are_left_out_and_those_waiting_are_not() -> None:
     """Idleness is silence at the end of a partition: one whose reader stands still (0 ms idle) holds."""
-    latest = np.array([NOW_MS - 100_000, NOW_MS])
+    latest = [NOW_MS - 100_000, NOW_MS]
     rule = PartitionBounded(30_000, 60_000)
     for idle_ms, expected in (
         ([0, 0], NOW_MS - 130_000),
         ([60_000, 0], NOW_MS - 30_000),
         ([60_000, 60_000], NOW_MS - 30_000),
     ):
-        one = snapshot([], partition_latest_ms=latest, partition_idle_ms=np.array(idle_ms))
-        assert rule.decide(one).watermark_ms == expected
-    assert GlobalMax(1_000).decide(snapshot([], partition_latest_ms=latest)).watermark_ms == NOW_MS - 1_000
+        assert rule.decide(of_partitions(latest, idle_ms)).watermark_ms == expected
+    assert GlobalMax(1_000).decide(of_partitions(latest, [0, 0])).watermark_ms == NOW_MS - 1_000
 
 
 def slow_precise(latest: list[int], ppm: int) -> int | None:

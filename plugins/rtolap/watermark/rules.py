@@ -1,8 +1,7 @@
 """Rules compute the watermark of a source from a snapshot. They are pure and vectorised, and have one
 interface.
 
-`HostPrecise` and `Deficit` are for use; `PartitionBounded` and `GlobalMax` are what others do, to compare
-with. Raw decisions may fall when a host joins: who publishes them keeps the largest.
+Raw decisions may fall when a host joins: who publishes them keeps the largest.
 """
 
 from __future__ import annotations
@@ -101,35 +100,6 @@ class Deficit:
         return decided(snapshot, counting, mark, self.window_ms, total)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionBounded:
-    """Flink's bounded out-of-orderness with idleness: the smallest of the partitions' largest event times,
-    less the bound. Partitions silent at their end for `idle_ms` are left out; if all are, the largest
-    counts."""
-
-    bound_ms: int
-    idle_ms: int
-    window_ms: int = WINDOW_MS
-
-    def decide(self, snapshot: SourceSnapshot) -> Decision:
-        latest_ms = snapshot.partition_latest_ms
-        active = latest_ms[snapshot.partition_idle_ms < self.idle_ms]
-        largest = active.min() if active.size else latest_ms.max() if latest_ms.size else NEVER
-        return _less(snapshot, int(largest), self.bound_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class GlobalMax:
-    """The rule that takes the largest event time seen anywhere, less a bound."""
-
-    bound_ms: int
-    window_ms: int = WINDOW_MS
-
-    def decide(self, snapshot: SourceSnapshot) -> Decision:
-        latest_ms: Instants = snapshot.partition_latest_ms
-        return _less(snapshot, int(latest_ms.max()) if latest_ms.size else NEVER, self.bound_ms)
-
-
 def counting_columns(snapshot: SourceSnapshot) -> tuple[Mask | None, Instants, Rates, Rates]:
     """Return (who counts, None if everybody does; progress, rates and errors of those), without a copy if it
     may."""
@@ -152,7 +122,3 @@ def decided(
         return Decision(None, holding)
     share = missing_of(snapshot, holding, mark, window_ms, total)
     return Decision(mark, holding, share.expected_ppm, share.bound_ppm)
-
-
-def _less(snapshot: SourceSnapshot, largest: int, bound_ms: int) -> Decision:
-    return Decision(None if largest == NEVER else largest - bound_ms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +16,11 @@ Mask = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 
 
-def _none() -> Instants:
-    return np.empty(0, np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class SourceSnapshot:
     """The hosts at one moment: arrays of one length, a host at each index.
 
-    A host counts while it is `listed` and not `drained`. The partitions' own progress serves the rules that
-    know no hosts.
+    A host counts while it is `listed` and not `drained`.
 
     Attributes:
         now_ms: the moment.
@@ -36,9 +31,6 @@ class SourceSnapshot:
         listed: whether the host is in the list.
         drained: whether the host has left and was read to its end.
         dispersion: variance over mean of the number of events; 1 for a Poisson stream.
-        partition_latest_ms: largest event time of each partition.
-        partition_idle_ms: for how long a partition was silent although it was read to its end; 0 while it is
-            not silent.
     """
 
     now_ms: int
@@ -49,8 +41,6 @@ class SourceSnapshot:
     listed: Mask
     drained: Mask
     dispersion: float = 1.0
-    partition_latest_ms: Instants = field(default_factory=_none)
-    partition_idle_ms: Instants = field(default_factory=_none)
 
     @property
     def counting(self) -> Mask:

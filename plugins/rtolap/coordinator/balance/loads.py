@@ -36,9 +36,6 @@ class PartitionLoad(msgspec.Struct, frozen=True):
         return self.records_per_s is not None and self.held_bytes is not None
 
 
-NOTHING_REPORTED = PartitionLoad()
-
-
 def reported_loads(
     controls: Mapping[str, CubeControl], heard: Iterable[ReceivedHeartbeat], now_ms: int
 ) -> dict[Owned, PartitionLoad]:
