@@ -160,7 +160,7 @@ class Reassignments:
             return None
         open_sets = self._open_sets(cube, request)
         return self._recommendations.recommend(
-            cube, control, self._metadata.living_members(), open_sets, whole=request.replica_sets is not None
+            cube, control, open_sets, whole=request.replica_sets is not None
         )
 
     def _open_sets(self, cube: str, request: wire.ReassignRequest) -> list[str]:

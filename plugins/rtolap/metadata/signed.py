@@ -135,27 +135,14 @@ class SignedStore(ForwardingStore):
 
 
 class _SignedElection:
+    """Implements `store.Election` on another one, whose candidates are signed."""
+
     def __init__(self, store: SignedStore, path: str, election: Election) -> None:
         self._store, self._path, self._election = store, path, election
-
-    def is_leader(self) -> bool:
-        return self._election.is_leader()
-
-    def fence(self) -> str | None:
-        return self._election.fence()
-
-    def node(self) -> str | None:
-        return self._election.node()
-
-    def term(self) -> int | None:
-        return self._election.term()
+        self.is_leader, self.fence = election.is_leader, election.fence
+        self.node, self.term = election.node, election.term
+        self.step_back, self.close = election.step_back, election.close
 
     def leader(self) -> str | None:
         sealed = self._election.leader()
         return None if sealed is None else self._store.leader(self._path, sealed)
-
-    def step_back(self) -> bool:
-        return self._election.step_back()
-
-    def close(self) -> None:
-        self._election.close()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
+from rtolap.coordinator.answers import as_message
 from rtolap.coordinator.applications.history import NOBODY, History, Name, Rows
 from rtolap.coordinator.applications.holders import sample
 from rtolap.coordinator.applications.running import RunningApplication
@@ -55,9 +56,7 @@ class Histories:
     ) -> wire.ApplicationHistory:
         """Return the history of one level, or of all. Raises DefinitionError for an unknown level or a span
         that ends before it begins."""
-        levels = running.application.in_order()
-        if level is not None and level not in levels:
-            raise DefinitionError("no such level", expected=f"one of {', '.join(levels)}", found=repr(level))
+        levels = running.levels(level)
         first_ms, last_ms = since_ms or 0, _FOREVER_MS if until_ms is None else until_ms
         if first_ms > last_ms:
             raise DefinitionError("the span ends before it begins", found=f"{first_ms} to {last_ms}")
@@ -76,12 +75,9 @@ class Histories:
             levels={
                 name: _level(running.application, rows, at, name, names)
                 for at, name in enumerate(history.levels)
-                if level is None or level == name
+                if name in levels
             },
-            approvals=tuple(
-                wire.ApprovalInfo(until_ms=a.until_ms, by=a.by, reason=a.reason, at_ms=a.at_ms)
-                for a in running.approvals
-            ),
+            approvals=tuple(as_message(wire.ApprovalInfo, each) for each in running.approvals),
         )
 
     def _of(self, running: RunningApplication) -> History:

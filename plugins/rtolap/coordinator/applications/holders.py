@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.applications.history import HOSTS_KEPT, UNITS_KEPT, Holder, Sample
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.coordinator.applications.sources import SourceState
@@ -47,15 +46,13 @@ def sample(running: RunningApplication, now_ms: int) -> Sample:
 def units(running: RunningApplication, level: str | None, now_ms: int, limit: int) -> wire.UnitsInfo:
     """Return the units of a level, the oldest work first and units without work last. Raises DefinitionError
     for an unknown level."""
-    names = running.application.in_order()
-    if level is not None and level not in names:
-        raise DefinitionError("no such level", expected=f"one of {', '.join(names)}", found=repr(level))
+    names = running.levels(level)
     marks = running.published.marks
     infos: list[wire.UnitInfo] = []
     counts: dict[str, int] = {}
     with running.lock:
         work = running.units.work(marks)
-        for name in names if level is None else (level,):
+        for name in names:
             awaited = {(key.processor, key.key_group) for key in running.units.awaited(name)}
             counts[name] = len(work.get(name, ()))
             output_ms = marks.levels[name].output_ms if name in marks.levels else None

@@ -16,6 +16,7 @@ from rtolap.base.errors import (
     NotOwner,
     RtolapError,
 )
+from rtolap.coordinator.answers import as_message
 from rtolap.coordinator.applications import explain, holders
 from rtolap.coordinator.applications.declarations import Declarations
 from rtolap.coordinator.applications.histories import Histories
@@ -123,10 +124,7 @@ class Applications:
                     )
                     if problem
                 ),
-                approvals=tuple(
-                    wire.ApprovalInfo(until_ms=a.until_ms, by=a.by, reason=a.reason, at_ms=a.at_ms)
-                    for a in running.approvals
-                ),
+                approvals=tuple(as_message(wire.ApprovalInfo, each) for each in running.approvals),
             )
 
     # -- asking -----------------------------------------------------------------------------------------

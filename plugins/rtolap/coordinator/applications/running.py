@@ -178,6 +178,15 @@ class RunningApplication:
             refused=refused,
         )
 
+    def levels(self, only: str | None) -> tuple[str, ...]:
+        """Return one level, or all in their order. Raises DefinitionError for an unknown level."""
+        known = self.application.in_order()
+        if only is None:
+            return tuple(known)
+        if only not in known:
+            raise DefinitionError("no such level", expected=f"one of {', '.join(known)}", found=repr(only))
+        return (only,)
+
     # -- hosts ------------------------------------------------------------------------------------------
 
     def source(self, level: str) -> SourceState:

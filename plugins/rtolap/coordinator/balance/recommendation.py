@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from rtolap.base.errors import NotYet
 from rtolap.coordinator.assigners import Plan
-from rtolap.coordinator.balance.balancing import Balance, balanced, emptied, pays_from
+from rtolap.coordinator.balance.balancing import balanced, emptied, pays_from
 from rtolap.coordinator.balance.loads import (
     POINTS,
     Owned,
@@ -44,52 +43,24 @@ class Recommendations:
         self,
         cube: str,
         control: CubeControl,
-        living: Mapping[str, Collection[str]],
         open_sets: Sequence[str],
         *,
-        whole: bool,
+        whole: bool = False,
+        leaving: Collection[str] | None = None,
+        measured: bool = True,
     ) -> Recommendation:
         """Return the plan by load over `open_sets`: over all of them with `whole`, else over those that own
         the cube and as many more as `consumer_tasks_max` permits.
 
-        `living`: replica set → its living receivers. Partitions of replica sets that are not open move away.
-        Raises NotYet while living owners have not measured their loads.
+        Partitions of replica sets that are not open move away. `leaving`: what stands in these replica sets
+        moves, and nothing else. `measured`: raise NotYet while living owners have not measured their loads.
+        Where nobody answers for what moves, the others may themselves wait for it: for history that lacks its
+        events.
         """
-        return self._recommended(cube, control, living, open_sets, balanced, whole=whole)
-
-    def relieve(
-        self,
-        cube: str,
-        control: CubeControl,
-        living: Mapping[str, Collection[str]],
-        open_sets: Sequence[str],
-        leaving: Collection[str],
-        *,
-        measured: bool,
-    ) -> Recommendation:
-        """Return the plan that moves what stands in the replica sets `leaving`, and nothing else.
-
-        `measured`: wait for loads, as `recommend` does. Where nobody answers for what moves, the others may
-        themselves wait for it: for history that lacks its events.
-        """
-        planner = functools.partial(emptied, leaving=leaving)
-        return self._recommended(cube, control, living, open_sets, planner, whole=False, measured=measured)
-
-    def _recommended(
-        self,
-        cube: str,
-        control: CubeControl,
-        living: Mapping[str, Collection[str]],
-        open_sets: Sequence[str],
-        planner: Callable[[Plan, Mapping[int, int], Mapping[str, int]], Balance],
-        *,
-        whole: bool,
-        measured: bool = True,
-    ) -> Recommendation:
         controls = self._running(cube, control)
         reported = reported_loads(controls, self._heartbeats.heard().values(), self._metadata.clock.now_ms())
         if measured:
-            self._check_measured(cube, control, living, reported)
+            self._check_measured(cube, control, reported)
         loads = completed(reported)
         points = points_of(loads)
         base = _base(cube, controls, points)
@@ -100,7 +71,10 @@ class Recommendations:
             else self._chosen(cube, control, open_sets, base, sum(of_cube.values()))
         )
         chosen_base = {name: base.get(name, 0) for name in chosen}
-        balance = planner(control.assignment, of_cube, chosen_base)
+        if leaving is None:
+            balance = balanced(control.assignment, of_cube, chosen_base)
+        else:
+            balance = emptied(control.assignment, of_cube, chosen_base, leaving)
         names = sorted({*control.assignment, *chosen})
 
         def shown(plan: Plan) -> tuple[wire.SetLoad, ...]:
@@ -123,12 +97,9 @@ class Recommendations:
         return {cube: control, **{name: other for name, other in others.items() if other.enabled}}
 
     def _check_measured(
-        self,
-        cube: str,
-        control: CubeControl,
-        living: Mapping[str, Collection[str]],
-        reported: Mapping[Owned, PartitionLoad],
+        self, cube: str, control: CubeControl, reported: Mapping[Owned, PartitionLoad]
     ) -> None:
+        living = self._metadata.living_members()
         of_living = {p for name, owned in control.assignment.items() if living.get(name) for p in owned}
         behind = sorted(of_living & set(self._heartbeats.catching_up(cube, control)))
         if behind:

@@ -246,8 +246,8 @@ class Drains:
         """
         as_planned = cause or drain_cause(name)
         leaving = {name} if as_planned.at_once else {name, *self._metadata.drained()}
-        plan = self._recommendations.relieve(
-            cube, control, self._metadata.living_members(), others, leaving, measured=not as_planned.at_once
+        plan = self._recommendations.recommend(
+            cube, control, others, leaving=leaving, measured=not as_planned.at_once
         ).plan
         wanted = wire.ReassignRequest(
             assignment=plan,
