@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from rtolap.coordinator.applications.owners import chosen_owner
+from rtolap.coordinator.applications.owned import LiveCoordinators, chosen_owner
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.leadership import FencedStore
-from rtolap.coordinator.live import LiveCoordinators
 from rtolap.metadata import paths
 from rtolap.metadata.cached import CachedStore
 from rtolap.model.application import (

@@ -21,7 +21,7 @@ from rtolap.base.errors import Impostor, from_dict
 from rtolap.base.mutual_proof import ANSWER_HEADER, ClientSession, Hello
 from rtolap.protocols.receiver.client import ReceiverClient
 from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
+from rtolap.protocols.rest.clients import SHARED_BY_THREADS
 from rtolap.protocols.rest.proven import SESSION_PATH, ProvenAuth
 from rtolap.protocols.storage.client import StorageClient
 from rtolap.protocols.storage.messages import CopyRequest

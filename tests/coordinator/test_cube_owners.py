@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from rtolap.base.errors import NotLeader, NotOwner
 from rtolap.cli import coordinator as coordinator_commands
-from rtolap.coordinator.applications.owners import chosen_owner
+from rtolap.coordinator.applications.owned import chosen_owner
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.closable import WINDOWS_KEPT
 from rtolap.coordinator.server import build_app

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 from rtolap.base.errors import NotOwner
-from rtolap.coordinator.applications.owners import chosen_owner
+from rtolap.coordinator.applications.owned import chosen_owner
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.leadership import FencedStore
 from rtolap.coordinator.other_owners import OtherOwners

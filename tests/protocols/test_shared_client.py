@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
+from rtolap.protocols.rest.clients import SHARED_BY_THREADS
 
 THREADS, REQUESTS = 40, 60
 

@@ -12,7 +12,7 @@ from rtolap.coordinator.alterations.endings import Endings
 from rtolap.coordinator.alterations.filling import Filling
 from rtolap.coordinator.answers import as_message
 from rtolap.coordinator.applications.host_lists import ListPlaces
-from rtolap.coordinator.applications.owned import CONFIRMED_S
+from rtolap.coordinator.applications.owned import CONFIRMED_S, LiveCoordinators
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.assignment import Assignments, TopicsOf
 from rtolap.coordinator.balance.recommendation import Recommendations
@@ -23,7 +23,6 @@ from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.cubes import Cubes
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.leadership import TICK_S, FencedStore, Leadership
-from rtolap.coordinator.live import LiveCoordinators
 from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.merging.merges import Merges

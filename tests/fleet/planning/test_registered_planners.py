@@ -10,9 +10,9 @@ from rtolap.base.errors import ImpossiblePlan, IncompleteSnapshot, NotYet, PlanC
 from rtolap.fleet.isolation.registry import RegisteredCluster
 from rtolap.fleet.operations.plans import check_approved, make_plan
 from rtolap.fleet.planning import decisions
+from rtolap.fleet.planning.decisions import Planner
 from rtolap.fleet.planning.plan import Limits, Plan, PlanKind
 from rtolap.fleet.planning.plan_file import plan_digest
-from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.model import FleetSnapshot
 
 from tests.support.fleet.hand_made import hand_made

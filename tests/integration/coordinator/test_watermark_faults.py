@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pytest
 from rtolap.base.errors import Unavailable
-from rtolap.coordinator.applications.owners import chosen_owner
+from rtolap.coordinator.applications.owned import chosen_owner
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.stack.ports import free_port

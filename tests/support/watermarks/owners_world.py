@@ -17,11 +17,10 @@ import msgspec
 import numpy as np
 import pytest
 from rtolap.base.errors import NotFound, NotLeader, RtolapError
-from rtolap.coordinator.applications.owners import chosen_owner
+from rtolap.coordinator.applications.owned import LiveCoordinators, chosen_owner
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.coordinator.leadership import FencedStore
-from rtolap.coordinator.live import LiveCoordinators
 from rtolap.metadata import paths
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.cached import CachedStore

@@ -34,10 +34,10 @@ from rtolap.draw.fleet_utilisation import DiskUse, draw_fleet_utilisation
 from rtolap.fleet.isolation.registry import RegisteredCluster
 from rtolap.fleet.operations.plans import make_plan
 from rtolap.fleet.operations.rates import rate_reader
+from rtolap.fleet.planning.decisions import Planner
 from rtolap.fleet.planning.placement import DISK_LIMIT
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.planning.plan_file import kafka_json, save_plan
-from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
 from rtolap.fleet.snapshot.model import FleetSnapshot

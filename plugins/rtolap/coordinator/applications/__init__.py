@@ -1,6 +1,6 @@
 """Watermarks of applications: reports come in, watermarks go out, persisted first.
 
-Each application is run by one coordinator, its owner: `owners` is the rule by which they are spread, `owned`
+Each application is run by one coordinator, its owner: `owned` has the rule by which they are spread,
 takes them, keeps one `running.RunningApplication` each, and gives them up. `registry` is the front, and its
 tick; `declarations` creates, changes and drops.
 

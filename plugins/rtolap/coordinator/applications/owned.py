@@ -1,6 +1,9 @@
 """The applications that this coordinator owns: taken, answered from memory, and given up.
 
-By the orderings of docs/decisions/0052-owners-of-applications.md:
+They are spread over coordinators by rendezvous hashing: the owner of an application is the coordinator whose
+URL hashes highest together with the application's name. A coordinator that comes takes applications from all
+others, about as many from each; one that goes leaves its applications to all others. No other application
+moves. By the orderings of docs/decisions/0052-owners-of-applications.md:
 
     take      1. nobody's node stands as owner   2. commit owner and epoch   3. answer
     give up   1. answer no more                  2. commit: no owner, the epoch is over
@@ -8,25 +11,40 @@ By the orderings of docs/decisions/0052-owners-of-applications.md:
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import Corrupted, NotFound, NotLeader, NotOwner
-from rtolap.coordinator.applications.owners import chosen_owner
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.coordinator.leadership import FencedStore
-from rtolap.coordinator.live import LiveCoordinators
+from rtolap.metadata import paths
 from rtolap.metadata.applications import ApplicationRecords
+from rtolap.metadata.election import identities
 from rtolap.metadata.records import Owner
+from rtolap.metadata.store import MetadataStore
 
 log = logging.getLogger(__name__)
 
 # A session lives on for longer than this after ZooKeeper has answered it: see `Settings.session_timeout_s`.
 CONFIRMED_S = 1.5
 MOVES = ("taken", "given_up", "lost")
+
+
+class LiveCoordinators:
+    """The coordinators that live, as the one whose address is `url` sees them. `store` may read only what has
+    changed: a view that is old for a moment delays moves of applications, and makes no mistake."""
+
+    def __init__(self, store: MetadataStore, url: str) -> None:
+        self._store = store
+        self.url = url
+
+    def urls(self) -> frozenset[str]:
+        """Return the addresses of all, and always of this one."""
+        return frozenset({self.url, *identities(self._store, paths.ELECTION)})
 
 
 class OwnApplications:
@@ -203,3 +221,13 @@ class OwnApplications:
             f"application {name} is run by coordinator {url}" + (", whose session has to end" if own else ""),
             leader_url=None if own else url,
         )
+
+
+def chosen_owner(application: str, urls: Iterable[str]) -> str:
+    """Return the URL that should own the application, whatever the order of `urls`, of which there is one."""
+    return max(urls, key=lambda url: (_weight(application, url), url))
+
+
+def _weight(application: str, url: str) -> bytes:
+    """`hash` differs from process to process; no name holds a NUL."""
+    return hashlib.blake2b(f"{application}\0{url}".encode(), digest_size=16).digest()

@@ -21,9 +21,8 @@ from rtolap.coordinator.applications import explain, holders
 from rtolap.coordinator.applications.declarations import Declarations
 from rtolap.coordinator.applications.histories import Histories
 from rtolap.coordinator.applications.host_lists import HostLists, ListPlaces
-from rtolap.coordinator.applications.owned import CONFIRMED_S, OwnApplications
+from rtolap.coordinator.applications.owned import CONFIRMED_S, LiveCoordinators, OwnApplications
 from rtolap.coordinator.applications.running import RunningApplication
-from rtolap.coordinator.live import LiveCoordinators
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.definitions import Definitions
 from rtolap.metadata.requests import Note

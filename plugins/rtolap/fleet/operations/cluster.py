@@ -19,9 +19,9 @@ from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.operations.brokers import FleetBrokers
 from rtolap.fleet.operations.plans import check_approved, make_plan, submit_plan
 from rtolap.fleet.planning import decisions
+from rtolap.fleet.planning.decisions import Planner
 from rtolap.fleet.planning.plan import PlanKind
 from rtolap.fleet.planning.plan_file import plan_digest, plan_from, plan_json
-from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.rates import RateReader
 from rtolap.kafka.administration.interface import FleetAdministration

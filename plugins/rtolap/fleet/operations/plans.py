@@ -10,10 +10,10 @@ from rtolap.base.errors import PlanChanged
 from rtolap.fleet.isolation.registry import RegisteredCluster, RegisteredOf, check_submittable
 from rtolap.fleet.moves.records import Hours
 from rtolap.fleet.moves.submitting import MoverRequests
+from rtolap.fleet.planning.decisions import Planner
 from rtolap.fleet.planning.placement import DISK_LIMIT
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits, Plan
 from rtolap.fleet.planning.plan_file import plan_digest
-from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.interface import FleetAdministration

@@ -2,7 +2,7 @@
 
 They send the ids of requests and the parent of spans (see `base.ids` and `base.spans`), and follow no proxy
 of the environment: services of a cluster reach each other directly. A proxy on the way out of the network
-does not know their addresses, and would see their tokens. Threads may share a client (see `pooling`).
+does not know their addresses, and would see their tokens. Threads may share a client.
 
 Clients of what is not rtolap's, such as a schema registry, say by `trust_env` whether they follow it.
 """
@@ -10,7 +10,7 @@ Clients of what is not rtolap's, such as a schema registry, say by `trust_env` w
 from __future__ import annotations
 
 import ssl
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
@@ -18,7 +18,16 @@ from rtolap.base.addresses import http_url, without_credentials
 from rtolap.base.errors import DefinitionError
 from rtolap.base.spans import sent_headers
 from rtolap.base.tls import trust
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
+
+SHARED_BY_THREADS: Final = httpx.Limits(
+    max_connections=None, max_keepalive_connections=None, keepalive_expiry=None
+)
+"""Connection limits that let threads share an HTTP client.
+
+httpx keeps 20 idle connections by default, each for 5 seconds. The code that closes the others (httpcore 1.0)
+may close a connection that another thread was just given, so that thread meets "bad file descriptor". Without
+these limits a connection is closed by its server only, and there are at most as many as threads.
+"""
 
 
 def service_url(url: str, what: str = "a service") -> str:

@@ -10,7 +10,7 @@ import msgspec
 from rtolap.base.addresses import host_port
 from rtolap.base.decoding import decode_json
 from rtolap.base.ids import CarryingPool
-from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
+from rtolap.protocols.rest.clients import SHARED_BY_THREADS
 from rtolap.sep.status.model import MissingSource
 
 _QUERY = "/jmx?qry=Hadoop:service=HBase,name=RegionServer,sub=Replication"
