@@ -19,7 +19,7 @@ from rtolap.fleet.planning.copy_time import Copies, CopyTime, copy_time, one_aft
 from rtolap.fleet.planning.placement import DISK_LIMIT, AllowedBrokers, Placement
 from rtolap.fleet.planning.stages import PlanStage, one_stage
 from rtolap.fleet.snapshot.file import digest_of
-from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Floats, Int32s, Int64s
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Floats, Int32s, Int64s, Table
 
 THROTTLE_BYTES_PER_S = 50_000_000
 
@@ -68,7 +68,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, eq=False)
-class Disks:
+class Disks(Table):
     """Every log directory of the snapshot, by broker id and path. Bytes are UNKNOWN where it does not say."""
 
     brokers: Int32s
@@ -76,9 +76,6 @@ class Disks:
     total_bytes: Int64s
     before_bytes: Int64s
     after_bytes: Int64s
-
-    def __len__(self) -> int:
-        return len(self.paths)
 
     def utilisation(self, used_bytes: Int64s) -> Floats:
         share = np.full(len(self), np.nan)
@@ -101,7 +98,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, eq=False)
-class Moves:
+class Moves(Table):
     """The copies of a plan, by planned partition. Data is read from the partition's leader.
 
     Attributes:
@@ -118,9 +115,6 @@ class Moves:
     from_log_dirs: Int32s
     size_bytes: Int64s
     between_disks: Flags
-
-    def __len__(self) -> int:
-        return len(self.partitions)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,15 @@ class ReplicaState(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Brokers:
+class Table:
+    """Columns of one length: it is that of the first."""
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+
+@dataclass(frozen=True, eq=False)
+class Brokers(Table):
     """Brokers by id.
 
     Attributes:
@@ -70,12 +78,9 @@ class Brokers:
     racks: tuple[str | None, ...]
     states: Int8s
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
 
 @dataclass(frozen=True, eq=False)
-class LogDirs:
+class LogDirs(Table):
     """Log directories by broker and path.
 
     Attributes:
@@ -93,12 +98,9 @@ class LogDirs:
     offline: Flags
     cordoned: Flags
 
-    def __len__(self) -> int:
-        return len(self.brokers)
-
 
 @dataclass(frozen=True, eq=False)
-class Topics:
+class Topics(Table):
     """Topics by name.
 
     Attributes:
@@ -110,12 +112,9 @@ class Topics:
     min_in_sync: Int32s
     internal: Flags
 
-    def __len__(self) -> int:
-        return len(self.names)
-
 
 @dataclass(frozen=True, eq=False)
-class Partitions:
+class Partitions(Table):
     """Partitions by topic and number.
 
     Attributes:
@@ -134,12 +133,9 @@ class Partitions:
     bytes_in_per_s: Floats
     bytes_out_per_s: Floats
 
-    def __len__(self) -> int:
-        return len(self.topics)
-
 
 @dataclass(frozen=True, eq=False)
-class Replicas:
+class Replicas(Table):
     """Replicas by partition and preference.
 
     Attributes:
@@ -162,9 +158,6 @@ class Replicas:
     states: Int8s
     future_log_dirs: Int32s
     future_bytes: Int64s
-
-    def __len__(self) -> int:
-        return len(self.partitions)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int32s, Int64s
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int32s, Int64s, Table
 
 UNLIMITED = -1
 SEGMENTS_BEHIND = 2
@@ -34,7 +34,7 @@ class Tier(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class TopicTiers:
+class TopicTiers(Table):
     """Topics by name, including those that are not tiered.
 
     Attributes:
@@ -51,12 +51,9 @@ class TopicTiers:
     local_retention_ms: Int64s
     local_retention_bytes: Int64s
 
-    def __len__(self) -> int:
-        return len(self.names)
-
 
 @dataclass(frozen=True, eq=False)
-class PartitionTiers:
+class PartitionTiers(Table):
     """Partitions of tiered topics, by topic and number.
 
     Attributes:
@@ -79,9 +76,6 @@ class PartitionTiers:
     local_bytes: Int64s
     replica_bytes: Int64s
 
-    def __len__(self) -> int:
-        return len(self.topics)
-
     @cached_property
     def bounds(self) -> Int64s:
         """Return the offsets, partitions × 4: tier t of a partition is from column t up to column t + 1. All
@@ -97,7 +91,7 @@ class PartitionTiers:
 
 
 @dataclass(frozen=True, eq=False)
-class CopyReadings:
+class CopyReadings(Table):
     """Figures of brokers' agents about the partitions that each leads, by topic and broker.
 
     Brokers update them when a round of copying has ended or failed. During a round that a quota delays, the
@@ -117,9 +111,6 @@ class CopyReadings:
     lag_bytes: Int64s
     remote_bytes: Int64s
     errors: Int64s
-
-    def __len__(self) -> int:
-        return len(self.topics)
 
 
 _NO_ROWS, _NO_COUNTS = np.empty(0, np.int32), np.empty(0, np.int64)

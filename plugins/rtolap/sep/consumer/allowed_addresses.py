@@ -39,10 +39,6 @@ class AllowedAddresses:
         self._looked_up_s = -float("inf")
         self.failures = 0
 
-    @property
-    def networks(self) -> frozenset[Network]:
-        return self._networks
-
     def allows(self, address: str) -> bool:
         """Answer by what was looked up last."""
         parsed = _address(address)

@@ -66,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._transport: asyncio.Transport | None = None
-        self._address = "?"
+        self.address = "?"
         self._reason = "client"
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -80,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_since_s: float | None = None
         # why nothing is read at the moment
         self._paused_for: set[str] = set()
-        self._calls = 0
+        self.calls = 0  # that are not answered yet
         self._failure: CallFailure | None = None
         self.is_proven = False
         self.active_s = time.monotonic()  # when bytes came last, by the monotonic clock
@@ -90,11 +90,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self._address = str(peer[0]) if peer else "?"
+        self.address = str(peer[0]) if peer else "?"
         self._consumer.metrics.accepted()
         self._pause("admission")
         self._limit(self._consumer.settings.handshake_timeout_s)
-        self._consumer.opened(self, self._address)
+        self._consumer.opened(self, self.address)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         frame = self._frame
@@ -131,15 +131,6 @@ class Connection(asyncio.BufferedProtocol):
         self._consumer.ended(self)
 
     # -- of the consumer ---------------------------------------------------------------------------------
-
-    @property
-    def address(self) -> str:
-        return self._address
-
-    @property
-    def calls(self) -> int:
-        """Calls that are not answered yet."""
-        return self._calls
 
     def admit(self) -> None:
         self._resume("admission")
@@ -201,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._failure = unsupported_encoding(header)
         if self._failure is not None:
-            self._consumer.refusals.refused(self._address, self._failure)
+            self._consumer.refusals.refused(self.address, self._failure)
         self._expect_frame()
 
     def _expect_frame(self) -> None:
@@ -215,10 +206,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._waited_s = 0.0
         frame = self._frame = self._consumer.budget.begin(
-            self._address,
+            self.address,
             length,
             proven=self.is_proven,
-            at_work=self._calls > 0,
+            at_work=self.calls > 0,
             resume=self._chunk_granted,
             drop=self._hold_up,
         )
@@ -258,7 +249,7 @@ class Connection(asyncio.BufferedProtocol):
         self._too_slow("a frame stood still while others waited for memory")
 
     def _too_slow(self, found: str) -> None:
-        self._consumer.refusals.refused(self._address, found)
+        self._consumer.refusals.refused(self.address, found)
         self.abort("slow")
 
     def _frame_read(self, memory: FrameMemory) -> None:
@@ -266,8 +257,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame = None
         self._consumer.budget.complete(memory)
         self._consumer.metrics.received(memory.size_bytes)
-        self._calls += 1
-        if self._calls >= (self._consumer.settings.calls_per_connection_max if self.is_proven else 1):
+        self.calls += 1
+        if self.calls >= (self._consumer.settings.calls_per_connection_max if self.is_proven else 1):
             self._pause("calls")
         self._expect_frame()
         self._consumer.spawn(self._answer(frame, memory, arrived_s))
@@ -286,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(answer)
         finally:
             self._consumer.budget.end(memory)
-            self._calls -= 1
+            self.calls -= 1
             self._resume("calls")
 
     async def _answer_to(self, request: Request, arrived_s: float) -> bytes:
@@ -297,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
             except CallFailure as error:
                 failure = error
             except Exception as error:  # a fault of ours is answered too, or its caller would wait for ever
-                log.exception("a call of %s from %s ended unexpectedly", request.method[:100], self._address)
+                log.exception("a call of %s from %s ended unexpectedly", request.method[:100], self.address)
                 failure = failure_of("failed", error)
             else:
                 self.is_proven = self.is_proven or answered.events > 0
@@ -311,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- bounds ------------------------------------------------------------------------------------------
 
     def _refuse(self, reason: str, found: object, answer: bytes = b"") -> None:
-        self._consumer.refusals.refused(self._address, found)
+        self._consumer.refusals.refused(self.address, found)
         self.close(reason, answer)
 
     def _limit(self, timeout_s: float | None) -> None:
@@ -322,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = asyncio.get_running_loop().call_later(timeout_s, self._time_is_over)
 
     def _time_is_over(self) -> None:
-        if self._calls and not self._filled and self._phase == self._length_read:
+        if self.calls and not self._filled and self._phase == self._length_read:
             self._limit(self._consumer.settings.idle_timeout_s)  # it waits for answers of ours
             return
         if self._frame is not None:
@@ -332,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._too_slow(f"{self._filled} of {self._frame.size_bytes} bytes of a frame came too slowly")
             return
-        self._consumer.refusals.refused(self._address, "nothing came for too long")
+        self._consumer.refusals.refused(self.address, "nothing came for too long")
         self.abort("silent")
 
     def _pause(self, cause: str) -> None:

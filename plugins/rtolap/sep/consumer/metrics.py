@@ -42,31 +42,27 @@ class ConsumerMetrics:
         self._left_out = self.registry.counter("left_out")
         self.call_seconds = self.registry.histogram("call_seconds")
         self._set_apart = self.registry.counter("set_apart_events")
-        self._open = 0
+        self.open_connections = 0
         for reason in CLOSED_REASONS:
             self._closed.labels(reason)
         for outcome in CALL_OUTCOMES:
             self._calls.labels(outcome)
 
-    @property
-    def open_connections(self) -> int:
-        return self._open
-
     def follow(self, budget: FrameBudget) -> None:
         def sample() -> Iterator[Family]:
-            yield self.registry.value("connections", self._open)
+            yield self.registry.value("connections", self.open_connections)
             yield self.registry.value("in_flight_bytes", budget.taken_bytes)
             yield self.registry.value("waiting_frames", budget.waiting)
 
         self.registry.sampled(sample)
 
     def accepted(self) -> None:
-        self._open += 1
+        self.open_connections += 1
         self._accepted.inc()
 
     def closed(self, reason: str) -> None:
         assert reason in CLOSED_REASONS, reason
-        self._open -= 1
+        self.open_connections -= 1
         self._closed.labels(reason).inc()
 
     def answered(self, outcome: str) -> None:
