@@ -114,6 +114,19 @@ def read_named(path: Path, noun: str, *, action: str | None = None) -> bytes:
         raise RtolapError(f"{path} cannot be read", found=error.strerror or str(error)) from error
 
 
+def write_named(path: Path, data: bytes, *, append: bool = False) -> None:
+    """Write a file that somebody names, atomically, or at its end. Raises RtolapError where it cannot be
+    written."""
+    try:
+        if append:
+            with path.open("ab") as file:
+                file.write(data)
+        else:
+            write_atomic(path, data)
+    except OSError as error:
+        raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
+
+
 def read_password(path: Path, of: str) -> str:
     """Return a password, which stands in a file of its own, never in a command or a variable.
 

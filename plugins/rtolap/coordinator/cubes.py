@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -40,8 +40,6 @@ from rtolap.protocols.coordinator import messages as wire
 _GENERATION_BITS = 32  # of a generation's lower part, the reader's; the upper one counts assignments
 
 log = logging.getLogger(__name__)
-
-D = TypeVar("D", Table, Lookup, Cube)
 
 
 def _check_application(metadata: ClusterMetadata, schema: Schema) -> int:

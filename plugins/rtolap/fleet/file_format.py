@@ -13,8 +13,8 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 from rtolap.base.decoding import decode_json
-from rtolap.base.errors import Corrupted, RtolapError, SchemaTooNew
-from rtolap.base.files import read_named, write_atomic
+from rtolap.base.errors import Corrupted, SchemaTooNew
+from rtolap.base.files import read_named, write_named
 
 Header = TypeVar("Header")
 
@@ -40,10 +40,7 @@ class FileFormat:
 
     def write(self, path: Path, data: bytes) -> None:
         """Write the file. Raises RtolapError where no file can be written."""
-        try:
-            write_atomic(path, data)
-        except OSError as error:
-            raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
+        write_named(path, data)
 
     def read(self, path: Path) -> bytes:
         """Read the file. Raises NotFound, and RtolapError where it cannot be read."""

@@ -101,6 +101,15 @@ class Definitions:
             raise NotFound(f"cube {name} does not exist")
         return standing
 
+    def revision_before(self, cube: Cube) -> Cube | None:
+        """Return the revision before one that follows another, if it stands."""
+        assert cube.revision is not None, "it follows another"
+        before = None
+        for each in self.revisions(cube.revision.of):
+            if each.revision is not None and each.revision.number < cube.revision.number:
+                before = each
+        return before
+
     def standing_revision(self, name: str) -> str:
         """Return the name, or that of the oldest revision that stands where it is one that has aged out.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import struct
 from decimal import Decimal
 from typing import Any
@@ -11,9 +12,26 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.sep.events.tags import tag_values, ttl_ms
-from rtolap.sep.events.values import arrow_type, decode_values
+from rtolap.sep.events.values import decode_values
 
 from tests.support.sep.wal_calls import Cell
+
+ARROW_TYPES = {
+    "short": pa.int16(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "json": pa.string(),
+    "bytes": pa.binary(),
+}
+
+
+def arrow_type(value_type: str) -> pa.DataType:
+    found = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", value_type)
+    return ARROW_TYPES[value_type] if found is None else pa.decimal128(int(found[1]), int(found[2]))
 
 
 def decoded(values: list[bytes | None], value_type: str) -> tuple[list[Any], list[int]]:

@@ -59,7 +59,7 @@ class Filling:
             return None
         if revision.since_ms <= revision.fills_from_ms:
             return revision.since_ms
-        older = self._before(cube)
+        older = self._metadata.revision_before(cube)
         if older is None:
             return revision.since_ms  # it has aged out: nothing of it is left to be filled in
         names = (name, older.name)
@@ -88,16 +88,6 @@ class Filling:
             store.commit([Put(path, codec.encode(after), node.version), *unchanged])
             log.info("cube %s is filled from %s on", name, utc_text(filled.since_ms))
         return filled.since_ms
-
-    def _before(self, cube: Cube) -> Cube | None:
-        """Return the revision before this one, if it stands."""
-        assert cube.revision is not None, "only revisions fill"
-        before = [
-            each
-            for each in self._metadata.revisions(cube.revision.of)
-            if each.revision is not None and each.revision.number < cube.revision.number
-        ]
-        return before[-1] if before else None
 
     def _read(self, path: str) -> tuple[str, Versioned]:
         node = self._metadata.store.get(path)

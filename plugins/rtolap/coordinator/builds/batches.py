@@ -216,14 +216,10 @@ class Batches:
         if revision is None or revision.since_ms is None or revision.fills_from_ms is None:
             return {}
         filling = [window for window in windows if window.start_ms < revision.since_ms]
-        before = [
-            each.name
-            for each in self._metadata.revisions(revision.of)
-            if each.revision is not None and each.revision.number < revision.number
-        ]
-        if not filling or not before:
+        before = self._metadata.revision_before(cube)
+        if not filling or before is None:
             return {}
-        _, records = self._views.fresh(before[-1])
+        _, records = self._views.fresh(before.name)
         starts, ends = {each.start_ms for each in filling}, {each.end_ms for each in filling}
         whole = [
             self._metadata.whole_segment(record)

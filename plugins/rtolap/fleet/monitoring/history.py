@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from rtolap.base.decoding import decode_json
-from rtolap.base.errors import Corrupted, RtolapError
-from rtolap.base.files import read_named
+from rtolap.base.errors import Corrupted
+from rtolap.base.files import read_named, write_named
 from rtolap.fleet.monitoring.collect import MissingSource, StageLook
 from rtolap.fleet.monitoring.readings import BrokerGauges
 from rtolap.fleet.monitoring.stages import Floats, RequestStages, Stage
@@ -50,11 +50,7 @@ def append_look(path: Path, look: StageLook) -> None:
         gauges=dict(look.gauges),
         missing=look.missing,
     )
-    try:
-        with path.open("ab") as file:
-            file.write(msgspec.json.encode(stored) + b"\n")  # NaN is written as null
-    except OSError as error:
-        raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
+    write_named(path, msgspec.json.encode(stored) + b"\n", append=True)  # NaN is written as null
 
 
 def read_looks(path: Path) -> list[StageLook]:

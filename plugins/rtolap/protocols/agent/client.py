@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
 import httpx
 import msgspec
 
 from rtolap.base.closeable import AsyncCloseable, Closeable
 from rtolap.base.decoding import decode_json
-from rtolap.base.errors import RtolapError, Unavailable, from_dict
+from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.protocols.agent.messages import (
     GenerationRef,
     LastGeneration,
@@ -20,8 +18,7 @@ from rtolap.protocols.agent.messages import (
     check_key,
 )
 from rtolap.protocols.rest.clients import async_service_client, service_client, service_url
-
-T = TypeVar("T")
+from rtolap.protocols.rest.error_responses import named_error
 
 # Stopping the old process comes before the answer to PUT and DELETE; the rest is immediate.
 STOP_MARGIN_S = 15.0
@@ -66,13 +63,7 @@ def _headers(token: str) -> dict[str, str]:
 def _checked(response: httpx.Response) -> bytes:
     if response.is_success:
         return response.content
-    try:
-        payload: Any = msgspec.json.decode(response.content)
-    except msgspec.DecodeError:
-        payload = None
-    if isinstance(payload, dict) and "code" in payload:
-        raise from_dict(payload)
-    raise RtolapError(
+    raise named_error(response) or RtolapError(
         f"agent answered {response.request.method} {response.request.url.path} with an unknown error",
         expected="a JSON error",
         found=f"HTTP {response.status_code} {response.text[:200]!r}",

@@ -20,12 +20,16 @@ def unreadable(response: httpx.Response, error: Exception, server: str) -> Rtola
     )
 
 
-def error_of(response: httpx.Response) -> RtolapError:
-    """Return the error that the server names, or one with its status and the beginning of its text."""
+def named_error(response: httpx.Response) -> RtolapError | None:
+    """Return the error that the server names; None where it names none."""
     try:
         payload = decode_json(response.content, dict[str, Any])
     except msgspec.MsgspecError:
-        payload = {}
-    if "code" not in payload:
-        payload = {"code": "error", "message": f"HTTP {response.status_code}: {response.text[:500]}"}
-    return from_dict(payload)
+        return None
+    return from_dict(payload) if "code" in payload else None
+
+
+def error_of(response: httpx.Response) -> RtolapError:
+    """Return the error that the server names, or one with its status and the beginning of its text."""
+    text = f"HTTP {response.status_code}: {response.text[:500]}"
+    return named_error(response) or from_dict({"code": "error", "message": text})

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Generator
 
 import httpx
-import msgspec
 
-from rtolap.base.errors import Impostor, SessionOffered, SessionUnknown, from_dict
+from rtolap.base.errors import Impostor, SessionOffered, SessionUnknown
 from rtolap.base.mutual_proof import ANSWER_HEADER, ClientSession, Hello
+from rtolap.protocols.rest.error_responses import named_error
 
 SESSION_PATH = "/api/v1/session"  # no route has it: the guard answers a hello on any path that is not open
 
@@ -54,7 +54,7 @@ class ProvenAuth(httpx.Auth):
             return
 
     def _opened(self, address: str, hello: Hello, response: httpx.Response) -> ClientSession:
-        offer = _error(response)
+        offer = named_error(response)
         session = hello.session(str(offer)) if isinstance(offer, SessionOffered) else None
         if session is None:
             raise _impostor(address, found=None if isinstance(offer, SessionOffered) else offer)
@@ -70,15 +70,7 @@ def _address(url: httpx.URL) -> str:
 
 
 def _is_unknown(response: httpx.Response) -> bool:
-    return isinstance(_error(response), SessionUnknown)
-
-
-def _error(response: httpx.Response) -> Exception | None:
-    try:
-        payload = msgspec.json.decode(response.content)
-    except msgspec.MsgspecError:
-        return None
-    return from_dict(payload) if isinstance(payload, dict) and "code" in payload else None
+    return isinstance(named_error(response), SessionUnknown)
 
 
 def _impostor(address: str, found: Exception | None = None) -> Impostor:

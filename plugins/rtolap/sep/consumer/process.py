@@ -174,14 +174,14 @@ class SubscriptionProcess:
         finally:
             self.serving_ports = []
             if registration is not None:
-                await asyncio.to_thread(_withdraw, registration)
+                await asyncio.to_thread(withdraw, registration)
             await server.drain(DRAIN_S)
             await asyncio.to_thread(thread.close)
         if ended:
             raise ended[0]
 
 
-def _withdraw(registration: Registration) -> None:
+def withdraw(registration: Registration) -> None:
     """Withdraw the registration before the running calls end, so that no new ones come.
 
     The nodes go with the session anyway.

@@ -88,8 +88,7 @@ class Registration:
         return [f"{self._root}/rs/{name}" for name in self._store.children(f"{self._root}/rs")]
 
     def _master_data(self) -> bytes:
-        first = self._sinks[0]
-        name = rpc_pb2.ServerName(host_name=first.host, port=first.port, start_code=first.start_code)
+        name = _message(self._sinks[0])
         return b"PBUF" + admin_pb2.Master(master=name, rpc_version=0, info_port=0).SerializeToString()
 
 

@@ -27,7 +27,7 @@ from rtolap.base.errors import CommitConflict, CommitUnknown, RtolapError, Sessi
 from rtolap.metadata.store import MetadataStore, Watch
 from rtolap.protocols.capture.client import CaptureClient
 from rtolap.protocols.flight.client import FlightClients
-from rtolap.sep.consumer.process import DRAIN_S, STATE_S, MakeServer
+from rtolap.sep.consumer.process import DRAIN_S, STATE_S, MakeServer, withdraw
 from rtolap.sep.consumer.registration import Registration, small_master
 from rtolap.sep.consumer.server import ConsumerServer
 from rtolap.sep.consumer.wakeups import Wakeups
@@ -276,10 +276,7 @@ class SharedProcess:
         await asyncio.gather(*tasks)
 
     async def _leave(self, member: Member, registration: Registration, server: ConsumerServer) -> None:
-        try:
-            await asyncio.to_thread(registration.withdraw)
-        except RtolapError as error:
-            log.info("the ports are left to their session: %s", error)
+        await asyncio.to_thread(withdraw, registration)
         self._registered, self.serving_ports = False, []
         await server.drain(DRAIN_S)
         await self._end_shares(ShareEvent.UNPLANNED)

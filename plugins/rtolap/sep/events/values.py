@@ -58,18 +58,6 @@ class DecodedValues:
     expected: str
 
 
-def arrow_type(value_type: str) -> pa.DataType:
-    """Return the column that values of the type become. DefinitionError: there is no such type."""
-    if value_type in _FIXED:
-        return _FIXED[value_type][1]
-    if value_type == "bytes":
-        return pa.binary()
-    if value_type in ("string", "json"):
-        return pa.string()
-    kind = _decimal(value_type)
-    return pa.decimal128(kind.precision, kind.scale)
-
-
 def decode_values(values: pa.BinaryArray, value_type: str) -> DecodedValues:
     """Decode values, where nulls stay null. Raises DefinitionError for an unknown type."""
     if value_type == "bytes":

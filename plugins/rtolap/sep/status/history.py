@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from rtolap.base.decoding import decode_json
-from rtolap.base.errors import Corrupted, NotFound, RtolapError
-from rtolap.base.files import read_named
+from rtolap.base.errors import Corrupted, NotFound
+from rtolap.base.files import read_named, write_named
 from rtolap.sep.status.summary import PeerSummary
 
 
@@ -37,11 +37,7 @@ class PeerLag(msgspec.Struct, frozen=True):
 
 def append_look(path: Path, look: ReplicationLook) -> None:
     """Append a look. Raises RtolapError where the file cannot be written."""
-    try:
-        with path.open("ab") as file:
-            file.write(msgspec.json.encode(look) + b"\n")
-    except OSError as error:
-        raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
+    write_named(path, msgspec.json.encode(look) + b"\n", append=True)
 
 
 def read_looks(path: Path) -> list[ReplicationLook]:
