@@ -209,8 +209,11 @@ def plain_value(where: str, key: str, value: object) -> str:
 
 
 def _value(where: str, key: str, value: object) -> str:
-    if key not in SECRETS:
-        return plain_value(where, key, value)
+    return secret(where, key, value) if key in SECRETS else plain_value(where, key, value)
+
+
+def secret(where: str, key: str, value: object) -> str:
+    """Return what the file of a secret holds. Raises DefinitionError where it is declared otherwise."""
     path = value.get("file") if isinstance(value, dict) and set(value) == {"file"} else None
     if not isinstance(path, str):
         raise DefinitionError(

@@ -31,9 +31,10 @@ import msgspec
 from rtolap.base.addresses import http_url, without_credentials
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
-from rtolap.base.operator_files import read_operator_yaml, read_secret
+from rtolap.base.operator_files import read_operator_yaml
 from rtolap.base.settings import Settings
 from rtolap.base.tls import trust
+from rtolap.kafka.clusters import secret
 from rtolap.model.problems import did_you_mean
 
 DEFAULT_REGISTRY = "default"
@@ -266,11 +267,4 @@ def _checked(name: str, urls: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _secret(where: str, key: str, value: object) -> str | None:
-    if value is None:
-        return None
-    path = value.get("file") if isinstance(value, dict) and set(value) == {"file"} else None
-    if not isinstance(path, str):
-        raise DefinitionError(
-            f"{where}: {key} is a secret", expected=f"a file of its own: {key}: {{file: /path}}"
-        )
-    return read_secret(Path(path), f"{where}: the file of {key}")
+    return None if value is None else secret(where, key, value)

@@ -115,6 +115,18 @@ def _decode_prefix(text: str) -> tuple[dict[str, Any], int]:
     return payload, end
 
 
+def next_batch(reader: Any) -> pa.RecordBatch | None:
+    """Return the next batch; None at the end.
+
+    `read_all` is not used: when it is cancelled, from whatever thread, pyarrow interrupts the main thread as
+    Ctrl-C does (`SignalStopHandler.__exit__`), which ends a service.
+    """
+    try:
+        return reader.read_chunk().data
+    except StopIteration:
+        return None
+
+
 def silence(ping: Callable[[float], None]) -> Unavailable | None:
     """Return None if the peer answers, with whatever error. Otherwise return what `ping(within_s)` raised.
 

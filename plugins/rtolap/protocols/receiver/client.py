@@ -16,7 +16,7 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted
 from rtolap.protocols.flight.channel import FlightChannel, Headers
-from rtolap.protocols.flight.client import FlightClients
+from rtolap.protocols.flight.client import FlightClients, next_batch
 from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, ReceiverStats
 
 ACTION_TIMEOUT_S = 10.0
@@ -45,7 +45,7 @@ class ReceiverClient(Closeable):
             reader = self._channel.client.do_get(flight.Ticket(msgspec.json.encode(query)), options)
             if on_start is not None:
                 on_start(reader.cancel)
-            batches = list(iter(lambda: _next_batch(reader), None))
+            batches = list(iter(lambda: next_batch(reader), None))
             metadata = reader.schema.metadata or {}
             answer = None
             if ANSWER_KEY in metadata:
@@ -77,18 +77,6 @@ class ReceiverClient(Closeable):
 
     def close(self) -> None:
         self._channel.close()
-
-
-def _next_batch(reader: Any) -> pa.RecordBatch | None:
-    """Return the next batch; None at the end.
-
-    `read_all` is not used: when it is cancelled, from whatever thread, pyarrow interrupts the main thread as
-    Ctrl-C does (`SignalStopHandler.__exit__`), which ends a service.
-    """
-    try:
-        return reader.read_chunk().data
-    except StopIteration:
-        return None
 
 
 class ReceiverClients(FlightClients[ReceiverClient]):

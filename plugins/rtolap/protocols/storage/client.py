@@ -13,7 +13,7 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.protocols.flight.channel import FAILURES, FlightChannel, Headers
-from rtolap.protocols.flight.client import FlightClients, named
+from rtolap.protocols.flight.client import FlightClients, named, next_batch
 from rtolap.protocols.storage import messages as wire
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class StorageClient(Closeable):
             return writer, reader
 
         (writer, reader), check = self._channel.begin("take rows", begin)
-        return _Put(self, columns, writer, reader, check)
+        return _Put(self._peer, columns, writer, reader, check)
 
     def scan(self, request: wire.ScanRequest, timeout_s: float | None = None) -> BatchStream:
         """Scan a tablet. `timeout_s` is for all of its rows."""
@@ -166,7 +166,7 @@ class StorageClient(Closeable):
             reader = self._channel.client.do_get(ticket, options)
             return reader, reader.schema
 
-        return _Batches(self, purpose, *self._channel.call(purpose, begin, within_s=timeout_s))
+        return _Batches(self._peer, purpose, *self._channel.call(purpose, begin, within_s=timeout_s))
 
     def _act(self, name: str, body: msgspec.Struct, answer: type[M]) -> M:
         action = flight.Action(name, msgspec.json.encode(body))
@@ -178,18 +178,12 @@ class StorageClient(Closeable):
 
         return decode_json(self._channel.call(name, act, within_s=ACTION_TIMEOUT_S), answer)
 
-    def _translate(self, operation: str, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except FAILURES as error:
-            raise named(self._peer, operation, error) from error
-
 
 class _Put:
     def __init__(
-        self, client: StorageClient, columns: pa.Schema, writer: Any, reader: Any, check: Callable[[], None]
+        self, peer: str, columns: pa.Schema, writer: Any, reader: Any, check: Callable[[], None]
     ) -> None:
-        self._client, self._columns, self._writer, self._reader = client, columns, writer, reader
+        self._peer, self._columns, self._writer, self._reader = peer, columns, writer, reader
         self._check = check
 
     def write(self, tablet: wire.TabletId, batch: pa.RecordBatch) -> None:
@@ -222,32 +216,25 @@ class _Put:
         try:
             self._reader.read_chunk()
         except StopIteration:
-            return Unavailable(f"storage node {self._client.address} has ended a load", found=str(error))
+            return Unavailable(f"{self._peer} has ended a load", found=str(error))
         except FAILURES as reason:
             error = reason
-        return named(f"storage node {self._client.address}", "take rows", error)
+        return named(self._peer, "take rows", error)
 
 
 class _Batches:
-    def __init__(self, client: StorageClient, what: str, reader: Any, schema: pa.Schema) -> None:
-        self._client, self._what, self._reader = client, what, reader
+    def __init__(self, peer: str, what: str, reader: Any, schema: pa.Schema) -> None:
+        self._peer, self._what, self._reader = peer, what, reader
         self.schema = schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while True:
-            chunk = self._client._translate(self._what, self._next)
-            if chunk is None:
-                return
-            yield chunk
+        try:
+            yield from iter(lambda: next_batch(self._reader), None)
+        except FAILURES as error:
+            raise named(self._peer, self._what, error) from error
 
     def cancel(self) -> None:
         self._reader.cancel()
-
-    def _next(self) -> pa.RecordBatch | None:
-        try:
-            return self._reader.read_chunk().data
-        except StopIteration:
-            return None
 
 
 class StorageClients(FlightClients[StorageClient]):
