@@ -58,7 +58,8 @@ def audit(
             unchecked += [*_unchecked(name, snapshots[name]), *_unchecked_users(name, misplaced, collected)]
         else:
             unchecked.append(f"{name}: no snapshot of it")
-        findings += sorted(found, key=lambda each: (SEVERITIES.index(each.severity), each.kind, each.subject))
+        found.sort(key=lambda each: (SEVERITIES.index(each.severity), each.kind, each.subject))
+        findings += (msgspec.structs.replace(each, cluster=name) for each in found)
     return Audit(tuple(findings), tuple(unchecked))
 
 
@@ -73,14 +74,14 @@ def _of_cluster(name: str, fleet: KafkaFleet, snapshot: FleetSnapshot) -> list[F
     cluster = fleet.clusters[name]
     placement = placement_rules(cluster, snapshot)
     found = [
-        *role_findings(name, cluster, snapshot),
+        *role_findings(cluster, snapshot),
         *placement_findings(name, snapshot, placement),
-        *factor_findings(name, snapshot, placement),
-        *rack_findings(name, snapshot, placement, min_in_sync_in_force(snapshot, placement)),
-        *reserve_findings(name, cluster, snapshot),
+        *factor_findings(snapshot, placement),
+        *rack_findings(snapshot, placement, min_in_sync_in_force(snapshot, placement)),
+        *reserve_findings(cluster, snapshot),
     ]
     if not _lacks_quotas(snapshot):
-        found += quota_findings(name, quota_differences(cluster, snapshot.quotas))
+        found += quota_findings(quota_differences(cluster, snapshot.quotas))
     return found
 
 

@@ -12,14 +12,13 @@ from rtolap.model.fleet import FleetCluster
 from rtolap.model.quantities import size_text
 
 
-def role_findings(name: str, cluster: FleetCluster, snapshot: FleetSnapshot) -> Iterator[Finding]:
+def role_findings(cluster: FleetCluster, snapshot: FleetSnapshot) -> Iterator[Finding]:
     """Yield a finding for each node that has an id in both roles: a controller and broker in one process."""
     brokers = set(snapshot.brokers.ids[snapshot.brokers.states != BrokerState.ABSENT].tolist())
     if cluster.roles == "separate":
         both = sorted(brokers & {*cluster.controllers, snapshot.controller})
         if both:
             yield Finding(
-                cluster=name,
                 kind=FindingKind.COMBINED_ROLES,
                 severity=Severity.WARNING,
                 subject=f"nodes {some(both)}",
@@ -33,7 +32,6 @@ def role_findings(name: str, cluster: FleetCluster, snapshot: FleetSnapshot) -> 
         absent = sorted(declared.ids - brokers)
         if absent:
             yield Finding(
-                cluster=name,
                 kind=FindingKind.ABSENT_BROKER,
                 severity=Severity.WARNING,
                 subject=f"pool {pool}",
@@ -45,7 +43,7 @@ def role_findings(name: str, cluster: FleetCluster, snapshot: FleetSnapshot) -> 
             )
 
 
-def reserve_findings(name: str, cluster: FleetCluster, snapshot: FleetSnapshot) -> Iterator[Finding]:
+def reserve_findings(cluster: FleetCluster, snapshot: FleetSnapshot) -> Iterator[Finding]:
     dirs, brokers = snapshot.log_dirs, snapshot.brokers
     known = (dirs.total_bytes > 0) & (dirs.usable_bytes != UNKNOWN) & ~dirs.offline
     share = cluster.reserve.disk_percent / 100
@@ -54,7 +52,6 @@ def reserve_findings(name: str, cluster: FleetCluster, snapshot: FleetSnapshot) 
         broker = int(brokers.ids[dirs.brokers[row]])
         free = 100 * float(dirs.usable_bytes[row]) / float(dirs.total_bytes[row])
         yield Finding(
-            cluster=name,
             kind=FindingKind.DISK_RESERVE,
             severity=Severity.WARNING,
             subject=f"{broker}:{dirs.paths[row]}",
@@ -66,7 +63,7 @@ def reserve_findings(name: str, cluster: FleetCluster, snapshot: FleetSnapshot) 
         )
     if cluster.reserve.brokers:
         for pool, members in _pools(cluster, snapshot):
-            yield from _broker_reserve(name, cluster, snapshot, pool, members & _all_known(snapshot, known))
+            yield from _broker_reserve(cluster, snapshot, pool, members & _all_known(snapshot, known))
 
 
 def unknown_disks(snapshot: FleetSnapshot) -> int:
@@ -95,7 +92,7 @@ def _all_known(snapshot: FleetSnapshot, known: Flags) -> Flags:
 
 
 def _broker_reserve(
-    name: str, cluster: FleetCluster, snapshot: FleetSnapshot, pool: str, members: Flags
+    cluster: FleetCluster, snapshot: FleetSnapshot, pool: str, members: Flags
 ) -> Iterator[Finding]:
     rows = np.flatnonzero(members)
     spare = cluster.reserve.brokers
@@ -110,7 +107,6 @@ def _broker_reserve(
     lacking = float(used[lost].sum() - room[left].sum())
     if lacking > 0 or not len(left):
         yield Finding(
-            cluster=name,
             kind=FindingKind.BROKER_RESERVE,
             severity=Severity.WARNING,
             subject=pool,

@@ -62,7 +62,6 @@ def client_findings(fleet: KafkaFleet, name: str, clients: Sequence[DeclaredClie
         right = [each for each, cluster in fleet.clusters.items() if cluster.takes(owner)]
         whose = owner.business if owner.priority is None else f"{owner.business}, priority {owner.priority}"
         yield Finding(
-            cluster=name,
             kind=FindingKind.CLIENT_IN_WRONG_CLUSTER,
             severity=Severity.WARNING,
             subject=client.what,

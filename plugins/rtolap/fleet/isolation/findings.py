@@ -99,6 +99,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A difference between the registry and a cluster.
 
     Attributes:
+        cluster: Whose, which the audit says.
         subject: The topic, broker, log directory, pool, entity or definition.
         partitions: Partitions of the topic. Empty for all of them.
         brokers: Brokers that take part.
@@ -106,7 +107,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         users: Users of a topic that has to leave the cluster. None for other findings.
     """
 
-    cluster: str
+    cluster: str = ""
     kind: FindingKind
     severity: Severity
     subject: str

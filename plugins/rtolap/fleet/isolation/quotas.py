@@ -85,10 +85,9 @@ def quota_alterations(differences: Iterable[QuotaDifference]) -> dict[Entity, di
     return alterations
 
 
-def quota_findings(name: str, differences: Iterable[QuotaDifference]) -> list[Finding]:
+def quota_findings(differences: Iterable[QuotaDifference]) -> list[Finding]:
     return [
         Finding(
-            cluster=name,
             kind=FindingKind.QUOTA,
             severity=Severity.WARNING if each.applies else Severity.INFO,
             subject=each.named,

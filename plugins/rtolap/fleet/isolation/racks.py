@@ -20,23 +20,22 @@ _REPAIR = "rtolap fleet plan rack"
 
 
 def rack_findings(
-    name: str, snapshot: FleetSnapshot, placement: PlacementRules, min_in_sync: Int32s
+    snapshot: FleetSnapshot, placement: PlacementRules, min_in_sync: Int32s
 ) -> Iterator[Finding]:
     """Yield the findings about racks. `min_in_sync` is the setting in force of each topic."""
     if not placement.spread.any():
         return
     codes, racks = rack_codes(snapshot)
-    yield from _without_rack(name, snapshot, codes)
-    yield from _shared(name, snapshot, placement, codes)
-    yield from _lost(name, snapshot, placement, codes, racks, min_in_sync)
+    yield from _without_rack(snapshot, codes)
+    yield from _shared(snapshot, placement, codes)
+    yield from _lost(snapshot, placement, codes, racks, min_in_sync)
 
 
-def _without_rack(name: str, snapshot: FleetSnapshot, codes: Int32s) -> Iterator[Finding]:
+def _without_rack(snapshot: FleetSnapshot, codes: Int32s) -> Iterator[Finding]:
     rows = np.flatnonzero((codes == NO_RACK) & (snapshot.brokers.states != BrokerState.ABSENT))
     if len(rows):
         ids = snapshot.brokers.ids[rows].tolist()
         yield Finding(
-            cluster=name,
             kind=FindingKind.NO_RACK,
             severity=Severity.WARNING,
             subject=f"{len(ids)} brokers",
@@ -48,9 +47,7 @@ def _without_rack(name: str, snapshot: FleetSnapshot, codes: Int32s) -> Iterator
         )
 
 
-def _shared(
-    name: str, snapshot: FleetSnapshot, placement: PlacementRules, codes: Int32s
-) -> Iterator[Finding]:
+def _shared(snapshot: FleetSnapshot, placement: PlacementRules, codes: Int32s) -> Iterator[Finding]:
     replicas = snapshot.replicas
     staying = replicas.states != ReplicaState.REMOVING
     partitions = _partitions_by_rack(snapshot, codes, staying)
@@ -65,7 +62,6 @@ def _shared(
     ):
         worst = rows[np.argmin(stand_in[rows])]
         yield Finding(
-            cluster=name,
             kind=FindingKind.SHARED_RACK,
             severity=Severity.WARNING,
             subject=snapshot.topics.names[topic],
@@ -78,7 +74,6 @@ def _shared(
 
 
 def _lost(
-    name: str,
     snapshot: FleetSnapshot,
     placement: PlacementRules,
     codes: Int32s,
@@ -92,7 +87,6 @@ def _lost(
         lost = [racks[rack] for rack in np.flatnonzero(at_risk[:, rows].any(axis=1))]
         least = int(min_in_sync[topic])
         yield Finding(
-            cluster=name,
             kind=FindingKind.RACK_LOSS,
             severity=Severity.CRITICAL,
             subject=snapshot.topics.names[topic],

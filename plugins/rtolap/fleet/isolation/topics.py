@@ -42,7 +42,6 @@ def owner_findings(
     for topic, place in zip(topics, owners, strict=True):
         if place is None:
             yield Finding(
-                cluster=name,
                 kind=FindingKind.NO_OWNER,
                 severity=Severity.INFO,
                 subject=topic,
@@ -59,7 +58,6 @@ def owner_findings(
         also = [each for each in right if topic in topics_of.get(each, frozenset())]
         whose = owner.business if owner.priority is None else f"{owner.business}, priority {owner.priority}"
         yield Finding(
-            cluster=name,
             kind=FindingKind.WRONG_CLUSTER,
             severity=Severity.WARNING,
             subject=topic,
@@ -77,7 +75,6 @@ def placement_findings(name: str, snapshot: FleetSnapshot, placement: PlacementR
     reachable = (placement.allowed_by_rule & there).sum(axis=1)
     for topic in np.flatnonzero(reachable[placement.rules] == 0).tolist():
         yield Finding(
-            cluster=name,
             kind=FindingKind.NO_BROKER_ALLOWED,
             severity=Severity.WARNING,
             subject=topics[topic],
@@ -98,7 +95,6 @@ def placement_findings(name: str, snapshot: FleetSnapshot, placement: PlacementR
         ids = snapshot.brokers.ids[np.unique(replicas.brokers[found_rows])].tolist()
         allowed = snapshot.brokers.ids[placement.allowed_by_rule[placement.rules[topic]] & there].tolist()
         yield Finding(
-            cluster=name,
             kind=FindingKind.PLACEMENT,
             severity=Severity.WARNING,
             subject=topics[topic],
@@ -117,13 +113,12 @@ def min_in_sync_in_force(snapshot: FleetSnapshot, placement: PlacementRules) -> 
     return np.where(live == UNKNOWN, placement.min_in_sync, live).astype(np.int32)
 
 
-def factor_findings(name: str, snapshot: FleetSnapshot, placement: PlacementRules) -> Iterator[Finding]:
+def factor_findings(snapshot: FleetSnapshot, placement: PlacementRules) -> Iterator[Finding]:
     replicas, topics = snapshot.replicas, snapshot.partitions.topics
     staying = replicas.states != ReplicaState.REMOVING
     counts = np.bincount(replicas.partitions[staying], minlength=len(topics))
     for topic, rows in by_topic(snapshot, _rows(counts < placement.factors[topics])):
         yield Finding(
-            cluster=name,
             kind=FindingKind.REPLICATION_FACTOR,
             severity=Severity.WARNING,
             subject=snapshot.topics.names[topic],
@@ -134,12 +129,11 @@ def factor_findings(name: str, snapshot: FleetSnapshot, placement: PlacementRule
             f"--topic {snapshot.topics.names[topic]}",
             partitions=numbers_of(snapshot, rows),
         )
-    yield from _min_in_sync(name, snapshot, placement, counts)
+    yield from _min_in_sync(snapshot, placement, counts)
     in_force = min_in_sync_in_force(snapshot, placement)
     in_sync = np.bincount(replicas.partitions[replicas.in_sync], minlength=len(topics))
     for topic, rows in by_topic(snapshot, _rows(in_sync < in_force[topics])):
         yield Finding(
-            cluster=name,
             kind=FindingKind.NOT_WRITABLE,
             severity=Severity.CRITICAL,
             subject=snapshot.topics.names[topic],
@@ -151,9 +145,7 @@ def factor_findings(name: str, snapshot: FleetSnapshot, placement: PlacementRule
         )
 
 
-def _min_in_sync(
-    name: str, snapshot: FleetSnapshot, placement: PlacementRules, counts: Int64s
-) -> Iterator[Finding]:
+def _min_in_sync(snapshot: FleetSnapshot, placement: PlacementRules, counts: Int64s) -> Iterator[Finding]:
     """Yield topics whose writes end with one broker, before topics that merely differ from what is
     declared.
     """
@@ -167,7 +159,6 @@ def _min_in_sync(
         wanted = int(placement.min_in_sync[topic])
         topic_name = snapshot.topics.names[topic]
         yield Finding(
-            cluster=name,
             kind=FindingKind.MIN_IN_SYNC,
             severity=Severity.CRITICAL if tight[topic] else Severity.WARNING,
             subject=topic_name,
