@@ -27,7 +27,6 @@ from rtolap.cubes.format.manifest import (
     BATCH_NAME,
     PLAN_NAME,
     BatchManifest,
-    BatchPart,
     BatchPlan,
     decode,
     encode,
@@ -144,18 +143,16 @@ class Batches:
         filled = self._filled_vectors(self._metadata.cube(cube), windows)
         for part, window in zip(left, windows, strict=True):
             replaced = functools.partial(
-                self._replaced,
+                segment_batches.replace_by_batch,
                 batch=batch,
-                part=part,
+                part=part.part,
+                version=part.version,
                 first=_first(control),
                 filled=filled.get(window.start_ms, {}),
+                now_ms=self._metadata.clock.now_ms(),
+                by="applied",
             )
-            self._metadata.update_segment(
-                cube,
-                window,
-                replaced,
-                cube_id=cube_id,
-            )
+            self._metadata.update_segment(cube, window, replaced, cube_id=cube_id)
         return self.progress(cube, batch)
 
     def progress(self, cube: str, batch: str) -> wire.BatchProgress:
@@ -194,20 +191,6 @@ class Batches:
                 expected=f"a plan of the last {PLANS_APPLIED_MS // 86_400_000} days",
                 action="plan and stage it again under another id",
             )
-
-    def _replaced(
-        self, before: SegmentRecord, *, batch: str, part: BatchPart, first: Offsets, filled: Offsets
-    ) -> SegmentRecord:
-        return segment_batches.replace_by_batch(
-            before,
-            batch,
-            part.part,
-            version=part.version,
-            first=first,
-            filled=filled,
-            now_ms=self._metadata.clock.now_ms(),
-            by="applied",
-        )
 
     def _filled_vectors(self, cube: Cube, windows: Iterable[SegmentRange]) -> dict[int, Offsets]:
         """Return, by start, the vectors of what a revision's segments of older events are filled with: a

@@ -169,9 +169,8 @@ class Builds:
             events = verified_events(self._store, record, record.build)
         else:
             events = record.events
-        return self._metadata.update_segment(
-            cube,
-            record.range,
+        return self._update(
+            record,
             lambda before: segments.promote(
                 before, build_id, events=events, now_ms=self._metadata.clock.now_ms()
             ),
@@ -182,9 +181,7 @@ class Builds:
         the version before has lost what builds start from, all of the segment is. What a batch says nobody
         else can bring: its segment waits, with the error."""
         record = self._record(cube, segment)
-        failed = self._metadata.update_segment(
-            cube, record.range, lambda before: segments.fail_build(before, build_id, error)
-        )
+        failed = self._update(record, lambda before: segments.fail_build(before, build_id, error))
         newest = failed.build is not None and failed.build.build_id == build_id
         if failed.state is not SegmentState.REMOTE_PERSISTED or not newest or failed.pending_batch:
             return failed
@@ -199,12 +196,12 @@ class Builds:
         first. A batch that is not READY yet is withdrawn."""
         record = self._record(cube, segment)
         now_ms = self._metadata.clock.now_ms()
+
+        def requeued(before: SegmentRecord) -> SegmentRecord:
+            return segments.requeue(before, now_ms=now_ms, by="requeued")
+
         if record.pending_batch:
-            return self._metadata.update_segment(
-                cube,
-                record.range,
-                lambda before: segments.requeue(before, now_ms=now_ms, by="requeued"),
-            )
+            return self._update(record, requeued)
         self._refuse_lost_batch(record)
         if record.base_lost:
             record = self._with_restored_base(record)
@@ -226,9 +223,7 @@ class Builds:
                         action="`rtolap receivers list` shows what its receivers wait for",
                     )
                 return checked
-        return self._metadata.update_segment(
-            cube, record.range, lambda before: segments.requeue(before, now_ms=now_ms, by="requeued")
-        )
+        return self._update(record, requeued)
 
     def _refuse_lost_batch(self, record: SegmentRecord) -> None:
         """Refuse to read the events of a version from the topic that a batch has said."""
@@ -253,16 +248,15 @@ class Builds:
                 return before  # another version is READY by now
             return segments.lose_base(before, why, now_ms=now_ms, by=by)
 
-        return self._metadata.update_segment(record.cube, record.range, lost)
+        return self._update(record, lost)
 
     def _with_restored_base(self, record: SegmentRecord) -> SegmentRecord:
         """Return the record itself where the files are not there again."""
         if lost_base(self._store, record, read_all=True) is not None:
             return record
         control = self._metadata.control(record.cube)
-        return self._metadata.update_segment(
-            record.cube,
-            record.range,
+        return self._update(
+            record,
             lambda before: segments.restore_base(
                 before,
                 partitions={p for held in control.assignment.values() for p in held},
@@ -281,11 +275,12 @@ class Builds:
         if not lost:
             return record
         now_ms = self._metadata.clock.now_ms()
-        return self._metadata.update_segment(
-            record.cube,
-            record.range,
-            lambda before: segments.lose_parts(before, lost, now_ms=now_ms, by=by),
-        )
+        return self._update(record, lambda before: segments.lose_parts(before, lost, now_ms=now_ms, by=by))
+
+    def _update(
+        self, record: SegmentRecord, change: Callable[[SegmentRecord], SegmentRecord]
+    ) -> SegmentRecord:
+        return self._metadata.update_segment(record.cube, record.range, change)
 
     def _record(self, cube: str, segment: str) -> SegmentRecord:
         parse_segment_name(segment)
