@@ -7,7 +7,7 @@ so each leader goes on with it; what receivers report is in memory, and a fresh 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -58,48 +58,39 @@ class Moves:
 
     def end(self, cube: str, epoch: int) -> None:
         """End the move that was planned with this epoch, if it still runs: the assignment stays as it is."""
-
-        def change(control: CubeControl) -> CubeControl:
-            if control.next is None or control.next.epoch != epoch:
-                return control
-            return msgspec.structs.replace(control, next=None)
-
-        self._metadata.update_control(cube, change)
+        self._end(cube, lambda planned: planned.epoch == epoch)
         _say_ended(cube, epoch)
 
     def cancel_relief(self, cube: str, replica_set: str) -> bool:
         """End the move that runs if the leader has planned it to relieve this replica set. Return True if it
         had to be ended."""
-        ended: NextAssignment | None = None
-
-        def change(control: CubeControl) -> CubeControl:
-            nonlocal ended
-            relieves = control.next is not None and control.next.relieves == replica_set
-            ended = control.next if relieves else None
-            return msgspec.structs.replace(control, next=None) if relieves else control
-
-        self._metadata.update_control(cube, change)
+        ended = self._end(cube, lambda planned: planned.relieves == replica_set)
         if ended is not None:
             _say_ended(cube, ended.epoch)
         return ended is not None
 
     def cancel(self, cube: str) -> None:
         """End the move that runs: the assignment stays as it is. Raises Refused where none runs."""
-        epoch = 0
+        ended = self._end(cube, lambda planned: True)
+        if ended is None:
+            raise Refused(
+                f"no move of cube {cube} runs",
+                found=f"assignment {self._metadata.control(cube).assignment_epoch}",
+                action="`rtolap receivers rebalance` moves partitions back",
+            )
+        _say_ended(cube, ended.epoch)
+
+    def _end(self, cube: str, is_meant: Callable[[NextAssignment], bool]) -> NextAssignment | None:
+        """Return the move that was ended; None where none runs that is meant."""
+        ended: NextAssignment | None = None
 
         def change(control: CubeControl) -> CubeControl:
-            nonlocal epoch
-            if control.next is None:
-                raise Refused(
-                    f"no move of cube {cube} runs",
-                    found=f"assignment {control.assignment_epoch}",
-                    action="`rtolap receivers rebalance` moves partitions back",
-                )
-            epoch = control.next.epoch
-            return msgspec.structs.replace(control, next=None)
+            nonlocal ended
+            ended = control.next if control.next is not None and is_meant(control.next) else None
+            return control if ended is None else msgspec.structs.replace(control, next=None)
 
         self._metadata.update_control(cube, change)
-        _say_ended(cube, epoch)
+        return ended
 
     def _waits(self, cube: str, control: CubeControl, answered: Offsets) -> list[str]:
         members = self._metadata.living_members()

@@ -23,6 +23,7 @@ from rtolap.base.tls import trust
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.application import Application, HostList
+from rtolap.protocols.rest.clients import beginning_of
 from rtolap.protocols.watermark.messages import HOSTS_MAX, check_host_names
 
 log = logging.getLogger(__name__)
@@ -169,20 +170,16 @@ def _file(path: str) -> str:
 
 
 def _fetched(url: str) -> str:
-    data = bytearray()
     try:
         with httpx.stream(
             "GET", url, timeout=TIMEOUT_S, follow_redirects=False, verify=trust(None), trust_env=True
         ) as response:
             if not response.is_success:
                 raise Unavailable(f"{url} gives no host list", expected=200, found=response.status_code)
-            for chunk in response.iter_bytes():
-                data += chunk
-                if len(data) > LIST_BYTES_MAX:
-                    break
+            data = beginning_of(response, LIST_BYTES_MAX + 1)
     except httpx.HTTPError as error:
         raise Unavailable(f"{url} does not answer", found=str(error) or type(error).__name__) from error
-    return _text(bytes(data), url)
+    return _text(data, url)
 
 
 def _text(data: bytes, place: str) -> str:

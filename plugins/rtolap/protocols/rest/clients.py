@@ -57,6 +57,16 @@ def async_service_client(*, verify: ssl.SSLContext | None = None, **options: Any
     return httpx.AsyncClient(event_hooks={"request": [_send_async]}, **_direct(verify), **options)
 
 
+def beginning_of(response: httpx.Response, bytes_min: int) -> bytes:
+    """Return what comes, up to the piece with which there are so many bytes."""
+    taken = bytearray()
+    for piece in response.iter_bytes():
+        taken += piece
+        if len(taken) >= bytes_min:
+            break
+    return bytes(taken)
+
+
 def _direct(verify: ssl.SSLContext | None) -> dict[str, Any]:
     return {"trust_env": False, "limits": SHARED_BY_THREADS, "verify": verify or trust(None)}
 

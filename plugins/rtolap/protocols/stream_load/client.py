@@ -13,6 +13,7 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import NotFound, Refused, Unavailable
 from rtolap.base.ids import bound
+from rtolap.protocols.rest.clients import beginning_of
 from rtolap.protocols.stream_load.front_ends import ASK_TIMEOUT_S, FrontEnds, read
 from rtolap.protocols.stream_load.messages import (
     KEEP_LABEL_HEADER,
@@ -168,16 +169,12 @@ class StreamLoadClient(Closeable):
         headers = {"Authorization": front_ends.authorization} if front_ends.has(url) else {}
         try:
             with front_ends.http.stream("GET", url, headers=headers) as response:
-                taken = bytearray()
-                for chunk in response.iter_bytes():
-                    taken += chunk
-                    if len(taken) >= _ERROR_LOG_BYTES_MAX:
-                        break
+                taken = beginning_of(response, _ERROR_LOG_BYTES_MAX)
         except httpx.HTTPError as error:
             raise Unavailable("the rejected rows of a load cannot be read", found=str(error)) from error
         if response.status_code != 200:
             raise NotFound("the rejected rows of a load are gone", found=f"HTTP {response.status_code}")
-        return bytes(taken[:_ERROR_LOG_BYTES_MAX]).decode("utf-8", "replace")
+        return taken[:_ERROR_LOG_BYTES_MAX].decode("utf-8", "replace")
 
     def close(self) -> None:
         self._front_ends.close()
@@ -186,16 +183,20 @@ class StreamLoadClient(Closeable):
         answer = self._front_ends.ask(method, path, StateAnswer, params={"label": label})
         if answer.code != 0 or answer.data is None:
             raise Refused(f"the front end refuses the state of label {label}", found=answer.msg)
-        try:
-            return LoadState(answer.data)
-        except ValueError:
-            raise Refused(
-                f"label {label} is in a state this client does not know", found=repr(answer.data[:80])
-            ) from None
+        return known_state(label, answer.data)
 
     def _second_phase(self, db: str, headers: Mapping[str, str]) -> TwoPhaseAnswer:
         path = f"/api/{quote(db, safe='')}/_stream_load_2pc"
         return self._front_ends.ask("PUT", path, TwoPhaseAnswer, headers=headers)
+
+
+def known_state(label: str, state: str) -> LoadState:
+    try:
+        return LoadState(state)
+    except ValueError:
+        raise Refused(
+            f"label {label} is in a state this client does not know", found=repr(state[:80])
+        ) from None
 
 
 def load_headers(label: str, options: SendOptions, *, two_phase: bool = False) -> dict[str, str]:

@@ -10,7 +10,7 @@ import msgspec
 
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.base.tls import trust
-from rtolap.protocols.rest.clients import service_client
+from rtolap.protocols.rest.clients import beginning_of, service_client
 
 BYTES_MAX = 2 << 20  # a file ends at 1 MiB, with its last row
 # A row may hold line breaks: the next one begins with its reason, and the last line says what was left out.
@@ -50,16 +50,12 @@ def read_error_rows(url: str, *, ca_file: Path | None, timeout_s: float) -> Erro
                 raise NotFound("the rejected rows of this load are gone", action="they are kept for 2 days")
             if response.status_code != httpx.codes.OK:
                 raise Unavailable("rejected rows cannot be read", found=f"HTTP {response.status_code}")
-            taken = bytearray()
-            for chunk in response.iter_bytes():
-                taken += chunk
-                if len(taken) >= BYTES_MAX:
-                    break
+            taken = beginning_of(response, BYTES_MAX)
     except httpx.HTTPError as error:
         raise Unavailable(
             "the server that has the rejected rows does not answer", found=str(error)
         ) from error
-    return parsed(bytes(taken).decode("utf-8", "replace"))
+    return parsed(taken.decode("utf-8", "replace"))
 
 
 def parsed(text: str) -> ErrorRows:

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rtolap.base.errors import Refused, RtolapError, Unavailable
-from rtolap.protocols.stream_load.client import GRACE_S, StreamLoadClient, load_headers
+from rtolap.protocols.stream_load.client import GRACE_S, StreamLoadClient, known_state, load_headers
 from rtolap.protocols.stream_load.front_ends import ASK_TIMEOUT_S, read
 from rtolap.protocols.stream_load.messages import (
     LoadAnswer,
@@ -131,12 +131,7 @@ class StarRocksClient(StreamLoadClient):
             raise Refused(
                 f"the front end refuses the state of label {label}", found=f"{answer.status}: {answer.msg}"
             )
-        try:
-            return _STATES.get(answer.state) or LoadState(answer.state)
-        except ValueError:
-            raise Refused(
-                f"label {label} is in a state this client does not know", found=repr(answer.state[:80])
-            ) from None
+        return _STATES.get(answer.state) or known_state(label, answer.state)
 
     def keeps_labels(self) -> bool:
         return False
