@@ -69,14 +69,12 @@ class Definitions:
 
     def cubes(self) -> tuple[str, ...]:
         names = self.store.children(paths.CUBES)
-        nodes = genuine(names, lambda name: self.store.get(paths.cube_definition(name)))
-        return tuple(name for name, node in nodes.items() if node is not None)
+        return tuple(genuine(names, lambda name: self.store.get(paths.cube_definition(name))))
 
     def cube_definitions(self) -> dict[str, Cube]:
         """Return all cubes by name, without those whose definitions are forged."""
         names = self.store.children(paths.CUBES)
-        found = genuine(names, lambda name: read(self.store, paths.cube_definition(name), Cube))
-        return {name: cube for name, cube in found.items() if cube is not None}
+        return genuine(names, lambda name: read(self.store, paths.cube_definition(name), Cube))
 
     def cube(self, name: str) -> Cube:
         return standing(self.store, paths.cube_definition(name), Cube, f"cube {name}")[0]

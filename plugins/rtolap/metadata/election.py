@@ -48,7 +48,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 def identities(store: MetadataStore, path: str) -> tuple[str, ...]:
     """Return the candidates of the election at `path`, leader first, without those that are forged."""
     nodes = genuine(in_order(store.children(path)), lambda name: store.get(f"{path}/{name}"))
-    return tuple(node.data.decode() for node in nodes.values() if node is not None)
+    return tuple(node.data.decode() for node in nodes.values())
 
 
 class Candidacy:

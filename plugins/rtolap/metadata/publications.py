@@ -131,8 +131,7 @@ class Publications:
     def declarations(self) -> dict[str, PublicationDeclaration]:
         """Return them by name, without those that are forged."""
         names = self._store.children(paths.PUBLICATIONS)
-        found = genuine(names, lambda name: self._declaration(name))
-        return {name: each for name, each in found.items() if each is not None}
+        return genuine(names, self._declaration)
 
     def of_cube(self, cube: str) -> dict[str, PublicationDeclaration]:
         return {name: each for name, each in self.declarations().items() if each.publication.cube == cube}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -58,15 +59,15 @@ def standing(store: MetadataStore, path: str, kind: type[S], subject: str) -> tu
     return codec.decode(node.data, kind, path), node
 
 
-def genuine(names: Iterable[str], reader: Callable[[str], R]) -> dict[str, R]:
-    """Return what `reader` returns for each name, without those whose records are forged: the store has
-    counted and logged them."""
+def genuine(names: Iterable[str], reader: Callable[[str], R | None]) -> dict[str, R]:
+    """Return what `reader` returns for each name, without those that are gone, and those whose records are
+    forged: the store has counted and logged them."""
     found: dict[str, R] = {}
     for name in names:
-        try:
-            found[name] = reader(name)
-        except Forged:
-            continue
+        with suppress(Forged):
+            record = reader(name)
+            if record is not None:
+                found[name] = record
     return found
 
 

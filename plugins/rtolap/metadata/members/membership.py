@@ -23,8 +23,7 @@ class Members:
     def receivers(self) -> dict[str, ReceiverRecord]:
         """Return the receivers' records by name, without forged ones."""
         names = self.store.children(paths.RECEIVERS)
-        records = genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
-        return {name: record for name, record in records.items() if record is not None}
+        return genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
 
     def register_receiver(self, record: ReceiverRecord) -> None:
         """Write the receiver's address and enter it into its replica set, leaving the one it was in."""
@@ -56,8 +55,7 @@ class Members:
             node = self.store.get(path)
             before = None if node is None else codec.decode(node.data, ReplicaSetRecord, path)
             names = () if before is None else before.receivers
-            known = genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
-            others = {name: other for name, other in known.items() if other is not None}
+            others = genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
             placed = {**others, record.receiver_id: record}
             refuse_shared(record.replica_set, placed, self.live_receivers(), policy)
             members = tuple(sorted({*names, record.receiver_id}))
