@@ -77,13 +77,12 @@ class TaskDispatcher:
             schema = None if task.kind == "drop" else self._schema(task)
             self._ask(task, schema)
 
-            def work(connection: Connection) -> None:
-                self._mastership.fence(connection)
+            def work(connection: Connection, now_ms: int) -> None:
                 # columns may have changed again since they were read: then this task stands for that too
                 if task.kind == "drop" or _schema_of(connection, task) in (None, schema):
                     tasks.complete(connection, task)
 
-            self._ledger.write("note which tasks a node has done", type(None), work)
+            self._mastership.write("note which tasks a node has done", type(None), work)
         return True
 
     def _ask(self, task: PendingTabletTask, schema: StoredSchema | None) -> None:
