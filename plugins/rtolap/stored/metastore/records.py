@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Literal
 
@@ -172,6 +173,9 @@ class PartitionVersions(msgspec.Struct, frozen=True):
     visible: int
 
 
+TaskKind = Literal["create", "drop", "schema"]
+
+
 class PendingTabletTask(msgspec.Struct, frozen=True):
     """A pending task of a node: to create or drop buckets of a partition, or, where `part` and `buckets` are
     empty, to take the table's present schema. `incarnation` is that of the partition.
@@ -182,9 +186,21 @@ class PendingTabletTask(msgspec.Struct, frozen=True):
     tbl: str
     part: str
     node: str
-    kind: Literal["create", "drop", "schema"]
+    kind: TaskKind
     buckets: tuple[int, ...] = ()
     incarnation: int = 0
+
+    @classmethod
+    def of(
+        cls, table_id: int, partition: Partition, node: str, kind: TaskKind, buckets: Iterable[int]
+    ) -> PendingTabletTask:
+        """Return the task for buckets of a partition."""
+        names = (partition.db, partition.table, partition.name)
+        return cls(table_id, *names, node, kind, tuple(sorted(buckets)), partition.incarnation)
+
+    @property
+    def partition(self) -> Partition:
+        return Partition(self.db, self.tbl, self.part, self.incarnation)
 
 
 class StorageNode(msgspec.Struct, frozen=True):

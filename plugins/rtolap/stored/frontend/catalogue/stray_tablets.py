@@ -164,10 +164,8 @@ def _unplaced(connection: Connection, found: Found) -> tuple[PendingTabletTask, 
             ):
                 buckets[node, each.table_id, tablet.partition].append(each.bucket)
     return tuple(
-        PendingTabletTask(
-            table_id, part.db, part.table, part.name, node, "drop", tuple(numbers), part.incarnation
-        )
-        for (node, table_id, part), numbers in buckets.items()
+        PendingTabletTask.of(table_id, partition, node, "drop", numbers)
+        for (node, table_id, partition), numbers in buckets.items()
     )
 
 

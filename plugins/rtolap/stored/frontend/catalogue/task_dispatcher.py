@@ -21,7 +21,7 @@ from rtolap.stored.frontend.transactions.participants import TabletHosts
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection, Ledger
-from rtolap.stored.metastore.records import Partition, PendingTabletTask, Replica, Tablet
+from rtolap.stored.metastore.records import PendingTabletTask, Replica, Tablet
 from rtolap.stored.stream_load.quorum import shortfall
 
 log = logging.getLogger(__name__)
@@ -86,11 +86,10 @@ class TaskDispatcher:
         return True
 
     def _ask(self, task: PendingTabletTask, schema: StoredSchema | None) -> None:
-        partition = Partition(task.db, task.tbl, task.part, task.incarnation)
         if task.kind == "drop":
-            self._hosts.drop(task.node, task.table_id, partition, task.buckets)
+            self._hosts.drop(task.node, task.table_id, task.partition, task.buckets)
         elif schema is not None and task.kind == "create":
-            self._hosts.create(task.node, task.table_id, partition, task.buckets, schema)
+            self._hosts.create(task.node, task.table_id, task.partition, task.buckets, schema)
         elif schema is not None:
             self._hosts.change_schema(task.node, task.table_id, task.db, task.tbl, schema)
 

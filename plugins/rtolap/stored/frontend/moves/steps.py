@@ -124,15 +124,6 @@ class MoveSteps:
         return is_healthy or move.old_node not in facts.alive
 
     def _owe_drop(self, connection: Connection, move: ReplicaMove, node: str) -> None:
-        partition = move.tablet.partition
-        task = PendingTabletTask(
-            move.table_id,
-            partition.db,
-            partition.table,
-            partition.name,
-            node,
-            "drop",
-            (move.tablet.bucket,),
-            partition.incarnation,
-        )
+        tablet = move.tablet
+        task = PendingTabletTask.of(move.table_id, tablet.partition, node, "drop", (tablet.bucket,))
         tasks.add_tasks(connection, (task,))
