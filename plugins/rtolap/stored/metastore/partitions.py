@@ -20,13 +20,10 @@ _AT_ONCE = 1000
 def create(connection: sa.Connection, partition: Partition, nodes: Mapping[int, Collection[str]]) -> None:
     """Create a partition at version 0, empty. `nodes`: bucket -> those that keep a replica of it. A partition
     that exists already is an integrity error: CommitConflict of the write."""
-    for field, name in (
-        ("database", partition.db),
-        ("table", partition.table),
-        ("partition", partition.name),
-    ):
+    named = (("database", partition.db), ("table", partition.table), ("partition", partition.name))
+    for field, name in named:
         checked_name(field, name)
-    key = _key(partition)
+    key = partition.columns()
     connection.execute(sa.insert(_p).values(**key, committed_version=0, visible_version=0))
     rows = [
         {**key, "bucket": bucket, "node": checked_name("node", node), "version": 0}
@@ -132,7 +129,7 @@ def reached(
 
 def join(connection: sa.Connection, tablet: Tablet, node: str, version: int) -> None:
     """Add a replica that joins the others."""
-    row = {**_key(tablet.partition), "bucket": tablet.bucket}
+    row = {**tablet.partition.columns(), "bucket": tablet.bucket}
     name = checked_name("node", node)
     connection.execute(sa.insert(_r).values(**row, node=name, version=version, role="joining"))
 
@@ -176,15 +173,6 @@ def _is(table: sa.Table, partition: Partition) -> sa.ColumnElement[bool]:
     columns = table.c
     named = (columns.db == partition.db) & (columns.tbl == partition.table) & (columns.part == partition.name)
     return named & (columns.incarnation == partition.incarnation)
-
-
-def _key(partition: Partition) -> dict[str, object]:
-    return {
-        "db": partition.db,
-        "tbl": partition.table,
-        "part": partition.name,
-        "incarnation": partition.incarnation,
-    }
 
 
 def _partition(row: sa.Row[tuple[object, ...]]) -> Partition:

@@ -103,6 +103,10 @@ class Partition(msgspec.Struct, frozen=True, order=True):
     def __str__(self) -> str:
         return f"{self.db}.{self.table}/{self.name}"
 
+    def columns(self) -> dict[str, object]:
+        """Return the values by which rows of the ledger name it."""
+        return {"db": self.db, "tbl": self.table, "part": self.name, "incarnation": self.incarnation}
+
 
 class Tablet(msgspec.Struct, frozen=True, order=True):
     """A bucket of a partition; each of its replicas is on another node."""

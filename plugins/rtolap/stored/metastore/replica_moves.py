@@ -48,11 +48,8 @@ def _is(tablet: Tablet) -> sa.ColumnElement[bool]:
 
 
 def _values(move: ReplicaMove) -> dict[str, object]:
-    partition = move.tablet.partition
     return {
-        "db": partition.db,
-        "tbl": partition.table,
-        "part": partition.name,
+        **move.tablet.partition.columns(),
         "bucket": move.tablet.bucket,
         "table_id": move.table_id,
         "old_node": move.old_node,
@@ -60,7 +57,6 @@ def _values(move: ReplicaMove) -> dict[str, object]:
         "reason": move.reason.value,
         "state": move.state.value,
         "fence_txn_id": move.fence_txn_id,
-        "incarnation": partition.incarnation,
     }
 
 

@@ -185,15 +185,8 @@ def touch(connection: sa.Connection, txn_id: int, partitions: Collection[Partiti
     """Note which partitions it writes to, their versions still open. Harmless for those that are noted."""
     known = touched(connection, txn_id)
     rows = [
-        {
-            "txn_id": txn_id,
-            "db": p.db,
-            "tbl": p.table,
-            "part": p.name,
-            "version": None,
-            "incarnation": p.incarnation,
-        }
-        for p in sorted(set(partitions) - known.keys())
+        {"txn_id": txn_id, **partition.columns(), "version": None}
+        for partition in sorted(set(partitions) - known.keys())
     ]
     if rows:
         connection.execute(sa.insert(_parts), rows)
