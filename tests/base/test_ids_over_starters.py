@@ -64,7 +64,6 @@ NO_REQUEST = {
     "stored/loader/shares/status.py ask_processes": "a command asks all processes of a loader",
     "stored/loader/starting.py stop_with": "waits for signals",
     "stored/node/compactor.py Compactor.__init__": "compaction of all tablets",
-    "stored/node/process.py Heartbeats.__init__": "heartbeats",
     "stored/node/scrubber.py Scrubber.__init__": "reads of all tablets",
     "stored/stream_load/periodic_task.py PeriodicTask.__init__": "a task of a service, again and again",
     "watermark/records/leases.py ProducerLeases.__init__": "leases of producers",
