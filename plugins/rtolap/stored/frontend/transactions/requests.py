@@ -304,9 +304,7 @@ class TransactionManager:
         """
         missing = self._preparation.shortfall(transaction, partitions)
         if missing is not None:
-            reason = messages.no_majority(
-                transaction.txn_id, missing.tablet, missing.have, missing.needed, missing.without
-            )
+            reason = messages.no_majority(transaction.txn_id, missing)
             # a request that came twice must not undo what its first one has achieved in the meantime
             if self._abort(
                 transaction.db,
