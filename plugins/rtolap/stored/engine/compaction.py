@@ -197,7 +197,7 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: TabletSnapshot) ->
     files = [(meta.name, SortedFile(folder / meta.name)) for meta in outcome.files]
     output = Rowset(name, chosen[0].first, chosen[-1].last, outcome.files)
     with core.writing:
-        core.check_running(attempted)
+        core.log.check_running(attempted)
         remaining = core.deletes.without([rowset.id for rowset in chosen], snapshot.version)
         _carry(core.deletes, remaining, inputs, output, outcome, snapshot.version)
         entries = remaining.entries()

@@ -71,7 +71,7 @@ class _Made(NamedTuple):
 def publish(core: Core, txn: int, version: int) -> None:
     """Do as `Tablet.publish`; under `writing`."""
     attempted = f"publishing transaction {txn} as version {version}"
-    core.check_running(attempted)
+    core.log.check_running(attempted)
     if not check_publish(core.state, txn, version):
         return
     prepared = core.state.prepared[txn]
