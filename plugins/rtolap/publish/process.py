@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from rtolap.base.clock import Clock
+from rtolap.base.decoding import copied
 from rtolap.base.errors import CommitConflict, NotFound, RtolapError
 from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
@@ -126,14 +127,9 @@ class PublicationProcess:
         self._metrics.looked(look)
         if look.committed:
             log.info("publication %s: %s new snapshots up to %s", self.name, look.committed, look.snapshot_id)
-        status = PublicationStatus(
-            publisher=self._identity,
-            looked_ms=self._clock.now_ms(),
-            cube_id=look.cube_id,
-            newest=look.newest,
-            snapshot_id=look.snapshot_id,
-            snapshots=look.snapshots,
-            metadata_bytes=look.metadata_bytes,
+        now_ms = self._clock.now_ms()
+        status = copied(
+            PublicationStatus, look, publisher=self._identity, looked_ms=now_ms, error=None, failures=0
         )
         self._records.write_status(self.name, status)
 

@@ -49,12 +49,12 @@ def named(connection: sa.Connection, db: str, table: str, name: str) -> Partitio
     """Return the partition that has this name now."""
     here = (_p.c.db == db) & (_p.c.tbl == table) & (_p.c.part == name)
     row = connection.execute(sa.select(_p).where(here)).one_or_none()
-    return None if row is None else _partition(row)
+    return None if row is None else Partition.of(row)
 
 
 def of_table(connection: sa.Connection, db: str, table: str) -> frozenset[Partition]:
     rows = connection.execute(sa.select(_p).where(_p.c.db == db, _p.c.tbl == table))
-    return frozenset(_partition(row) for row in rows)
+    return frozenset(Partition.of(row) for row in rows)
 
 
 def versions(connection: sa.Connection, partition: Partition) -> PartitionVersions | None:
@@ -151,7 +151,7 @@ def all_replicas(connection: sa.Connection) -> tuple[Replica, ...]:
 def all_versions(connection: sa.Connection) -> dict[Partition, PartitionVersions]:
     """Return the versions of all partitions of all tables."""
     return {
-        _partition(row): PartitionVersions(row.committed_version, row.visible_version)
+        Partition.of(row): PartitionVersions(row.committed_version, row.visible_version)
         for row in connection.execute(sa.select(_p))
     }
 
@@ -175,12 +175,8 @@ def _is(table: sa.Table, partition: Partition) -> sa.ColumnElement[bool]:
     return named & (columns.incarnation == partition.incarnation)
 
 
-def _partition(row: sa.Row[tuple[object, ...]]) -> Partition:
-    return Partition(row.db, row.tbl, row.part, row.incarnation)
-
-
 def _replica(row: sa.Row[tuple[object, ...]]) -> Replica:
-    tablet = Tablet(_partition(row), row.bucket)
+    tablet = Tablet(Partition.of(row), row.bucket)
     return Replica(tablet, row.node, row.version, row.role or "")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -102,6 +102,11 @@ class Partition(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.db}.{self.table}/{self.name}"
+
+    @classmethod
+    def of(cls, row: Any) -> Partition:
+        """Return the partition that a row of the ledger names."""
+        return cls(row.db, row.tbl, row.part, row.incarnation)
 
     def columns(self) -> dict[str, object]:
         """Return the values by which rows of the ledger name it."""
@@ -204,7 +209,7 @@ class PendingTabletTask(msgspec.Struct, frozen=True):
 
     @property
     def partition(self) -> Partition:
-        return Partition(self.db, self.tbl, self.part, self.incarnation)
+        return Partition.of(self)
 
 
 class StorageNode(msgspec.Struct, frozen=True):
