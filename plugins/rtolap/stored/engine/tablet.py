@@ -6,16 +6,14 @@ Loads, readers and a compaction run beside each other: `core` says which of them
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
 
 from rtolap.base.errors import NotFound, NotYet, Refused, StaleSnapshot
 from rtolap.base.files import read_from_disk
-from rtolap.model.predicate import Predicate
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine import log
 from rtolap.stored.engine.compaction import compact, plan
@@ -124,13 +122,8 @@ class Tablet:
         return self._core.state.schema
 
     @property
-    def prepared(self) -> tuple[int, ...]:
-        """Transactions that wait for publish or abort."""
-        return tuple(sorted(self._core.state.prepared))
-
-    @property
     def prepared_files(self) -> Mapping[int, PreparedTxn]:
-        """The same, with their files."""
+        """The transactions that wait for publish or abort, with their files."""
         return self._core.state.prepared
 
     def has(self, txn: int) -> bool:
@@ -196,17 +189,6 @@ class Tablet:
         repin = functools.partial(self._core.files.pin, names)
         unpin = functools.partial(self._core.files.unpin, names)
         return TabletSnapshot(wanted, state.schema, seen, views, self._core.settings, repin, unpin)
-
-    def read(
-        self,
-        version: int | None = None,
-        columns: Sequence[str] | None = None,
-        predicate: Predicate | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Read as `pin` and `TabletSnapshot.read` do. The version is unpinned when the batches end or the
-        iterator is closed."""
-        with self.pin(version) as snapshot:
-            yield from snapshot.read(columns, predicate)
 
     def export(self, after: int) -> Export:
         """Return an export of what a replica at version `after` lacks; pinned until it is closed."""
