@@ -64,7 +64,7 @@ class _Unfenced(Leases):
     """Leases whose fence lets everybody through."""
 
     def fence(self, connection: sa.Connection, lease: Lease) -> int:
-        return self._ledger.now_ms(connection)
+        return self.ledger.now_ms(connection)
 
 
 def writes_of_an_owner_before_are_accepted(patch: pytest.MonkeyPatch) -> None:
@@ -89,13 +89,13 @@ def a_share_is_free_for_everybody(patch: pytest.MonkeyPatch) -> None:
             return real(self, name, owner, lease_ms)
 
         def work(connection: sa.Connection) -> Lease:
-            row, now_ms = self._row(connection, name), self._ledger.now_ms(connection)
+            row, now_ms = self._row(connection, name), self.ledger.now_ms(connection)
             assert row is not None
             taken = Lease(name, owner, row.epoch + 1, now_ms + lease_ms)
             self._set(connection, taken)
             return taken
 
-        return self._ledger.write(f"{TAKES}{name}", Lease, work)
+        return self.ledger.write(f"{TAKES}{name}", Lease, work)
 
     patch.setattr(Leases, "acquire", acquire)
 

@@ -40,45 +40,30 @@ def carry(records: Mapping[str, bytes], restored: str) -> Carried:
     return Carried(written, tuple(dict.fromkeys(findings)))
 
 
-def _changed(path: str, data: bytes, kind: type[R], change: Callable[[R], R]) -> bytes:
-    return codec.encode(change(codec.decode(data, kind, path)))
+def _changing(kind: type[R], change: Callable[[R, str], R]) -> Callable[[str, bytes, str], bytes]:
+    """Return what changes an encoded record, by its path, its bytes and the id of the restore."""
+    return lambda path, data, restored: codec.encode(change(codec.decode(data, kind, path), restored))
 
 
-def _control(path: str, data: bytes, restored: str) -> bytes:
+def _control(control: CubeControl, restored: str) -> CubeControl:
     """Receivers drop what they hold. The terms of their elections begin anew, so generations are raised."""
-
-    def change(control: CubeControl) -> CubeControl:
-        base = control.generation_base + RAISED_BY
-        return msgspec.structs.replace(control, restored=restored, generation_base=base)
-
-    return _changed(path, data, CubeControl, change)
+    base = control.generation_base + RAISED_BY
+    return msgspec.structs.replace(control, restored=restored, generation_base=base)
 
 
-def _changes(path: str, data: bytes, restored: str) -> bytes:
+def _changes(log: ChangeLog, restored: str) -> ChangeLog:
     """A service that has followed the log of before, and runs still, reads all records again."""
-
-    def change(log: ChangeLog) -> ChangeLog:
-        return msgspec.structs.replace(log, sequence=log.sequence + RAISED_BY, recent=())
-
-    return _changed(path, data, ChangeLog, change)
+    return msgspec.structs.replace(log, sequence=log.sequence + RAISED_BY, recent=())
 
 
-def _application(path: str, data: bytes, restored: str) -> bytes:
+def _application(state: ApplicationState, restored: str) -> ApplicationState:
     """The owner went with its session. A client that knows an epoch after the backup registers again."""
-
-    def change(state: ApplicationState) -> ApplicationState:
-        return msgspec.structs.replace(state, owner=None, epoch=state.epoch + RAISED_BY)
-
-    return _changed(path, data, ApplicationState, change)
+    return msgspec.structs.replace(state, owner=None, epoch=state.epoch + RAISED_BY)
 
 
-def _replica_set(path: str, data: bytes, restored: str) -> bytes:
+def _replica_set(record: ReplicaSetRecord, restored: str) -> ReplicaSetRecord:
     """The time for which nobody lived is counted from the restore on: receivers start after it."""
-
-    def change(record: ReplicaSetRecord) -> ReplicaSetRecord:
-        return msgspec.structs.replace(record, missing_since_ms=None)
-
-    return _changed(path, data, ReplicaSetRecord, change)
+    return msgspec.structs.replace(record, missing_since_ms=None)
 
 
 def _left_plan(path: str) -> Finding:
@@ -95,10 +80,10 @@ def _left_requests(path: str) -> Finding:
 
 
 _CHANGED: tuple[tuple[re.Pattern[str], Callable[[str, bytes, str], bytes]], ...] = (
-    (re.compile(r"/cubes/[^/]+/control"), _control),
-    (re.compile(r"/cubes/[^/]+/changes"), _changes),
-    (re.compile(r"/applications/[^/]+/state"), _application),
-    (re.compile(r"/replica_sets/[^/]+"), _replica_set),
+    (re.compile(r"/cubes/[^/]+/control"), _changing(CubeControl, _control)),
+    (re.compile(r"/cubes/[^/]+/changes"), _changing(ChangeLog, _changes)),
+    (re.compile(r"/applications/[^/]+/state"), _changing(ApplicationState, _application)),
+    (re.compile(r"/replica_sets/[^/]+"), _changing(ReplicaSetRecord, _replica_set)),
 )
 _LEFT: tuple[tuple[re.Pattern[str], Callable[[str], Finding]], ...] = (
     (re.compile(r"/fleet/[^/]+/current"), _left_plan),

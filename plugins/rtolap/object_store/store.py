@@ -18,6 +18,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -86,7 +87,7 @@ class ObjectStore:
     def write(self, path: str, data: bytes) -> None:
         """Create or replace a file in one step; when this returns it is durable."""
         target = self.absolute(path)
-        try:
+        with self._answering("write", path):
             if self.is_local:
                 _make_local_folders(Path(target).parent, Path(self.root))
                 write_atomic(Path(target), data)
@@ -99,37 +100,29 @@ class ObjectStore:
                 with self.fs.open_output_stream(temporary) as stream:
                     stream.write(data)
                 self.fs.move(temporary, target)
-        except (OSError, pa.ArrowException) as error:
-            raise self._unavailable("write", path, error) from error
 
     def move(self, source: str, target: str) -> None:
         """Give a file another path in the store; a copy and a deletion where the store knows no renaming.
 
         Locally the new folders are durable when this returns; the name itself once its folder is synced.
         """
-        try:
+        with self._answering("move", source, needed=True):
             if self.is_local:
                 _make_local_folders(Path(self.absolute(target)).parent, Path(self.root))
             elif not isinstance(self.fs, fs.S3FileSystem):
                 self.fs.create_dir(str(PurePosixPath(self.absolute(target)).parent), recursive=True)
             self.fs.move(self.absolute(source), self.absolute(target))
-        except (OSError, pa.ArrowException) as error:
-            raise self._not_had("move", source, error) from error
 
     def read(self, path: str) -> bytes:
         target = self.absolute(path)
-        try:
-            with self.fs.open_input_stream(target, compression=None) as stream:
-                return bytes(stream.read())
-        except (OSError, pa.ArrowException) as error:
-            raise self._not_had("read", path, error) from error
+        opened = self._answering("read", path, needed=True)
+        with opened, self.fs.open_input_stream(target, compression=None) as stream:
+            return bytes(stream.read())
 
     def open(self, path: str) -> pa.NativeFile:
         """Open a file for reading ranges: seekable. Reads raise pyarrow's errors."""
-        try:
+        with self._answering("read", path, needed=True):
             return self.fs.open_input_file(self.absolute(path))
-        except (OSError, pa.ArrowException) as error:
-            raise self._not_had("read", path, error) from error
 
     def chunks(self, path: str, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
         """Yield the file's bytes, piece by piece."""
@@ -137,11 +130,9 @@ class ObjectStore:
         stream: pa.NativeFile | None = None
         try:
             while True:
-                try:
+                with self._answering("read", path, needed=True):
                     stream = stream or self.fs.open_input_stream(target, compression=None)
                     chunk = stream.read(chunk_bytes)
-                except (OSError, pa.ArrowException) as error:
-                    raise self._not_had("read", path, error) from error
                 if not chunk:
                     return
                 yield chunk
@@ -160,14 +151,11 @@ class ObjectStore:
     def sha256_of_range(self, path: str, start: int, size_bytes: int) -> str:
         """Return the hex digest of some bytes of the stored file; of fewer where it ends before."""
         digest = hashlib.sha256()
-        with self.open(path) as source:
-            try:
-                source.seek(start)
-                while size_bytes > 0 and (data := source.read(min(size_bytes, _CHUNK_BYTES))):
-                    digest.update(data)
-                    size_bytes -= len(data)
-            except (OSError, pa.ArrowException) as error:
-                raise self._not_had("read", path, error) from error
+        with self.open(path) as source, self._answering("read", path, needed=True):
+            source.seek(start)
+            while size_bytes > 0 and (data := source.read(min(size_bytes, _CHUNK_BYTES))):
+                digest.update(data)
+                size_bytes -= len(data)
         return digest.hexdigest()
 
     def exists(self, path: str) -> bool:
@@ -183,14 +171,9 @@ class ObjectStore:
     def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
         """Return all files below the folder `prefix` but the marker, sorted; none when there is no such
         folder."""
-        selector = fs.FileSelector(self.absolute(prefix), recursive=True, allow_not_found=True)
-        try:
-            infos = self.fs.get_file_info(selector)
-        except (OSError, pa.ArrowException) as error:
-            raise self._unavailable("list", prefix, error) from error
         files = [
             StoredFile(info.path[len(self.root) :].lstrip("/"), int(info.size))
-            for info in infos
+            for info in self._entries(prefix, recursive=True)
             if info.type is fs.FileType.File and not _is_temporary(info.path)
         ]
         return tuple(sorted(file for file in files if file.path != MARKER))
@@ -226,13 +209,9 @@ class ObjectStore:
 
     def delete(self, path: str) -> None:
         """Remove one file; nothing happens when it is gone already."""
-        try:
+        with self._answering("delete", path), suppress(FileNotFoundError):
             if self._info(path).type is fs.FileType.File:
                 self.fs.delete_file(self.absolute(path))
-        except FileNotFoundError:
-            return
-        except (OSError, pa.ArrowException) as error:
-            raise self._unavailable("delete", path, error) from error
 
     def delete_tree(self, path: str) -> None:
         """Remove a folder and what is in it; nothing happens when it is gone already.
@@ -252,46 +231,39 @@ class ObjectStore:
                 expected=f"the file {MARKER} at the root of the store, which says that it is ours",
                 action="check the address; a coordinator that is configured with it creates the file",
             )
-        try:
+        with self._answering("delete", path), suppress(FileNotFoundError):
             if kind is fs.FileType.Directory:
                 self.fs.delete_dir(target)
             else:
                 self.fs.delete_file(target)
-        except FileNotFoundError:
-            return
-        except (OSError, pa.ArrowException) as error:
-            raise self._unavailable("delete", path, error) from error
 
-    def _entries(self, prefix: str) -> Sequence[fs.FileInfo]:
-        selector = fs.FileSelector(self.absolute(prefix), recursive=False, allow_not_found=True)
-        try:
+    def _entries(self, prefix: str, *, recursive: bool = False) -> Sequence[fs.FileInfo]:
+        selector = fs.FileSelector(self.absolute(prefix), recursive=recursive, allow_not_found=True)
+        with self._answering("list", prefix):
             infos: Sequence[fs.FileInfo] = self.fs.get_file_info(selector)
-        except (OSError, pa.ArrowException) as error:
-            raise self._unavailable("list", prefix, error) from error
         return infos
 
     def _info(self, path: str) -> fs.FileInfo:
-        try:
+        with self._answering("look at", path):
             return self.fs.get_file_info(self.absolute(path))
-        except (OSError, pa.ArrowException) as error:
-            raise self._unavailable("look at", path, error) from error
 
-    def _not_had(self, verb: str, path: str, error: Exception) -> NotFound | Unavailable:
-        """Return the error of a file that could not be read. Stores report a missing file in different ways;
-        a look at the path is sure."""
-        if isinstance(error, FileNotFoundError) or not self.exists(path):
-            return self._missing(path)
-        return self._unavailable(verb, path, error)
+    @contextmanager
+    def _answering(self, verb: str, path: str, *, needed: bool = False) -> Iterator[None]:
+        """Turn the errors of the file system into ours. `needed`: NotFound where the file is missing, which
+        stores report in different ways; a look at the path is sure."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            if needed and (isinstance(error, FileNotFoundError) or not self.exists(path)):
+                raise self._missing(path) from error
+            raise Unavailable(
+                f"cannot {verb} {path or 'the root'} in the object store {self._base_uri}",
+                found=str(error),
+                action="check that the store is reachable, writable and not full",
+            ) from error
 
     def _missing(self, path: str) -> NotFound:
         return NotFound(f"no file {path} in the object store", found=self._base_uri)
-
-    def _unavailable(self, verb: str, path: str, error: Exception) -> Unavailable:
-        return Unavailable(
-            f"cannot {verb} {path or 'the root'} in the object store {self._base_uri}",
-            found=str(error),
-            action="check that the store is reachable, writable and not full",
-        )
 
 
 def open_store(uri: str) -> ObjectStore:

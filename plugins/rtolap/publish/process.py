@@ -10,22 +10,20 @@ import logging
 import random
 import threading
 from collections.abc import Sequence
-
-from pyiceberg.catalog import Catalog
+from contextlib import ExitStack
 
 from rtolap.base.clock import Clock
+from rtolap.base.decoding import copied
 from rtolap.base.errors import CommitConflict, NotFound, RtolapError
 from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import Publications, PublicationStatus
 from rtolap.metadata.store import Check, Election, MetadataStore, Operation
 from rtolap.model.publication import Publication
-from rtolap.model.validation.publication import published_cuboid
 from rtolap.object_store.store import ObjectStore
-from rtolap.publish.catalog import close_catalog, open_catalog
 from rtolap.publish.metrics import PublishMetrics
 from rtolap.publish.publisher import Look, Publisher
-from rtolap.publish.table import PublishedTable
+from rtolap.publish.table import published_table
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +37,6 @@ class PublicationProcess:
     Args:
         identity: names this process among the candidates.
         stopping: ends `run` once it is set.
-        open_catalog: connects to the catalog, anew after each failure.
     """
 
     def __init__(
@@ -67,7 +64,8 @@ class PublicationProcess:
         self._random = random.Random(seed)
         self._failures = 0
         self._term: int | None = None
-        self._open: _Opened | None = None
+        self._open: Publisher | None = None
+        self._closing = ExitStack()  # of what is open
 
     def run(self) -> None:
         """Return once stopped, or once the publication was dropped."""
@@ -116,35 +114,22 @@ class PublicationProcess:
         term = election.term()
         if self._open is None or self._open.publication != publication or term != self._term:
             self._close()
-            schema = self._metadata.schema(publication.cube)
-            cuboid = published_cuboid(publication, schema.cube)
-            catalog = open_catalog(publication.catalog)
-            table = PublishedTable(catalog, publication, schema, cuboid, self._files)
+            table = self._closing.enter_context(published_table(self._metadata, publication, self._files))
             publisher = Publisher(
-                publication,
-                table,
-                cuboid,
-                self._metadata,
-                self._files,
-                self._clock,
-                require=lambda: _leads(election, self.name),
+                table, self._metadata, self._clock, require=lambda: _leads(election, self.name)
             )
-            self._open, self._term = _Opened(publication, catalog, publisher), term
-        return self._open.publisher
+            self._closing.callback(publisher.close)
+            self._open, self._term = publisher, term
+        return self._open
 
     def _succeeded(self, look: Look) -> None:
         self._failures = 0
         self._metrics.looked(look)
         if look.committed:
             log.info("publication %s: %s new snapshots up to %s", self.name, look.committed, look.snapshot_id)
-        status = PublicationStatus(
-            publisher=self._identity,
-            looked_ms=self._clock.now_ms(),
-            cube_id=look.cube_id,
-            newest=look.newest,
-            snapshot_id=look.snapshot_id,
-            snapshots=look.snapshots,
-            metadata_bytes=look.metadata_bytes,
+        now_ms = self._clock.now_ms()
+        status = copied(
+            PublicationStatus, look, publisher=self._identity, looked_ms=now_ms, error=None, failures=0
         )
         self._records.write_status(self.name, status)
 
@@ -171,20 +156,8 @@ class PublicationProcess:
         self._woken.clear()
 
     def _close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-
-class _Opened:
-    def __init__(self, publication: Publication, catalog: Catalog, publisher: Publisher) -> None:
-        self.publication = publication
-        self.publisher = publisher
-        self._catalog = catalog
-
-    def close(self) -> None:
-        self.publisher.close()
-        close_catalog(self._catalog)
+        self._open = None
+        self._closing.close()
 
 
 def _leads(election: Election, name: str) -> Sequence[Operation]:

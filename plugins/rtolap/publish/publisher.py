@@ -32,9 +32,6 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import HeldRange, PublicationHolds, Publications, held_ranges
 from rtolap.metadata.store import Operation
 from rtolap.metadata.view import SegmentView
-from rtolap.model.cube import Cuboid
-from rtolap.model.publication import Publication
-from rtolap.object_store.store import ObjectStore
 from rtolap.publish.table import NamedFile, PublishedTable
 from rtolap.publish.versions import Version, files_of, ready_versions
 
@@ -91,23 +88,18 @@ class Publisher:
 
     def __init__(
         self,
-        publication: Publication,
         table: PublishedTable,
-        cuboid: Cuboid,
         metadata: ClusterMetadata,
-        store: ObjectStore,
         clock: Clock,
         *,
         require: Callable[[], Sequence[Operation]] = tuple,
         reached: Callable[[str], None] = _nothing,
     ) -> None:
-        self.publication = publication
+        self.publication = table.publication
         self.table = table
-        self._cuboid = cuboid
         self._metadata = metadata
         self._records = Publications(metadata.store)
-        self._view = SegmentView(metadata, publication.cube)
-        self._store = store
+        self._view = SegmentView(metadata, self.publication.cube)
         self._clock = clock
         self._require = require
         self._reached = reached
@@ -209,7 +201,7 @@ class Publisher:
             return 0
         added: dict[Version, Sequence[ReadyFile]] = {}
         for version in difference.added:
-            files = files_of(self._store, self.publication.cube, version, self._cuboid)
+            files = files_of(self.table.store, self.publication.cube, version, self.table.cuboid)
             if files:
                 added[version] = files
             else:

@@ -7,7 +7,7 @@ looked at; another publisher's commit in between makes it a CommitConflict.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -26,10 +26,12 @@ from pyiceberg.table.snapshots import Snapshot
 from rtolap.base.errors import AlreadyExists, Corrupted, NotFound, Refused
 from rtolap.columnar.schema import FIELD_ID
 from rtolap.cubes.format.history import ReadyFile
+from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.model.cube import Cuboid, Schema
 from rtolap.model.publication import Publication
+from rtolap.model.validation.publication import published_cuboid
 from rtolap.object_store.store import ObjectStore
-from rtolap.publish.catalog import named
+from rtolap.publish.catalog import close_catalog, named, open_catalog
 from rtolap.publish.columns import (
     CUBE_ID,
     PUBLICATION,
@@ -58,6 +60,20 @@ class NamedFile(NamedTuple):
     version: Version | None
 
 
+@contextmanager
+def published_table(
+    metadata: ClusterMetadata, publication: Publication, store: ObjectStore
+) -> Iterator[PublishedTable]:
+    """Connect to the catalog, and close it at the end. The table is neither read nor made yet."""
+    schema = metadata.schema(publication.cube)
+    cuboid = published_cuboid(publication, schema.cube)
+    catalog = open_catalog(publication.catalog)
+    try:
+        yield PublishedTable(catalog, publication, schema, cuboid, store)
+    finally:
+        close_catalog(catalog)
+
+
 class PublishedTable:
     """A table of the catalog that belongs to one publication."""
 
@@ -67,8 +83,8 @@ class PublishedTable:
         self.publication = publication
         self._catalog = catalog
         self._schema = schema
-        self._cuboid = cuboid
-        self._store = store
+        self.cuboid = cuboid
+        self.store = store
         self._table: Table | None = None
         self._manifests: dict[str, tuple[NamedFile, ...]] = {}  # by path: what is written never changes
 
@@ -177,10 +193,8 @@ class PublishedTable:
         namespace, _ = self.publication.identifier
         with suppress(NamespaceAlreadyExistsError):
             self._catalog.create_namespace(namespace)
-        lacking = set(cube_schema(self._schema).column_names) - set(
-            cuboid_columns(self._schema, self._cuboid)
-        )
-        properties = table_properties(self.publication, self._schema, self._cuboid, cube_id)
+        lacking = set(cube_schema(self._schema).column_names) - set(cuboid_columns(self._schema, self.cuboid))
+        properties = table_properties(self.publication, self._schema, self.cuboid, cube_id)
         with self._catalog.create_table_transaction(
             self.publication.identifier, cube_schema(self._schema), properties=properties
         ) as transaction:
@@ -199,7 +213,7 @@ class PublishedTable:
                 found=f"{PUBLICATION}={owner}" if owner else "no such property",
                 action="name another table in the publication",
             )
-        wanted = cuboid_schema(self._schema, self._cuboid)
+        wanted = cuboid_schema(self._schema, self.cuboid)
         if not same_columns(self.table.schema(), wanted):
             raise Refused(
                 f"table {self.publication.table} has other columns than publication {self.publication.name}",
@@ -209,14 +223,14 @@ class PublishedTable:
             )
 
     def _set_properties(self, cube_id: str) -> None:
-        wanted = table_properties(self.publication, self._schema, self._cuboid, cube_id)
+        wanted = table_properties(self.publication, self._schema, self.cuboid, cube_id)
         changed = {key: value for key, value in wanted.items() if self.table.properties.get(key) != value}
         if changed:
             with self.table.transaction() as transaction:
                 transaction.set_properties(changed)
 
     def _read(self, manifest: ManifestFile) -> Iterator[NamedFile]:
-        root = self._store.uri("") + "/"
+        root = self.store.uri("") + "/"
         for entry in manifest.fetch_manifest_entry(self.table.io, discard_deleted=True):
             file = entry.data_file
             path = file.file_path.removeprefix(root) if file.file_path.startswith(root) else ""
@@ -224,7 +238,7 @@ class PublishedTable:
 
     def _data_file(self, file: ReadyFile) -> DataFile:
         """Return the entry of a Parquet file, with statistics out of its footer."""
-        with self._store.open(file.path) as source:
+        with self.store.open(file.path) as source:
             try:
                 footer = pq.read_metadata(source)
             except (OSError, pa.ArrowException) as error:
@@ -239,7 +253,7 @@ class PublishedTable:
             )
             return DataFile.from_args(
                 content=DataFileContent.DATA,
-                file_path=self._store.uri(file.path),
+                file_path=self.store.uri(file.path),
                 file_format=FileFormat.PARQUET,
                 partition=statistics.partition(metadata.spec(), schema),
                 file_size_in_bytes=file.bytes,

@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.model.publication import Publication
-from rtolap.model.validation.publication import published_cuboid
 from rtolap.object_store.store import ObjectStore
-from rtolap.publish.catalog import close_catalog, open_catalog
-from rtolap.publish.table import PublishedTable
+from rtolap.publish.table import published_table
 from rtolap.publish.versions import files_of, ready_versions
 
 
@@ -46,22 +44,16 @@ class Verified(NamedTuple):
 
 def verify_publication(metadata: ClusterMetadata, store: ObjectStore, publication: Publication) -> Verified:
     """Compare the table with the records as they are now. A publisher that is behind has files missing."""
-    schema = metadata.schema(publication.cube)
-    cuboid = published_cuboid(publication, schema.cube)
-    ready = ready_versions(metadata.control(publication.cube), metadata.nodes.segments(publication.cube))
-    wanted = {
-        file.path: file
-        for version in ready.values()
-        for file in files_of(store, publication.cube, version, cuboid)
-    }
-    catalog = open_catalog(publication.catalog)
-    try:
-        table = PublishedTable(catalog, publication, schema, cuboid, store)
+    with published_table(metadata, publication, store) as table:
+        ready = ready_versions(metadata.control(publication.cube), metadata.nodes.segments(publication.cube))
+        wanted = {
+            file.path: file
+            for version in ready.values()
+            for file in files_of(store, publication.cube, version, table.cuboid)
+        }
         table.read()
         newest = table.named_files(table.snapshot)
         all_named = {file.uri for each in table.table.metadata.snapshots for file in table.named_files(each)}
-    finally:
-        close_catalog(catalog)
     uris = {store.uri(path): file for path, file in wanted.items()}
     times = Counter(file.uri for file in newest)
     there = {store.uri(file.path) for file in store.list(f"history/{publication.cube}")}
@@ -79,15 +71,9 @@ def segments_of_snapshot(
     metadata: ClusterMetadata, store: ObjectStore, publication: Publication, snapshot_id: int | None
 ) -> list[SnapshotSegment]:
     """Return the segments of a snapshot, None for the newest, in order. Raises NotFound."""
-    schema = metadata.schema(publication.cube)
-    cuboid = published_cuboid(publication, schema.cube)
-    catalog = open_catalog(publication.catalog)
-    try:
-        table = PublishedTable(catalog, publication, schema, cuboid, store)
+    with published_table(metadata, publication, store) as table:
         table.read()
         named = table.named_files(table.snapshot_of(snapshot_id))
-    finally:
-        close_catalog(catalog)
     files: Counter[tuple[str, int]] = Counter()
     rows: Counter[tuple[str, int]] = Counter()
     for file in named:

@@ -51,7 +51,8 @@ def load(tablet: Tablet, txn: int, *ids: int) -> None:
 
 
 def read(tablet: Tablet) -> list[int]:
-    return sorted(id for batch in tablet.read(columns=["id"]) for id in batch.column("id").to_pylist())
+    with tablet.pin() as snapshot:
+        return sorted(id for batch in snapshot.read(["id"]) for id in batch.column("id").to_pylist())
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +237,7 @@ def test_a_log_that_ends_in_the_middle_of_a_record_goes_on_before_it(tmp_path: P
             (copy / log.name).write_bytes(torn)
             reopened = Tablet.open(copy, SETTINGS)
             assert reopened.version == 1
-            assert reopened.prepared == ((2,) if length >= ends[3] else ())
+            assert reopened.status().prepared == ((2,) if length >= ends[3] else ())
             assert read(reopened) == [1]
             reopened.close()
             if length < ends[3]:

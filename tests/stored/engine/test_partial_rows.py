@@ -48,7 +48,7 @@ def made(folder: Path, sequence: str | None = None, settings: TabletSettings | N
 
 def prepare(tablet: Tablet, *rows: Mapping[str, Any], partial: bool = True) -> int:
     """A batch a row; rows may have a delete sign."""
-    txn = 1 + max((*tablet.prepared, tablet.version), default=0)
+    txn = 1 + max((*tablet.status().prepared, tablet.version), default=0)
     transaction = tablet.begin(txn, partial=partial)
     signed = any(DELETE_SIGN in row for row in rows)
     for row in rows:
@@ -65,8 +65,8 @@ def load(tablet: Tablet, *rows: Mapping[str, Any], partial: bool = True) -> None
 
 
 def rows_of(tablet: Tablet) -> list[tuple[Any, ...]]:
-    found = [tuple(row.values()) for batch in tablet.read() for row in batch.to_pylist()]
-    return sorted(found)
+    with tablet.pin() as snapshot:
+        return sorted(tuple(row.values()) for batch in snapshot.read() for row in batch.to_pylist())
 
 
 def test_a_known_key_keeps_what_is_not_named_and_a_new_one_has_defaults(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_a_copy_reads_as_its_source_at_every_version_it_has(
         for version in arriving.manifest.versions:
             copy.begin(version.txn).adopt(filling(arriving, version))
             copy.publish(version.txn, version.version)
-    assert copy.prepared == (99,)
+    assert copy.status().prepared == (99,)
     for version in range(copy.status().floor, 7):
         with copy.pin(version) as snapshot:
             assert found(list(snapshot.read())) == holds(model, version)

@@ -18,6 +18,7 @@ from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_STOPPED
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.servers.limits import HttpLimits
 from rtolap.stack.ports import free_port
+from rtolap.stored.loader.http import LoaderEndpoint
 from rtolap.stored.loader.job import JobConfig, JobResources, write_config
 from rtolap.stored.loader.records.rejects import FileBox
 from rtolap.stored.loader.runner import run
@@ -80,11 +81,7 @@ class World:
         code = run(
             "j",
             resources,
-            host="127.0.0.1",
-            announced_host="127.0.0.1",
-            port=self.port,
-            token=TOKEN,
-            limits=HttpLimits(),
+            LoaderEndpoint("127.0.0.1", "127.0.0.1", self.port, TOKEN, HttpLimits()),
             open_watermarks=lambda name: nobody(),
             partition_session=lambda sink, partitions: nobody(),
         )

@@ -146,7 +146,7 @@ def test_a_heartbeat_that_nobody_takes_is_reported_and_the_next_one_sent() -> No
             raise Unavailable("no endpoint answers")
         return HeartbeatAnswer(1)
 
-    beats = Heartbeats(send, lambda: BEAT, 1.0)
+    beats = Heartbeats(send, lambda: BEAT)
     beats.run_once()
     assert beats.failure == "no endpoint answers"
     beats.run_once()
@@ -162,7 +162,7 @@ def test_a_fault_while_the_disk_is_looked_at_does_not_silence_a_node() -> None:
             raise faults.pop()
         return BEAT
 
-    beats = Heartbeats(lambda beat: HeartbeatAnswer(1), beat, 1.0)
+    beats = Heartbeats(lambda beat: HeartbeatAnswer(1), beat)
     beats.run_once()
     assert beats.failure == "statvfs"
     beats.run_once()

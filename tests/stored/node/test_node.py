@@ -173,7 +173,7 @@ def test_a_damaged_tablet_keeps_no_other_from_its_schema_its_abort_or_its_end(
         node.change_schema(wire.ChangeSchema(1, "d", "t", changed))
     assert whole.open().schema == changed
     node.abort(wire.Abort(8))
-    assert whole.open().prepared == ()
+    assert whole.open().status().prepared == ()
     node.drop(wire.DropTablets((tablet(0), tablet(1))))
     assert node._slots.all() == ()
 

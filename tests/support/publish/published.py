@@ -163,7 +163,7 @@ class PublishedCube:
         catalog = open_catalog(publication.catalog)
         cuboid = self.cuboid(publication)
         table = PublishedTable(catalog, publication, SCHEMA, cuboid, self.files)
-        made = Publisher(publication, table, cuboid, self.metadata, self.files, self.clock, **more)
+        made = Publisher(table, self.metadata, self.clock, **more)
         self._closers += [made.close, lambda: close_catalog(catalog)]
         return made
 

@@ -228,7 +228,7 @@ class TabletRun:
 
     def check(self) -> None:
         assert self.tablet.version == self.slow.version
-        assert self.tablet.prepared == tuple(sorted(self.waiting))
+        assert self.tablet.status().prepared == tuple(sorted(self.waiting))
         assert self.tablet.schema == self.slow.schema
         with self.tablet.pin() as snapshot:
             self._compare(snapshot, self.slow.rows_at(snapshot.version, snapshot.schema), None)
@@ -250,9 +250,9 @@ class TabletRun:
         if self._maybe_published is not None and self.tablet.version == self.slow.version + 1:
             self._published(self._maybe_published)
         for txn, rows in self._maybe_prepared.items():
-            if txn in self.tablet.prepared:
+            if txn in self.tablet.status().prepared:
                 self.waiting[txn] = rows
-        if self._maybe_aborted is not None and self._maybe_aborted not in self.tablet.prepared:
+        if self._maybe_aborted is not None and self._maybe_aborted not in self.tablet.status().prepared:
             self.waiting.pop(self._maybe_aborted, None)
         if self._maybe_schema is not None and self.tablet.schema == self._maybe_schema:
             self.slow.change_schema(self._maybe_schema)

@@ -39,6 +39,7 @@ from rtolap.stored.loader.assembly import (
     reject_box,
     sink_of,
 )
+from rtolap.stored.loader.http import LoaderEndpoint
 from rtolap.stored.loader.job import JobResources, SharedResources, read_config
 from rtolap.stored.loader.operations import JobAccess, job_access
 from rtolap.stored.loader.runner import run as run_job
@@ -111,23 +112,25 @@ def run(
         code = run_job(
             job,
             resources,
-            host=settings.host,
-            announced_host=settings.reached_at(),
-            port=port,
-            token=settings.token(),
-            limits=HttpLimits.from_settings(settings),
+            LoaderEndpoint(
+                settings.host,
+                settings.reached_at(),
+                port,
+                settings.token(),
+                HttpLimits.from_settings(settings),
+                connections.statistics.show,
+                access.dead_letters(job, lambda _: sink, registries.get),
+            ),
             open_watermarks=lambda application: WatermarkClient(
                 settings.coordinator_urls(), settings.token(), application
             ),
             partition_session=lambda sink, wanted: partition_endpoint(sink, wanted).session,
             check_rights=check_rights,
-            show_clients=connections.statistics.show,
             start=_start_by_agent(),
             again=os.environ.get(RESTARTS_VARIABLE, "0") != "0",
             number=process,
             shared=SharedResources(resources, access.shares, access.share_records, check_rights),
             agent=agent,
-            letters=access.dead_letters(job, lambda _: sink, registries.get),
         )
         agent.close()
         box.close()

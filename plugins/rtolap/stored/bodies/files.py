@@ -34,7 +34,7 @@ from rtolap.stored.bodies.options import Format
 from rtolap.stored.bodies.orc.stripes import OrcStripes
 from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.bodies.spool import held, write_spool
-from rtolap.stored.engine.rows.texts import plain_texts, saves_work
+from rtolap.stored.engine.rows.texts import plain_schema, plain_texts, saves_work
 
 _READ_BYTES = 1 << 20  # at once, of a file; memory is read where it lies
 Batches = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
@@ -63,7 +63,7 @@ class FileBody:
         for field in schema:
             str(field.type)  # fails where the name of a zone is no text
             _check_decimals(field.type, field.name)
-        self.schema = pa.schema([field.with_type(_plain(field.type)) for field in schema])
+        self.schema = plain_schema(schema)
         self._batches, self._allowance, self._settings = batches, allowance, settings
         self._stream = stream
 
@@ -92,10 +92,6 @@ class FileBody:
         numbers = np.arange(rows + 1, rows + batch.num_rows + 1)
         refused = Refusals(self._settings.rejected_rows_max)
         return SourceRows(columns, numbers, texts, refused, batch.num_rows)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _useful(column: pa.Array) -> pa.Array:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -31,6 +31,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.columnar.time_zones import require_zone
 
+L = TypeVar("L", bound=str)
 Format = Literal["csv", "csv_with_names", "csv_with_names_and_types", "json", "parquet", "orc", "arrow"]
 Compression = Literal["gz", "bz2", "lz4", "zstd", "deflate", "snappy"]
 MergeType = Literal["APPEND", "DELETE", "MERGE"]
@@ -58,6 +59,7 @@ _COMPRESSIONS: dict[str, Compression | None] = {
     "deflate": "deflate",
     "snappy": "snappy",
 }
+_MERGE_TYPES: tuple[MergeType, ...] = ("APPEND", "DELETE", "MERGE")
 _BOOLEANS = {"true": True, "false": False}
 _HEX = re.compile(r"\\x([0-9a-fA-F]{2})|(\\[tnr])")
 _ESCAPES = {"\\t": b"\t", "\\n": b"\n", "\\r": b"\r"}
@@ -130,25 +132,25 @@ def load_options(headers: Mapping[str, str]) -> LoadOptions:
 
     Raises DefinitionError naming the header.
     """
-    merge_type = _one_of(headers, "merge_type", ("APPEND", "DELETE", "MERGE"), "APPEND", upper=True)
+    merge_type = one_of(headers, "merge_type", _MERGE_TYPES, "APPEND", upper=True)
     delete = _text(headers, "delete")
     if (merge_type == "MERGE") != (delete is not None):
-        raise _bad("delete", "a condition with merge_type MERGE, and only there", delete, merge_type)
+        raise bad_header("delete", "a condition with merge_type MERGE, and only there", delete, merge_type)
     return LoadOptions(
-        format=_one_of(headers, "format", FORMATS, "csv"),  # type: ignore[arg-type]
+        format=one_of(headers, "format", FORMATS, "csv"),
         compression=_compression(headers),
         csv=_csv(headers),
         json=_json(headers),
         columns=_text(headers, "columns"),
         where=_text(headers, "where"),
         partitions=_names(headers, "partitions"),
-        merge_type=merge_type,  # type: ignore[arg-type]
+        merge_type=merge_type,
         delete=delete,
         sequence_column=_text(headers, "function_column.sequence_col"),
         hidden_columns=_names(headers, "hidden_columns"),
         partial_columns=_partial(headers),
-        negative=_boolean(headers, "negative"),
-        strict_mode=_boolean(headers, "strict_mode"),
+        negative=boolean(headers, "negative"),
+        strict_mode=boolean(headers, "strict_mode"),
         max_filter_ratio=_ratio(headers),
         timezone=_timezone(headers),
     )
@@ -167,7 +169,7 @@ def separator(text: str, header: str = "column_separator") -> bytes:
             at = match.end()
         decoded += text[at:].encode()
     if not 1 <= len(decoded) <= _SEPARATOR_BYTES_MAX:
-        raise _bad(header, f"1 to {_SEPARATOR_BYTES_MAX} bytes", text)
+        raise bad_header(header, f"1 to {_SEPARATOR_BYTES_MAX} bytes", text)
     return decoded
 
 
@@ -175,26 +177,28 @@ def _csv(headers: Mapping[str, str]) -> CsvOptions:
     column = separator(headers.get("column_separator") or "\\t", "column_separator")
     line = separator(headers.get("line_delimiter") or "\\n", "line_delimiter")
     if column == line:
-        raise _bad("line_delimiter", "another than column_separator", headers.get("line_delimiter", "\\n"))
+        raise bad_header(
+            "line_delimiter", "another than column_separator", headers.get("line_delimiter", "\\n")
+        )
     enclose, escape = _character(headers, "enclose"), _character(headers, "escape")
     if enclose and (enclose in column or enclose in line):
-        raise _bad("enclose", "a character that no separator has", headers["enclose"])
+        raise bad_header("enclose", "a character that no separator has", headers["enclose"])
     if escape and (escape in column or escape in line or escape == enclose):
-        raise _bad("escape", "a character that no separator has, and not enclose", headers["escape"])
+        raise bad_header("escape", "a character that no separator has, and not enclose", headers["escape"])
     return CsvOptions(
         column_separator=column,
         line_delimiter=line,
         enclose=enclose,
         escape=escape,
         skip_lines=_count(headers, "skip_lines", _SKIP_LINES_MAX),
-        trim_double_quotes=_boolean(headers, "trim_double_quotes"),
-        empty_field_as_null=_boolean(headers, "empty_field_as_null"),
+        trim_double_quotes=boolean(headers, "trim_double_quotes"),
+        empty_field_as_null=boolean(headers, "empty_field_as_null"),
     )
 
 
 def _json(headers: Mapping[str, str]) -> JsonOptions:
-    _boolean(headers, "fuzzy_parse")  # a hint that changes no row
-    strip = _boolean(headers, "strip_outer_array")
+    boolean(headers, "fuzzy_parse")  # a hint that changes no row
+    strip = boolean(headers, "strip_outer_array")
     neither = not headers.get("strip_outer_array") and not headers.get("read_json_by_line")
     paths: tuple[str, ...] = ()
     written = _text(headers, "jsonpaths")
@@ -202,22 +206,22 @@ def _json(headers: Mapping[str, str]) -> JsonOptions:
         try:
             paths = decode_json(written, tuple[str, ...])
         except UNDECODABLE as error:
-            raise _bad("jsonpaths", 'a list such as ["$.a", "$.b"]', written) from error
+            raise bad_header("jsonpaths", 'a list such as ["$.a", "$.b"]', written) from error
         if not paths:
-            raise _bad("jsonpaths", "at least one path", written)
+            raise bad_header("jsonpaths", "at least one path", written)
     return JsonOptions(
-        by_line=neither or _boolean(headers, "read_json_by_line"),
+        by_line=neither or boolean(headers, "read_json_by_line"),
         strip_outer_array=strip,
         root=_text(headers, "json_root"),
         paths=paths,
-        num_as_string=_boolean(headers, "num_as_string"),
+        num_as_string=boolean(headers, "num_as_string"),
     )
 
 
 def _compression(headers: Mapping[str, str]) -> Compression | None:
     written = headers.get("compress_type", "").strip().lower()
     if written not in _COMPRESSIONS:
-        raise _bad("compress_type", "one of gz, bz2, lz4, zstd, deflate, snappy", written)
+        raise bad_header("compress_type", "one of gz, bz2, lz4, zstd, deflate, snappy", written)
     return _COMPRESSIONS[written]
 
 
@@ -229,7 +233,7 @@ def _timezone(headers: Mapping[str, str]) -> str:
     try:
         ZoneInfo(written)
     except (OSError, ValueError, KeyError) as error:
-        raise _bad("timezone", "a zone such as Europe/Paris or +02:00", written) from error
+        raise bad_header("timezone", "a zone such as Europe/Paris or +02:00", written) from error
     require_zone(written)
     return written
 
@@ -239,9 +243,9 @@ def _ratio(headers: Mapping[str, str]) -> float:
     try:
         ratio = float(written)
     except ValueError as error:
-        raise _bad("max_filter_ratio", "a number from 0 to 1", written) from error
+        raise bad_header("max_filter_ratio", "a number from 0 to 1", written) from error
     if not 0 <= ratio <= 1:  # also for NaN
-        raise _bad("max_filter_ratio", "a number from 0 to 1", written)
+        raise bad_header("max_filter_ratio", "a number from 0 to 1", written)
     return ratio
 
 
@@ -251,14 +255,14 @@ def _character(headers: Mapping[str, str], header: str) -> bytes:
         return b""
     decoded = separator(written, header)
     if len(decoded) != 1 or decoded >= b"\x80":
-        raise _bad(header, "one ASCII character", written)
+        raise bad_header(header, "one ASCII character", written)
     return decoded
 
 
 def _count(headers: Mapping[str, str], header: str, most: int) -> int:
     written = headers.get(header, "").strip() or "0"
     if not re.fullmatch(r"\d{1,9}", written) or int(written) > most:
-        raise _bad(header, f"a number from 0 to {most}", written)
+        raise bad_header(header, f"a number from 0 to {most}", written)
     return int(written)
 
 
@@ -266,15 +270,15 @@ def _partial(headers: Mapping[str, str]) -> bool:
     """Return whether an update is partial. Either header says so. Other values of them would change other
     rows, so they are refused."""
     modes = ("UPSERT", "UPDATE_FIXED_COLUMNS")
-    mode = _one_of(headers, "unique_key_update_mode", modes, "UPSERT", upper=True)
-    _one_of(headers, "partial_update_new_key_behavior", ("APPEND",), "APPEND", upper=True)
-    return _boolean(headers, "partial_columns") or mode == "UPDATE_FIXED_COLUMNS"
+    mode = one_of(headers, "unique_key_update_mode", modes, "UPSERT", upper=True)
+    one_of(headers, "partial_update_new_key_behavior", ("APPEND",), "APPEND", upper=True)
+    return boolean(headers, "partial_columns") or mode == "UPDATE_FIXED_COLUMNS"
 
 
-def _boolean(headers: Mapping[str, str], header: str) -> bool:
+def boolean(headers: Mapping[str, str], header: str) -> bool:
     written = headers.get(header, "").strip().lower() or "false"
     if written not in _BOOLEANS:
-        raise _bad(header, "true or false", written)
+        raise bad_header(header, "true or false", written)
     return _BOOLEANS[written]
 
 
@@ -285,19 +289,21 @@ def _text(headers: Mapping[str, str], header: str) -> str | None:
 def _names(headers: Mapping[str, str], header: str) -> tuple[str, ...]:
     names = tuple(name.strip().strip("`") for name in headers.get(header, "").split(",") if name.strip())
     if len(set(names)) != len(names):
-        raise _bad(header, "every name once", headers[header])
+        raise bad_header(header, "every name once", headers[header])
     return names
 
 
-def _one_of(
-    headers: Mapping[str, str], header: str, allowed: tuple[str, ...], default: str, *, upper: bool = False
-) -> str:
+def one_of(
+    headers: Mapping[str, str], header: str, allowed: tuple[L, ...], default: L, *, upper: bool = False
+) -> L:
+    """Return which of the words a header says, in any case. Raises DefinitionError naming the header."""
     written = headers.get(header, "").strip() or default
     written = written.upper() if upper else written.lower()
-    if written not in allowed:
-        raise _bad(header, f"one of {', '.join(allowed)}", written)
-    return written
+    for each in allowed:
+        if written == each:
+            return each
+    raise bad_header(header, f"one of {', '.join(allowed)}", written)
 
 
-def _bad(header: str, expected: str, *found: object) -> DefinitionError:
+def bad_header(header: str, expected: str, *found: object) -> DefinitionError:
     return DefinitionError(f"header {header}", expected=expected, found=", ".join(map(repr, found)))

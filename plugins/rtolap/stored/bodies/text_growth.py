@@ -6,7 +6,8 @@ Texts of one row are read once, so the largest factor bounds what comes of a row
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import add
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -75,11 +76,11 @@ def _growth(header: str, node: exp.Expr) -> Growth:
         case exp.TimeToStr():
             return _growth(header, node.args["format"]).times(_SHOWN_PER_LETTER)
         case _ if isinstance(node, _LIKE_FIRST):
-            return _together([_growth(header, node.this), Growth({}, _SHOWN_BYTES)])
+            return _combined([_growth(header, node.this), Growth({}, _SHOWN_BYTES)], add)
         case _ if isinstance(node, _ONE_OF):
-            return _largest([_growth(header, child) for child in node.iter_expressions()])
+            return _combined([_growth(header, child) for child in node.iter_expressions()], max)
         case exp.Concat() | exp.ConcatWs():
-            return _together([_growth(header, child) for child in node.iter_expressions()])
+            return _combined([_growth(header, child) for child in node.iter_expressions()], add)
         case _:
             return Growth({}, _SHOWN_BYTES)
 
@@ -96,21 +97,12 @@ def _bytes(text: str) -> int:
     return len(text.encode())
 
 
-def _together(parts: Iterable[Growth]) -> Growth:
+def _combined(parts: Iterable[Growth], combine: Callable[[float, float], float]) -> Growth:
+    """Return the sum of the parts by `add`, the largest by `max`."""
     factors: dict[str, float] = {}
     constant = 0.0
     for part in parts:
         for name, factor in part.factors.items():
-            factors[name] = factors.get(name, 0) + factor
-        constant += part.constant
-    return Growth(factors, constant)
-
-
-def _largest(parts: Iterable[Growth]) -> Growth:
-    factors: dict[str, float] = {}
-    constant = 0.0
-    for part in parts:
-        for name, factor in part.factors.items():
-            factors[name] = max(factors.get(name, 0), factor)
-        constant = max(constant, part.constant)
+            factors[name] = combine(factors.get(name, 0), factor)
+        constant = combine(constant, part.constant)
     return Growth(factors, constant)

@@ -19,9 +19,10 @@ from rtolap.stored.engine.deletes import Deletes, FileId
 from rtolap.stored.engine.disk import Disk, disk_error
 from rtolap.stored.engine.files.sorted_file import SortedFile
 from rtolap.stored.engine.key_ranges import KeyRange, key_ranges, piece_rows
-from rtolap.stored.engine.loading import open_writer
-from rtolap.stored.engine.rows.columns import DELETE_SIGN, file_column, stored_type
+from rtolap.stored.engine.loading import write_rows
+from rtolap.stored.engine.rows.columns import DELETE_SIGN, with_signs
 from rtolap.stored.engine.rows.keys import Longs
+from rtolap.stored.engine.rows.partial_rows import whole_columns
 from rtolap.stored.engine.rows.reduce import merge
 from rtolap.stored.engine.scan import LiveRows, TabletSnapshot, View, with_defaults
 from rtolap.stored.engine.settings import TabletSettings
@@ -104,29 +105,24 @@ def run(
     unique = schema.model == "unique"
     # A deleting row has done its work when it was published; only an older sequence could still come.
     keep_deleting = unique and schema.sequence is not None
-    fields = [pa.field(file_column(column.id), stored_type(column)) for column in schema.columns]
     signed = keep_deleting and any(DELETE_SIGN in view.file.columns for view in views)
-    columns = pa.schema(fields + [pa.field(DELETE_SIGN, pa.bool_())] * signed)
     path = folder / file_name(0)
-    writer = open_writer(disk, path, columns, schema, settings.compaction_compression, settings.block_rows)
     places: list[pa.Table] = []
-    try:
+
+    def tables() -> Iterator[pa.Table]:
         rows_max = piece_rows(((view.file, view.file.columns) for view in views), settings)
         for table in _tables(views, schema, rows_max, keep_deleting):
             if unique:
                 places.append(table.select([_FILE, _ROW]))
-            if signed and DELETE_SIGN not in table.column_names:
-                table = table.append_column(DELETE_SIGN, pa.repeat(pa.scalar(False), table.num_rows))
-            writer.append(table)
-        footer = writer.finish()
-    finally:
-        writer.close()
-    if not footer.rows:
+            yield with_signs(table) if signed else table
+
+    columns, compression = whole_columns(schema, signed=signed), settings.compaction_compression
+    meta = write_rows(disk, path, columns, schema, compression, settings.block_rows, tables())
+    if not meta.rows:
         disk.remove(path)
         return CompactionOutcome(
             (), tuple(Moved(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in views)
         )
-    meta = FileMeta(path.name, footer.rows, path.stat().st_size)
     return CompactionOutcome((meta,), _moves(places, len(views)) if unique else ())
 
 
@@ -146,9 +142,7 @@ def _tables(
             if schema.model == "unique":
                 table = table.append_column(_FILE, pa.array(np.full(len(numbers), at, np.int32)))
                 table = table.append_column(_ROW, pa.array(numbers))
-            if keep_deleting and DELETE_SIGN not in table.column_names:
-                table = table.append_column(DELETE_SIGN, pa.repeat(pa.scalar(False), table.num_rows))
-            pieces.append(table)
+            pieces.append(with_signs(table) if keep_deleting else table)
         if pieces:
             whole = pa.concat_tables([piece.select(pieces[0].column_names) for piece in pieces])
             yield whole if part.one_key else merge(whole.combine_chunks(), schema)
@@ -203,7 +197,7 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: TabletSnapshot) ->
     files = [(meta.name, SortedFile(folder / meta.name)) for meta in outcome.files]
     output = Rowset(name, chosen[0].first, chosen[-1].last, outcome.files)
     with core.writing:
-        core.check_running(attempted)
+        core.log.check_running(attempted)
         remaining = core.deletes.without([rowset.id for rowset in chosen], snapshot.version)
         _carry(core.deletes, remaining, inputs, output, outcome, snapshot.version)
         entries = remaining.entries()

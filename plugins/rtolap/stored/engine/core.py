@@ -6,7 +6,6 @@ at once, under `seeing`. One compaction at a time, under `compacting`.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import threading
 from collections import Counter
@@ -14,14 +13,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rtolap.base.errors import Corrupted, Refused, Unavailable
+from rtolap.base.errors import Corrupted
 from rtolap.stored.engine.deletes import Deletes, FileId, encode, read
-from rtolap.stored.engine.disk import Disk, write_file
+from rtolap.stored.engine.disk import Disk, FolderLock, write_file
 from rtolap.stored.engine.files.sorted_file import SortedFile
 from rtolap.stored.engine.log import Log
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.engine.state import DeletesFile, Record, Rowset, TabletState, apply
-from rtolap.stored.engine.steps import DELETES, LOCK, deletes_file, rowset_folder
+from rtolap.stored.engine.steps import DELETES, deletes_file, rowset_folder
 from rtolap.stored.engine.transaction import Transaction
 
 log = logging.getLogger(__name__)
@@ -58,12 +57,6 @@ class Core:
         for rowset in state.rowsets:
             self.files.open_all(rowset)
 
-    def check_running(self, attempted: str) -> None:
-        if self.log.stopped is not None:
-            raise Unavailable(
-                f"{attempted}: the tablet has stopped", found=self.log.stopped, action="open it again"
-            )
-
     def append(self, record: Record, attempted: str) -> None:
         """Append a record that changes nothing but the state."""
         self.log.append(record, attempted)
@@ -83,7 +76,7 @@ class Core:
     def verify_records(self) -> int:
         """Read the log and the deletes again, as opening does, and return their bytes. Corrupted as above."""
         with self.writing, self._stopped_by_damage():
-            self.check_running("verifying the log")
+            self.log.check_running("verifying the log")
             for meta in self.state.deletes:
                 read(deletes_file(self.root, meta.name), meta)
             return self.log.verify() + sum(meta.bytes for meta in self.state.deletes)
@@ -111,7 +104,7 @@ class Core:
             self.disk.sync_folder(target.parent)
         except OSError as error:
             self.log.stop(f"{source} was not moved to {target}: {error.strerror}")
-            self.check_running(f"moving {source}")
+            self.log.check_running(f"moving {source}")
 
     def remove(self, path: Path) -> None:
         """Remove a file or folder that nothing uses any more; one that the disk fails to remove is left to
@@ -122,24 +115,6 @@ class Core:
     def shorten_log(self) -> None:
         if self.log.is_long:
             self.log.begin_again(self.state)  # steps 15 and 16
-
-
-class FolderLock:
-    """The lock of an open tablet, which one process at a time has: until `release` or the end of the process.
-
-    Refused when somebody has it.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._file = (root / LOCK).open("a")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._file.close()
-            raise Refused(f"tablet {root} is open already", action="close it there first") from error
-
-    def release(self) -> None:
-        self._file.close()
 
 
 class RowsetFiles:

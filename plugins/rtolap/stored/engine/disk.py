@@ -6,12 +6,13 @@ Reads bypass it: what is read was made durable before.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 from pathlib import Path
 from typing import Protocol
 
-from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.base.files import fsync_dir
 
 RESTORE = "restore the tablet from another replica"  # what helps where bytes are damaged or lost
@@ -132,3 +133,21 @@ def _write_all(descriptor: int, data: bytes | memoryview) -> None:
     view = memoryview(data).cast("B")
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+class FolderLock:
+    """The lock of a folder, which one process at a time has: until `release` or the end of the process.
+
+    `refusal` is raised when somebody has it.
+    """
+
+    def __init__(self, path: Path, refusal: Refused) -> None:
+        self._file = path.open("a")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.close()
+            raise refusal from error
+
+    def release(self) -> None:
+        self._file.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from rtolap.columnar.chunks import single_chunk
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine.disk import Disk
 from rtolap.stored.engine.files.writer import Compression, FileWriter
-from rtolap.stored.engine.rows.columns import DELETE_SIGN, accept, file_column
+from rtolap.stored.engine.rows.columns import DELETE_SIGN, accept, file_column, with_signs
 from rtolap.stored.engine.rows.partial_rows import merge_partial
 from rtolap.stored.engine.rows.reduce import Merged, merged
 from rtolap.stored.engine.rows.texts import one_type, plain_bytes, plain_schema
@@ -117,34 +118,31 @@ class FileLoader:
         if taken is None:
             return
         name = file_name(len(self._files))
-        path = self._folder / name
         taken = without_idle_signs(taken)
-        writer = open_writer(
+        rows_at_once = self._settings.block_rows
+        meta = write_rows(
             self._disk,
-            path,
+            self._folder / name,
             plain_schema(taken.table.schema),
             self._schema,
             self._settings.load_compression,
-            self._settings.block_rows,
+            rows_at_once,
+            taken.pieces(rows_at_once),
         )
-        try:
-            for piece in taken.pieces(self._settings.block_rows):
-                writer.append(piece)
-            writer.finish()
-        finally:
-            writer.close()
-        self._files.append(FileMeta(name, taken.num_rows, path.stat().st_size))
+        self._files.append(meta)
 
 
-def open_writer(
+def write_rows(
     disk: Disk,
     path: Path,
     columns: pa.Schema,
     schema: StoredSchema,
     compression: Compression | None,
     block_rows: int,
-) -> FileWriter:
-    return FileWriter(
+    tables: Iterable[pa.Table],
+) -> FileMeta:
+    """Write sorted rows to a file, durably but for its name. OSError as the disk raises it."""
+    writer = FileWriter(
         disk,
         path,
         columns,
@@ -153,6 +151,13 @@ def open_writer(
         compression=compression,
         block_rows=block_rows,
     )
+    try:
+        for table in tables:
+            writer.append(table)
+        footer = writer.finish()
+    finally:
+        writer.close()
+    return FileMeta(path.name, footer.rows, path.stat().st_size)
 
 
 def without_idle_signs(rows: Merged) -> Merged:
@@ -167,12 +172,7 @@ def without_idle_signs(rows: Merged) -> Merged:
 def _together(tables: list[pa.Table]) -> pa.Table:
     """Put batches together, with and without delete signs or dictionaries."""
     if any(DELETE_SIGN in table.column_names for table in tables):
-        tables = [
-            table
-            if DELETE_SIGN in table.column_names
-            else table.append_column(DELETE_SIGN, pa.repeat(pa.scalar(False), table.num_rows))
-            for table in tables
-        ]
+        tables = [with_signs(table) for table in tables]
     for place, name in enumerate(tables[0].column_names):
         columns = [table.column(name) for table in tables]
         if any(column.type != columns[0].type for column in columns):

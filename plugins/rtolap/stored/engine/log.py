@@ -36,8 +36,7 @@ class Log:
     def append(self, record: Record, attempted: str) -> None:
         """Append a record, which is durable on return. Raises Unavailable where it is not there, or, as the
         message says, where that is unknown."""
-        if self._broken is not None:
-            raise _stopped(attempted, self._broken)
+        self.check_running(attempted)
         path = log_file(self._root, self._generation)
         frame = _frame(record, self._size_bytes)
         try:
@@ -62,6 +61,11 @@ class Log:
     def stop(self, reason: str) -> None:
         """Stop appending: what is on the disk is to be inspected again."""
         self._broken = reason
+
+    def check_running(self, attempted: str) -> None:
+        """Raise Unavailable where it has stopped."""
+        if self._broken is not None:
+            raise _stopped(attempted, self._broken)
 
     @property
     def stopped(self) -> str | None:

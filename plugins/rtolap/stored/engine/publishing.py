@@ -27,8 +27,8 @@ from rtolap.stored.engine.core import Core
 from rtolap.stored.engine.deletes import FileId, entries_of
 from rtolap.stored.engine.disk import disk_error
 from rtolap.stored.engine.files.sorted_file import Matches, SortedFile
-from rtolap.stored.engine.loading import open_writer
-from rtolap.stored.engine.rows.columns import DELETE_SIGN, columns_in, file_column
+from rtolap.stored.engine.loading import write_rows
+from rtolap.stored.engine.rows.columns import DELETE_SIGN, columns_in, file_column, with_signs
 from rtolap.stored.engine.rows.keys import Longs, hashes, rows_below
 from rtolap.stored.engine.rows.partial_rows import Former, completed, whole_columns
 from rtolap.stored.engine.scan import with_defaults
@@ -71,7 +71,7 @@ class _Made(NamedTuple):
 def publish(core: Core, txn: int, version: int) -> None:
     """Do as `Tablet.publish`; under `writing`."""
     attempted = f"publishing transaction {txn} as version {version}"
-    core.check_running(attempted)
+    core.log.check_running(attempted)
     if not check_publish(core.state, txn, version):
         return
     prepared = core.state.prepared[txn]
@@ -140,17 +140,15 @@ def _complete(core: Core, partial: SortedFile, target: Path, overwriting: Overwr
     signed = DELETE_SIGN in partial.columns
     columns = whole_columns(schema, signed=signed)
     settings = core.settings
-    writer = open_writer(core.disk, target, columns, schema, settings.load_compression, settings.block_rows)
-    try:
+
+    def tables() -> Iterator[pa.Table]:
         reader = partial.reader(partial.columns)
         for start in range(0, partial.rows, settings.merge_rows_max):
             table = reader.slice(start, start + settings.merge_rows_max)
-            whole = completed(table, _former(table, overwriting, schema), schema)
-            writer.append(whole.cast(columns))
-        footer = writer.finish()
-    finally:
-        writer.close()
-    return FileMeta(target.name, footer.rows, target.stat().st_size)
+            yield completed(table, _former(table, overwriting, schema), schema).cast(columns)
+
+    compression, block_rows = settings.load_compression, settings.block_rows
+    return write_rows(core.disk, target, columns, schema, compression, block_rows, tables())
 
 
 def _former(table: pa.Table, overwriting: Overwriting, schema: StoredSchema) -> Former:
@@ -163,10 +161,7 @@ def _former(table: pa.Table, overwriting: Overwriting, schema: StoredSchema) -> 
         signed = DELETE_SIGN in other.file.columns
         names = columns_in(other.file.columns, schema.columns) + [DELETE_SIGN] * signed
         former_rows = with_defaults(other.file.read_rows(matches.mine, names), schema.columns)
-        if not signed:
-            former_rows = former_rows.append_column(
-                DELETE_SIGN, pa.repeat(pa.scalar(False), former_rows.num_rows)
-            )
+        former_rows = with_signs(former_rows)
         at[matches.theirs] = rows + np.arange(former_rows.num_rows)
         rows += former_rows.num_rows
         known.append(former_rows)

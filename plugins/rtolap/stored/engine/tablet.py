@@ -6,21 +6,20 @@ Loads, readers and a compaction run beside each other: `core` says which of them
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
 
 from rtolap.base.errors import NotFound, NotYet, Refused, StaleSnapshot
 from rtolap.base.files import read_from_disk
-from rtolap.model.predicate import Predicate
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine import log
 from rtolap.stored.engine.compaction import compact, plan
 from rtolap.stored.engine.copying import Export
-from rtolap.stored.engine.core import Core, FolderLock
-from rtolap.stored.engine.disk import RESTORE, Disk, RealDisk, disk_error
+from rtolap.stored.engine.core import Core
+from rtolap.stored.engine.disk import RESTORE, Disk, FolderLock, RealDisk, disk_error
 from rtolap.stored.engine.publishing import decide_prepared, publish
 from rtolap.stored.engine.recovery import tidy
 from rtolap.stored.engine.scan import TabletSnapshot, View
@@ -37,7 +36,7 @@ from rtolap.stored.engine.state import (
     check_schema,
     version_of,
 )
-from rtolap.stored.engine.steps import FOLDERS, pending_folder
+from rtolap.stored.engine.steps import FOLDERS, LOCK, pending_folder
 from rtolap.stored.engine.transaction import Transaction
 
 
@@ -79,8 +78,7 @@ class Tablet:
         state = TabletState(schema=schema)
         try:
             disk.make_folder(root)
-            folder_lock = FolderLock(root)
-            try:
+            with _locked(root) as folder_lock:
                 if log.generations(root):
                     raise Refused(f"a tablet is in {root} already", action="open it")
                 for name in FOLDERS:
@@ -88,9 +86,6 @@ class Tablet:
                 disk.sync_folder(root.parent)
                 tablet_log = log.create(disk, root, state, settings.log_bytes_max)
                 return cls(Core(root, disk, settings, folder_lock, tablet_log, state))
-            except BaseException:
-                folder_lock.release()
-                raise
         except OSError as error:
             raise disk_error(error, f"creating tablet {root}") from error
 
@@ -100,18 +95,14 @@ class Tablet:
         disk, settings = disk or RealDisk(), settings or TabletSettings()
         if not log.generations(root):
             raise NotFound(f"no tablet in {root}")
-        folder_lock = FolderLock(root)
-        try:
-            with read_from_disk(root, action=RESTORE):
-                tablet_log, state = log.recover(disk, root, settings.log_bytes_max)
-                tidy(disk, root, state)
-                return cls(Core(root, disk, settings, folder_lock, tablet_log, state))
-        except OSError as error:
-            folder_lock.release()
-            raise disk_error(error, f"opening tablet {root}") from error
-        except BaseException:
-            folder_lock.release()
-            raise
+        with _locked(root) as folder_lock:
+            try:
+                with read_from_disk(root, action=RESTORE):
+                    tablet_log, state = log.recover(disk, root, settings.log_bytes_max)
+                    tidy(disk, root, state)
+                    return cls(Core(root, disk, settings, folder_lock, tablet_log, state))
+            except OSError as error:
+                raise disk_error(error, f"opening tablet {root}") from error
 
     def close(self) -> None:
         """Close the tablet, so that others can open it. Unprepared rows are left to the next opening; readers
@@ -131,13 +122,8 @@ class Tablet:
         return self._core.state.schema
 
     @property
-    def prepared(self) -> tuple[int, ...]:
-        """Transactions that wait for publish or abort."""
-        return tuple(sorted(self._core.state.prepared))
-
-    @property
     def prepared_files(self) -> Mapping[int, PreparedTxn]:
-        """The same, with their files."""
+        """The transactions that wait for publish or abort, with their files."""
         return self._core.state.prepared
 
     def has(self, txn: int) -> bool:
@@ -204,17 +190,6 @@ class Tablet:
         unpin = functools.partial(self._core.files.unpin, names)
         return TabletSnapshot(wanted, state.schema, seen, views, self._core.settings, repin, unpin)
 
-    def read(
-        self,
-        version: int | None = None,
-        columns: Sequence[str] | None = None,
-        predicate: Predicate | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Read as `pin` and `TabletSnapshot.read` do. The version is unpinned when the batches end or the
-        iterator is closed."""
-        with self.pin(version) as snapshot:
-            yield from snapshot.read(columns, predicate)
-
     def export(self, after: int) -> Export:
         """Return an export of what a replica at version `after` lacks; pinned until it is closed."""
         return Export(self._core, after)
@@ -229,7 +204,7 @@ class Tablet:
         Refused while it is begun, prepared or visible. DefinitionError: a schema of another table.
         """
         with self._core.writing:
-            self._core.check_running(f"beginning transaction {txn}")
+            self._core.log.check_running(f"beginning transaction {txn}")
             check_begin(self._core.state, txn)
             if schema is not None:
                 check_same_table(self._core.state.schema, schema)
@@ -261,7 +236,7 @@ class Tablet:
         visible."""
         attempted = f"aborting transaction {txn}"
         with self._core.writing:
-            self._core.check_running(attempted)
+            self._core.log.check_running(attempted)
             begun = self._core.begun.pop(txn, None)
             if check_abort(self._core.state, txn):
                 self._core.append(Aborted(txn), attempted)  # step 7
@@ -274,7 +249,7 @@ class Tablet:
         follow the present one."""
         attempted = f"changing the schema to version {schema.version}"
         with self._core.writing:
-            self._core.check_running(attempted)
+            self._core.log.check_running(attempted)
             if check_schema(self._core.state, schema):
                 self._core.append(SchemaChanged(schema), attempted)
 
@@ -282,7 +257,7 @@ class Tablet:
         """Compact once, bounded, if there is something to do. Loads and readers go on meanwhile."""
         core = self._core
         with core.compacting:
-            core.check_running("compacting")
+            core.log.check_running("compacting")
             with self.pin() as snapshot:
                 chosen = plan(snapshot.rowsets, _deleted_rows(snapshot), core.settings)
                 if chosen:
@@ -295,7 +270,7 @@ class Tablet:
         Loads, readers and compactions go on meanwhile. Corrupted as `Core.verify` has it.
         """
         core = self._core
-        core.check_running("verifying")
+        core.log.check_running("verifying")
         yield core.verify_records()
         for rowset in core.state.rowsets:
             core.files.pin((rowset.id,))
@@ -311,11 +286,23 @@ class Tablet:
         with core.writing:
             if core.begun.pop(txn, None) is None:
                 raise Refused(f"transaction {txn} was aborted meanwhile")
-            core.check_running(f"preparing transaction {txn}")
+            core.log.check_running(f"preparing transaction {txn}")
             decide_prepared(core, PreparedTxn(txn, files, partial))
 
     def _forget(self, txn: int) -> None:
         self._core.begun.pop(txn, None)
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[FolderLock]:
+    """Take the lock for a tablet, and give it back where none comes of it."""
+    refusal = Refused(f"tablet {root} is open already", action="close it there first")
+    folder_lock = FolderLock(root / LOCK, refusal)
+    try:
+        yield folder_lock
+    except BaseException:
+        folder_lock.release()
+        raise
 
 
 def _deleted_rows(snapshot: TabletSnapshot) -> dict[str, int]:

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import msgspec
 from fastapi import APIRouter, FastAPI
 
 from rtolap.base.ids import CarryingPool
 from rtolap.base.metrics import Metrics
 from rtolap.protocols.storage.messages import TabletId
 from rtolap.servers.limits import HttpLimits
-from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.stray_tablets import StrayTablets
 from rtolap.stored.frontend.catalogue.table_writes import REPLICATION
@@ -43,14 +41,9 @@ from rtolap.stored.frontend.upkeep import PartitionUpkeep, Upkeep
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.stream_load.authentication import Guard
-from rtolap.stored.stream_load.committing import PUBLISH_TIMEOUT_S, Committing
-from rtolap.stored.stream_load.decision_client import RETRY_S
-from rtolap.stored.stream_load.distribution import OpenWriter, Tables
+from rtolap.stored.stream_load.distribution import OpenWriter
 from rtolap.stored.stream_load.error_files import ErrorFiles
-from rtolap.stored.stream_load.group_commit import INTERVAL_S, GroupCommit
-from rtolap.stored.stream_load.load import Loads, LoadServices
-from rtolap.stored.stream_load.load_routes import RUNNING_MAX, RUNNING_PER_USER_MAX, LoadEndpoint, load_routes
-from rtolap.stored.stream_load.load_statistics import LoadMetrics
+from rtolap.stored.stream_load.load_routes import LoadSettings, load_routes
 from rtolap.stored.stream_load.periodic_task import PeriodicTask
 
 _UPKEEP_S = 1.0
@@ -64,7 +57,7 @@ NODE_LOST_AFTER_S = 1800.0
 _NODE_CALLS_MAX = 16
 
 
-class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
+class FrontendOptions(LoadSettings, frozen=True, kw_only=True):
     """The options of a front end.
 
     Attributes:
@@ -73,24 +66,17 @@ class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
         node_lost_after_s: without a heartbeat, after which a storage node is replaced.
         node_calls_max: the most calls to nodes at a time, over all commits and publications.
         redirect: where loads are redirected to, on the port that takes no bodies.
-        election_wait_s: how long a load waits for a master.
     """
 
     lease_ms: int = LEASE_MS
-    loads_max: int = RUNNING_MAX
-    loads_per_user_max: int = RUNNING_PER_USER_MAX
     transactions_max: int = TRANSACTIONS_MAX
     precommitted_timeout_ms: int = PRECOMMITTED_TIMEOUT_MS
-    publish_timeout_s: float = PUBLISH_TIMEOUT_S
     label_keep_s: int | None = 12 * 3600
     label_count_max: int | None = None
     replication: int = REPLICATION
     node_lost_after_s: float = NODE_LOST_AFTER_S
-    group_interval_s: float = INTERVAL_S
     node_calls_max: int = _NODE_CALLS_MAX
     redirect: RedirectPolicy = "none"
-    election_wait_s: float = RETRY_S
-    bodies: BodySettings = BodySettings()
     http: HttpLimits = HttpLimits()
 
 
@@ -166,21 +152,6 @@ class Assembly:
         own = MasterDecisions(self.catalogue, self.manager, self.visibility)
         decisions = ElectedDecisions(self.election, own, masters, retry_s=options.election_wait_s)
         redirects = BodyRedirects(options.redirect, here, storage.body_urls)
-        loads = LoadServices(
-            Committing(decisions, decisions, options.publish_timeout_s),
-            Tables(decisions, storage.open_writer),
-            self.error_files,
-            options.bodies,
-        )
-        load_endpoint = LoadEndpoint(
-            Loads(loads),
-            GroupCommit(loads, interval_s=options.group_interval_s),
-            redirects.next_url,
-            guard,
-            LoadMetrics(self.metrics),
-            options.loads_max,
-            options.loads_per_user_max,
-        )
         views = ReadViews(ledger, storage.addresses)
         reports = TabletReports(ledger, storage.addresses, storage.reports, self._pool)
         self.mover = Mover(
@@ -194,7 +165,15 @@ class Assembly:
         )
         self.app: FastAPI = make_app(
             public=(
-                load_routes(load_endpoint),
+                load_routes(
+                    decisions,
+                    storage.open_writer,
+                    self.error_files,
+                    redirects.next_url,
+                    guard,
+                    self.metrics,
+                    options,
+                ),
                 transaction_routes(
                     self.manager, self.visibility, self.election, guard, options.publish_timeout_s
                 ),

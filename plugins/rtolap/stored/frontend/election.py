@@ -4,12 +4,16 @@ and whose owner says where it is reached.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeVar
 
 from rtolap.base.errors import NotLeader, NotYet
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.leases import Lease, Leases
+
+R = TypeVar("R")
 
 MASTER = "load-master"
 LEASE_MS = 10_000
@@ -57,6 +61,17 @@ class Mastership:
         if lease is None:
             raise NotLeader(f"{self._owner} is not master of the transactions")
         return self._leases.fence(connection, lease)
+
+    def write(
+        self, purpose: str, kind: type[R], work: Callable[[Connection, int], R], *, key: str | None = None
+    ) -> R:
+        """Write as `Ledger.write`, as the master. `work` gets the database's time in ms too. Raises
+        NotLeader."""
+
+        def fenced(connection: Connection) -> R:
+            return work(connection, self.fence(connection))
+
+        return self._leases.ledger.write(purpose, kind, fenced, key=key)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from rtolap.base.decoding import copied
 from rtolap.protocols.storage.messages import Heartbeat, HeartbeatAnswer, StorageNodeInfo
 from rtolap.stored.metastore import nodes as rows
 from rtolap.stored.metastore.database import Connection, Ledger
@@ -61,14 +62,7 @@ class StorageNodes(NodeDirectory):
         def work(connection: Connection) -> tuple[StorageNodeInfo, ...]:
             now_ms = self._ledger.now_ms(connection)
             return tuple(
-                StorageNodeInfo(
-                    node.name,
-                    node.address,
-                    node.lease_until_ms > now_ms,
-                    node.free_bytes,
-                    node.body_url,
-                    node.draining,
-                )
+                copied(StorageNodeInfo, node, alive=node.lease_until_ms > now_ms)
                 for node in rows.all_nodes(connection)
             )
 

@@ -56,11 +56,11 @@ class Upkeep:
 
     def forget_changes(self) -> int:
         """Delete old answers to changes of tables, in bounded steps; return their number."""
-
-        def work(connection: Connection) -> int:
-            return table_changes.forget(connection, self._mastership.fence(connection) - CHANGES_KEPT_MS)
-
-        return self._ledger.write("forget the answers to old changes", int, work)
+        return self._mastership.write(
+            "forget the answers to old changes",
+            int,
+            lambda connection, now_ms: table_changes.forget(connection, now_ms - CHANGES_KEPT_MS),
+        )
 
     def abort_overdue(self) -> int:
         """Abort transactions that are past their deadline; return their number."""
@@ -74,8 +74,7 @@ class Upkeep:
     def forget_labels(self) -> int:
         """Delete finished transactions whose labels may go, in bounded steps; return their number."""
 
-        def work(connection: Connection) -> int:
-            now_ms = self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> int:
             forgettable = list(rows.acknowledged(connection))
             if self._policy.keep_ms is not None:
                 forgettable += rows.finished_before(connection, now_ms - self._policy.keep_ms)
@@ -87,7 +86,7 @@ class Upkeep:
                 rows.delete(connection, ids)
             return len(ids)
 
-        return self._ledger.write("forget labels", int, work)
+        return self._mastership.write("forget labels", int, work)
 
 
 class PartitionUpkeep:

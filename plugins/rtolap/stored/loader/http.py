@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from rtolap.base.addresses import host_port
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.base.metrics import Metrics
@@ -16,7 +21,9 @@ from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.loader.letters import LETTERS_API, NEWEST_DEFAULT, DropRequest, ReplayRequest
 from rtolap.protocols.loader.messages import API, PROCESS_API, LoaderProcessStatus, LoaderStatus
 from rtolap.servers.http_guard import guard
+from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.servers.limits import HttpLimits
+from rtolap.servers.listening import listening_sockets
 from rtolap.stored.loader.letters.access import LetterAccess
 from rtolap.stored.metastore.load_jobs import LoadJobEvent
 
@@ -24,6 +31,49 @@ T = TypeVar("T")
 
 BODY_BYTES_MAX = 64 << 10  # no route has one
 _WANTED = {"pause": LoadJobEvent.PAUSE, "resume": LoadJobEvent.RESUME, "stop": LoadJobEvent.STOP}
+
+
+@dataclass(frozen=True)
+class LoaderEndpoint:
+    """Where the endpoint of a loader's process is, and what it shows besides the job.
+
+    Attributes:
+        announced_host: where others reach `host`.
+        show_clients: adds the measurements of the process's Kafka clients to its metrics.
+        letters: serves the dead letters of the job.
+    """
+
+    host: str
+    announced_host: str
+    port: int
+    token: str
+    limits: HttpLimits
+    show_clients: Callable[[Metrics], None] = lambda metrics: None
+    letters: LetterAccess | None = None
+
+    @contextmanager
+    def listening(self) -> Iterator[tuple[list[socket.socket], str]]:
+        """Hold its sockets, and return them with its address. Raises Unavailable for a port that is taken."""
+        with ExitStack() as closing:
+            opened = listening_sockets("a loader", self.host, self.port)
+            sockets = [closing.enter_context(sock) for sock in opened]
+            yield sockets, host_port(self.announced_host, sockets[0].getsockname()[1])
+
+    def serve(
+        self,
+        job: str,
+        sockets: list[socket.socket],
+        metrics: Metrics,
+        status: Callable[[], LoaderStatus],
+        want: Callable[[LoadJobEvent], None],
+        process_status: Callable[[], LoaderProcessStatus] | None = None,
+    ) -> HttpServer:
+        """Serve from a thread of its own, until `should_exit`. The others are as in `make_app`."""
+        self.show_clients(metrics)
+        app = make_app(job, self.token, metrics, status, want, self.limits, process_status, self.letters)
+        server = HttpServer(app, HttpConnections(metrics, self.limits))
+        threading.Thread(target=server.run, kwargs={"sockets": sockets}, name="endpoint", daemon=True).start()
+        return server
 
 
 def make_app(

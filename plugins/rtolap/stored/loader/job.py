@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from rtolap.base.clock import Clock
+from rtolap.base.errors import NotFound, Unavailable
 from rtolap.base.undecodable import decode_own
 from rtolap.events.formats.readers import Registries, no_registries
-from rtolap.kafka.interfaces import StreamConsumer
+from rtolap.kafka.interfaces import StreamConsumer, TopicLog
 from rtolap.model.loader import Loader, share_of_partition
 from rtolap.model.offsets import Offsets
 from rtolap.stored.loader.records.rejects import RejectBox
@@ -96,6 +97,18 @@ class Portion:
 
     def has_partition(self, partition: int) -> bool:
         return self.number is None or share_of_partition(partition, self.shares) == self.number
+
+    def partitions(self, consumer: StreamConsumer) -> list[int]:
+        """Return those of its partitions that the topic has now. Raises NotFound, and Unavailable."""
+        return [each for each in consumer.partitions() if self.has_partition(each)]
+
+    def log(self, consumer: StreamConsumer) -> TopicLog | None:
+        """Return its part of the topic's log; None where the brokers do not give it. For any thread."""
+        try:
+            ranges = {each: consumer.log_range(each) for each in self.partitions(consumer)}
+            return TopicLog(consumer.topic_id(), ranges)
+        except (NotFound, Unavailable):
+            return None  # the consumer's errors report the reason
 
 
 WHOLE = Portion()

@@ -191,6 +191,7 @@ class LoadJobRun:
             self.ownership,
             self.window,
             self.clock,
+            self.portion,
             positions=last.end_offsets,
             next_sequence=last.sequence_id + 1,
             topic_id=last.topic_id,
@@ -244,7 +245,8 @@ class LoadJobRun:
         consumer = self._open_consumer()
         try:
             topic_id = consumer.topic_id()  # before the ranges: of a topic made in between they are not
-            ranges = {partition: consumer.log_range(partition) for partition in consumer.partitions()}
+            partitions = self.portion.partitions(consumer)
+            ranges = {partition: consumer.log_range(partition) for partition in partitions}
         except NotFound as error:
             raise self._resources.missing.meaning(error, self.clock.monotonic_s()) from error
         finally:

@@ -78,12 +78,10 @@ class LoaderProcess:
         commit_s: float = COMMIT_S,
         operator: Operator | None = None,
         partitions: PartitionRole | None = None,
-        report_s: float = REPORT_S,
     ) -> None:
         self.work = work
         self.partitions = partitions
         self._operator = operator
-        self._report_s = report_s
         self._commit_s = commit_s
         self._stopping = threading.Event()
         self._paused = threading.Event()
@@ -184,7 +182,7 @@ class LoaderProcess:
             self._passing(operator.run_once)
             if problem := operator.problem:
                 self.work.progress.error(problem)
-            if self._stopping.wait(self._report_s):
+            if self._stopping.wait(REPORT_S):
                 return
 
     def _keep(self) -> None:

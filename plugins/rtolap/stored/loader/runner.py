@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
 from collections.abc import Callable, Iterable
 
-from rtolap.base.addresses import host_port
 from rtolap.base.errors import DefinitionError, NotYet
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.stopping import stop_event
@@ -18,18 +16,15 @@ from rtolap.protocols.loader.messages import (
     EXIT_STOPPED,
     LoaderStatus,
 )
-from rtolap.servers.http_server import HttpConnections
-from rtolap.servers.limits import HttpLimits
-from rtolap.stored.loader.http import make_app
+from rtolap.stored.loader.http import LoaderEndpoint
 from rtolap.stored.loader.job import JobResources, SharedResources, read_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
-from rtolap.stored.loader.letters.access import LetterAccess
 from rtolap.stored.loader.operator import operator_of
 from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.shared_runner import run_shared
 from rtolap.stored.loader.shares.supervision import Agent
-from rtolap.stored.loader.starting import Starting, listening, owner_of, served
+from rtolap.stored.loader.starting import Starting, owner_of, stop_with
 from rtolap.stored.loader.states import Stopped
 from rtolap.stored.loader.status import status_of, waiting_status
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
@@ -43,17 +38,11 @@ _ENDED = {LoadJobState.STOPPED: EXIT_STOPPED, LoadJobState.FAILED: EXIT_FAILED}
 def run(
     job_id: str,
     resources: JobResources,
+    endpoint: LoaderEndpoint,
     *,
-    host: str,
-    announced_host: str,
-    port: int,
-    token: str,
-    limits: HttpLimits,
     open_watermarks: Callable[[str], WatermarkClient],
     partition_session: Callable[[LoaderSink, SinkPartitions], OpenSession],
     check_rights: Callable[[Loader], None] = lambda loader: None,
-    show_clients: Callable[[Metrics], None] = lambda metrics: None,
-    letters: LetterAccess | None = None,
     start: str | None = None,
     again: bool = False,
     number: int = 0,
@@ -66,9 +55,8 @@ def run(
     (None: one of its own). `again`: a crash has brought the process back; if it had started the job before, a
     stop since then stands. A paused job stays paused. `open_watermarks` connects to the application that the
     definition names, if it names one. `partition_session` connects to the endpoint where its partitions are
-    created, if they are created. `check_rights`: see `job_run.begin`. `show_clients` adds the measurements of
-    its Kafka clients to the metrics; `letters` serves its dead letters. Its endpoint answers from the
-    beginning; while the job, the sink or the topic is waited for, the phase is `waiting`.
+    created, if they are created. `check_rights`: see `job_run.begin`. Its endpoint answers from the start;
+    while the job, the sink or the topic is waited for, the phase is `waiting`.
 
     A job whose partitions are shared, or are to be, is run as its process `number`, with the resources of
     `shared`. Process 0 has `agent` run the others, and it alone starts a job that was stopped or has failed.
@@ -86,18 +74,12 @@ def run(
             number,
             shared,
             stopping,
-            host=host,
-            announced_host=announced_host,
-            port=port,
-            token=token,
-            limits=limits,
+            endpoint,
             open_watermarks=open_watermarks,
             partition_session=None
             if (made := sharing.sink.partitions) is None
             else lambda: partition_session(sharing.sink, made),
             agent=agent if number == 0 else None,
-            show_clients=show_clients,
-            letters=letters,
         )
     if number:
         raise DefinitionError(
@@ -106,8 +88,7 @@ def run(
             found=f"process {number}",
             action="declare `processes`, and create it again",
         )
-    with listening(host, port) as sockets:
-        address = host_port(announced_host, sockets[0].getsockname()[1])
+    with endpoint.listening() as (sockets, address):
         owner = owner_of(address)
         starting = Starting(stopping, clock, lambda: jobs.get(job_id).state in _ENDED)
         begun: list[LoaderProcess] = []
@@ -126,12 +107,7 @@ def run(
                 jobs.change_state(job_id, event, f"asked to {event.lower()}")
 
         metrics = Metrics("loader")
-        show_clients(metrics)
-        endpoint = served(
-            make_app(job_id, token, metrics, status, want, limits, letters=letters),
-            HttpConnections(metrics, limits),
-            sockets,
-        )
+        server = endpoint.serve(job_id, sockets, metrics, status, want)
         log.info("loader of %s; endpoint at %s", job_id, address)
         watermarks: WatermarkClient | None = None
         try:
@@ -146,7 +122,7 @@ def run(
             begun.append(process)
             measure(metrics, process, status)
             log.info("loading %s into %s.%s", work.loader.topic, work.loader.database, work.loader.table)
-            threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()
+            stop_with(stopping, process.stop)
             code = process.run()
         except NotYet as error:
             log.error("%s", error)
@@ -155,7 +131,7 @@ def run(
             log.error("%s", error)
             return EXIT_FAILED
         finally:
-            endpoint.should_exit = True
+            server.should_exit = True
             if watermarks is not None:
                 watermarks.close()
         log.info("loader of %s ends with code %d", job_id, code)
@@ -170,11 +146,6 @@ def _partitions(
         return None
     opened = session(sink, sink.partitions)
     return PartitionRole(work.loader, sink.partitions, opened, lambda: work.columns.target, work.clock)
-
-
-def _stop_on(stopping: threading.Event, process: LoaderProcess) -> None:
-    stopping.wait()
-    process.stop()
 
 
 def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], LoaderStatus]) -> None:

@@ -7,15 +7,11 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing
 
-from rtolap.base.addresses import host_port
 from rtolap.base.errors import NotYet
 from rtolap.base.metrics import Family, Metrics
 from rtolap.protocols.loader.messages import EXIT_OWNED, EXIT_STOPPED, LoaderStatus
-from rtolap.servers.http_server import HttpConnections
-from rtolap.servers.limits import HttpLimits
-from rtolap.stored.loader.http import make_app
+from rtolap.stored.loader.http import LoaderEndpoint
 from rtolap.stored.loader.job import SharedResources, read_config
-from rtolap.stored.loader.letters.access import LetterAccess
 from rtolap.stored.loader.operator import Operator, problem_of
 from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
 from rtolap.stored.loader.shares.leader import TopicView
@@ -23,7 +19,7 @@ from rtolap.stored.loader.shares.process import SharedLoaderProcess, SideRole
 from rtolap.stored.loader.shares.status import ask_processes, series_of, status_of_shared_job
 from rtolap.stored.loader.shares.supervision import Agent, Supervision
 from rtolap.stored.loader.shares.visible import VisibleOfShares
-from rtolap.stored.loader.starting import Starting, listening, owner_of, served
+from rtolap.stored.loader.starting import Starting, owner_of, stop_with
 from rtolap.stored.loader.target import SinkColumns, Target
 from rtolap.watermark_client.client import WatermarkClient
 
@@ -35,25 +31,18 @@ def run_shared(
     number: int,
     resources: SharedResources,
     stopping: threading.Event,
+    endpoint: LoaderEndpoint,
     *,
-    host: str,
-    announced_host: str,
-    port: int,
-    token: str,
-    limits: HttpLimits,
     open_watermarks: Callable[[str], WatermarkClient],
     partition_session: Callable[[], OpenSession] | None,
     agent: Agent | None = None,
-    show_clients: Callable[[Metrics], None] = lambda metrics: None,
-    letters: LetterAccess | None = None,
 ) -> int:
     """Run process `number` of the job until the job ends or the process is not wanted; return the exit code.
 
     `agent` runs the further processes, for process 0. The others are as in `runner.run`.
     """
     loader = read_config(resources.job.jobs.get(job_id)).loader
-    with listening(host, port) as sockets, closing(TopicView(resources, loader)) as topic:
-        address = host_port(announced_host, sockets[0].getsockname()[1])
+    with endpoint.listening() as (sockets, address), closing(TopicView(resources, loader)) as topic:
         owner = owner_of(address)
         roles: list[SideRole] = []
         watermarks: WatermarkClient | None = None
@@ -88,22 +77,17 @@ def run_shared(
 
         def status() -> LoaderStatus:
             job, division = resources.job.jobs.get(job_id), resources.shares.division(job_id)
-            processes = ask_processes(division.processes, job, token, process.status())
+            processes = ask_processes(division.processes, job, endpoint.token, process.status())
             series = series_of(resources, job, division)
             return status_of_shared_job(job, division, series, topic.log(), processes, process.partitions)
 
         metrics = Metrics("loader")
         measure_shared(metrics, process)
-        show_clients(metrics)
-        endpoint = served(
-            make_app(job_id, token, metrics, status, process.want, limits, process.status, letters),
-            HttpConnections(metrics, limits),
-            sockets,
-        )
+        server = endpoint.serve(job_id, sockets, metrics, status, process.want, process.status)
         log.info("process %d of job %s; endpoint at %s", number, job_id, address)
-        threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()
+        stop_with(stopping, process.stop)
         code = process.run()
-        endpoint.should_exit = True
+        server.should_exit = True
         if watermarks is not None:
             watermarks.close()
         log.info("process %d of job %s ends with code %d", number, job_id, code)
@@ -163,11 +147,6 @@ def _supervise(job_id: str, agent: Agent, resources: SharedResources) -> SideRol
 def _refreshed(columns: SinkColumns) -> Target:
     columns.refresh()
     return columns.target
-
-
-def _stop_on(stopping: threading.Event, process: SharedLoaderProcess) -> None:
-    stopping.wait()
-    process.stop()
 
 
 def measure_shared(metrics: Metrics, process: SharedLoaderProcess) -> None:

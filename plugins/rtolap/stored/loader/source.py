@@ -32,7 +32,7 @@ from rtolap.model.leader_epochs import PartitionEpochs, continued
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.stored.loader.cut_batches import first_beyond, take_back
-from rtolap.stored.loader.job import Ownership
+from rtolap.stored.loader.job import Ownership, Portion
 from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.states import (
     RECREATED_ACTION,
@@ -60,7 +60,7 @@ class _Sealed:
 
 
 class BatchSource:
-    """Reads a topic and cuts it into batches, for one thread.
+    """Reads a portion of a topic and cuts it into batches, for one thread.
 
     Args:
         label: returns the label of a batch by its number.
@@ -78,6 +78,7 @@ class BatchSource:
         ownership: Ownership,
         window: Window,
         clock: Clock,
+        portion: Portion,
         *,
         positions: Offsets,
         next_sequence: int,
@@ -91,6 +92,7 @@ class BatchSource:
         self._ownership = ownership
         self._window = window
         self._clock = clock
+        self._portion = portion
         self._start = dict(positions)
         self._sequence = next_sequence
         self._buffered: list[Batch] = []
@@ -139,18 +141,11 @@ class BatchSource:
 
     def partitions(self) -> list[int]:
         """Return the partitions that there are now. Raises NotFound, and Unavailable."""
-        return self._consumer.partitions()
+        return self._portion.partitions(self._consumer)
 
     def log(self) -> TopicLog | None:
-        """Return all partitions that the topic has now; None where the broker does not give them.
-
-        For any thread.
-        """
-        try:
-            ranges = {each: self._consumer.log_range(each) for each in self._consumer.partitions()}
-            return TopicLog(self._consumer.topic_id(), ranges)
-        except (NotFound, Unavailable):
-            return None  # the consumer's errors report the reason
+        """Return the log as it is now; None where the broker does not give it. For any thread."""
+        return self._portion.log(self._consumer)
 
     def log_ends(self) -> Offsets | None:
         """Return the ends of the topic that is loaded; None too where another one is there."""
@@ -295,7 +290,7 @@ class BatchSource:
         if now_s < self._next_check_s or self._window.is_recovering:
             return  # what an earlier process has sent is settled first, whatever the topic is by now
         try:
-            present = set(self._consumer.partitions())
+            present = set(self.partitions())
         except NotFound as error:
             raise self._missing.meaning(
                 error, self._clock.monotonic_s()

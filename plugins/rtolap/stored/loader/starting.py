@@ -13,19 +13,15 @@ long as that takes, and ends where the job is stopped meanwhile.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotYet, RtolapError
-from rtolap.servers.http_server import HttpConnections, HttpServer
-from rtolap.servers.listening import listening_sockets
 from rtolap.stored.loader.job import LEASE_MS
 from rtolap.stored.loader.process import is_passing, pause_s
 
@@ -118,14 +114,11 @@ def address_of(owner: str) -> str:
     return owner.partition("/")[0]
 
 
-@contextlib.contextmanager
-def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Hold the sockets of a loader's endpoint. Raises Unavailable for a port that is taken."""
-    with contextlib.ExitStack() as closing:
-        yield [closing.enter_context(sock) for sock in listening_sockets("a loader", host, port)]
+def stop_with(stopping: threading.Event, stop: Callable[[], None]) -> None:
+    """Have `stop` called once the event is set, from a thread of its own."""
 
+    def wait() -> None:
+        stopping.wait()
+        stop()
 
-def served(app: object, connections: HttpConnections, sockets: list[socket.socket]) -> HttpServer:
-    server = HttpServer(app, connections)
-    threading.Thread(target=server.run, kwargs={"sockets": sockets}, name="endpoint", daemon=True).start()
-    return server
+    threading.Thread(target=wait, name="signals", daemon=True).start()

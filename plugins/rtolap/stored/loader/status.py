@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from rtolap.kafka.interfaces import TopicLog
 from rtolap.model.offsets import Offsets
 from rtolap.protocols.loader.messages import LoaderStatus
@@ -24,16 +26,14 @@ def status_of(
 ) -> LoaderStatus:
     """Return the status of an undivided job. `log` shows the topic at `read_ms` or later, and is None where
     the topic does not answer; `process` is None for another process."""
-    if process is None:
-        return status_of_job(job, (records,), log)
     found = status_of_job(job, (records,), log)
+    if process is None:
+        return found
     times = process.work.progress.times
     times.contiguous(found.sequence)
     shown = process.work.progress.shown(process.work.clock)
-    return status_of_job(
-        job,
-        (records,),
-        log,
+    return msgspec.structs.replace(
+        found,
         alive=True,
         phase=process.phase,
         visible={} if _is_another(found) else process.work.visible.ends,

@@ -65,12 +65,10 @@ class Ledger(Closeable):
         *,
         retry_budget_s: float = RETRY_BUDGET_S,
         sleep: Callable[[float], None] = time.sleep,
-        new_key: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self._engine = engine
         self._dialect = dialect
         self._retry_budget = LedgerRetryBudget(dialect, retry_budget_s, sleep)
-        self._new_key = new_key
         one_connection = isinstance(engine.pool, sa.pool.StaticPool)
         self._one_at_a_time = RLock() if one_connection else nullcontext()
 
@@ -138,7 +136,7 @@ class Ledger(Closeable):
         The work may be done more than once, but not more than one of these stands. CommitConflict: a unique
         key of its tables is taken.
         """
-        unique = key or self._new_key()
+        unique = key or uuid.uuid4().hex
 
         def attempt() -> R:
             with self._connection() as connection:

@@ -23,7 +23,7 @@ from enum import StrEnum
 import msgspec
 import sqlalchemy as sa
 
-from rtolap.base.decoding import decode_json
+from rtolap.base.decoding import copied, decode_json
 from rtolap.model.offsets import Offsets
 from rtolap.stored.metastore.places import Places
 from rtolap.stored.metastore.schema import dead_letter_set as _d
@@ -146,15 +146,7 @@ def letter_sets(
     if labels is not None:
         found = found.where(_d.c.label.in_(sorted(labels)))
     return tuple(
-        LetterSet(
-            row.set_id,
-            row.label,
-            row.batch_sha256,
-            LetterState(row.state),
-            Places.decoded(row.places),
-            row.action_id,
-            row.detail,
-        )
+        copied(LetterSet, row, state=LetterState(row.state), places=Places.decoded(row.places))
         for row in connection.execute(found)
     )
 

@@ -173,8 +173,7 @@ class DeadLetters:
         """Begin a replay of those of the chosen records, by the label of their batch, that are OPEN now; None
         where none is."""
 
-        def work(connection: sa.Connection) -> _Made:
-            now_ms = self._leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> _Made:
             incarnation = _locked_incarnation(connection, job_id)
             action = _insert(connection, job_id, ActionKind.REPLAY, ReplayState.SENDING, who, "", now_ms)
             taken = _take(connection, job_id, chosen, LetterState.REPLAYING, action, now_ms)
@@ -185,7 +184,7 @@ class DeadLetters:
             _update(connection, action, label=label, records=taken)
             return _Made(_get(connection, action))
 
-        return self._ledger.write(f"begin a replay of {job_id}", _Made, work).action
+        return self._leases.write(lease, f"begin a replay of {job_id}", _Made, work).action
 
     def note_sent(self, lease: Lease, action: LetterAction, sent_until_ms: int) -> LetterAction:
         """Note the request, right before it goes out."""
@@ -227,13 +226,12 @@ class DeadLetters:
     def refused_again(self, lease: Lease, job_id: str, chosen: Mapping[str, Places], detail: str) -> None:
         """Note of OPEN letters why they were refused again. They stay OPEN."""
 
-        def work(connection: sa.Connection) -> None:
-            now_ms = self._leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> None:
             for kept in letter_sets(connection, job_id, (LetterState.OPEN,), chosen.keys()):
                 places = chosen.get(kept.label, Places())
                 split(connection, job_id, kept, places, LetterState.OPEN, now_ms=now_ms, detail=detail)
 
-        self._ledger.write(f"note refusals of {job_id}", type(None), work)
+        self._leases.write(lease, f"note refusals of {job_id}", type(None), work)
 
     def drop(self, job_id: str, chosen: Mapping[str, Places], who: str, why: str) -> LetterAction | None:
         """Give up those of the chosen records that are OPEN or UNCERTAIN; None where none is. The records
@@ -258,12 +256,11 @@ class DeadLetters:
         action: LetterAction,
         change: Callable[[sa.Connection, LetterAction, int], None],
     ) -> LetterAction:
-        def work(connection: sa.Connection) -> LetterAction:
-            now_ms = self._leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> LetterAction:
             change(connection, _get(connection, action.action_id), now_ms)
             return _get(connection, action.action_id)
 
-        return self._ledger.write(f"note the replay {action.label}", LetterAction, work)
+        return self._leases.write(lease, f"note the replay {action.label}", LetterAction, work)
 
 
 def reset_dead_letters(

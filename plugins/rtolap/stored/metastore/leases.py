@@ -9,7 +9,8 @@ lease that has run out, and that nobody has taken, still carries its owner's wri
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 import msgspec
 import sqlalchemy as sa
@@ -18,6 +19,8 @@ from rtolap.base.errors import CommitConflict, NotFound, NotLeader, NotYet
 from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.schema import checked_name
+
+R = TypeVar("R")
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -39,7 +42,7 @@ class Leases:
     columns owner, epoch and lease_until_ms, whose rows must be there already."""
 
     def __init__(self, ledger: Ledger, table: sa.Table = schema.lease) -> None:
-        self._ledger = ledger
+        self.ledger = ledger
         self._table = table
         key = cast("sa.Column[str]", next(iter(table.primary_key.columns)))
         # put together once: every write of an owner sends the second
@@ -60,7 +63,7 @@ class Leases:
 
         def work(connection: sa.Connection) -> Lease:
             row = self._row(connection, name)
-            now_ms = self._ledger.now_ms(connection)
+            now_ms = self.ledger.now_ms(connection)
             if row is None:
                 if self._table is not schema.lease:
                     raise NotFound(f"there is no {name} to own")
@@ -83,9 +86,9 @@ class Leases:
 
         purpose = f"take the lease {name}"
         try:
-            return self._ledger.write(purpose, Lease, work)
+            return self.ledger.write(purpose, Lease, work)
         except CommitConflict:  # somebody else was the first ever to take it
-            return self._ledger.write(purpose, Lease, work)
+            return self.ledger.write(purpose, Lease, work)
 
     def is_free(self, name: str, owner: str) -> bool:
         """Return True if `acquire` would succeed now. It locks nothing, so those who wait for a lease hinder
@@ -93,20 +96,19 @@ class Leases:
 
         def work(connection: sa.Connection) -> bool:
             row = connection.execute(self._find, {"of_name": name}).one_or_none()
-            return row is None or row.owner == owner or row.lease_until_ms <= self._ledger.now_ms(connection)
+            return row is None or row.owner == owner or row.lease_until_ms <= self.ledger.now_ms(connection)
 
-        return self._ledger.read(f"look at the lease {name}", work)
+        return self.ledger.read(f"look at the lease {name}", work)
 
     def renew(self, lease: Lease, lease_ms: int) -> Lease:
         """Renew a lease with the same epoch. Raises NotLeader when another owner has taken it."""
 
-        def work(connection: sa.Connection) -> Lease:
-            now_ms = self.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> Lease:
             renewed = msgspec.structs.replace(lease, until_ms=max(lease.until_ms, now_ms + lease_ms))
             self._set(connection, renewed)
             return renewed
 
-        return self._ledger.write(f"renew the lease {lease.name}", Lease, work)
+        return self.write(lease, f"renew the lease {lease.name}", Lease, work)
 
     def release(self, lease: Lease) -> None:
         """Let the next owner in at once. Harmless when it has been taken already."""
@@ -116,7 +118,7 @@ class Leases:
             if row is not None and (row.owner, row.epoch) == (lease.owner, lease.epoch):
                 self._set(connection, msgspec.structs.replace(lease, until_ms=0))
 
-        self._ledger.write(f"release the lease {lease.name}", type(None), work)
+        self.ledger.write(f"release the lease {lease.name}", type(None), work)
 
     def current(self, name: str) -> Lease | None:
         """Return the lease as the database has it now; it may have run out."""
@@ -125,7 +127,16 @@ class Leases:
             row = connection.execute(self._find, {"of_name": name}).one_or_none()
             return None if row is None else Lease(name, row.owner, row.epoch, row.lease_until_ms)
 
-        return self._ledger.read(f"read the lease {name}", work)
+        return self.ledger.read(f"read the lease {name}", work)
+
+    def write(self, lease: Lease, purpose: str, kind: type[R], work: Callable[[sa.Connection, int], R]) -> R:
+        """Write as `Ledger.write`, as the owner of the lease. `work` gets the database's time in ms too.
+        Raises NotLeader when another owner has the lease."""
+
+        def fenced(connection: sa.Connection) -> R:
+            return work(connection, self.fence(connection, lease))
+
+        return self.ledger.write(purpose, kind, fenced)
 
     def fence(self, connection: sa.Connection, lease: Lease) -> int:
         """Fence an owner's write, as its first statement: nobody can take the lease before the write ends.
@@ -136,7 +147,7 @@ class Leases:
             raise NotLeader(
                 f"{lease.owner} with epoch {lease.epoch} owns {lease.name} no more: it is {holder}"
             )
-        return self._ledger.now_ms(connection)
+        return self.ledger.now_ms(connection)
 
     def _row(self, connection: sa.Connection, name: str) -> sa.Row[tuple[str, int, int]] | None:
         return connection.execute(self._lock, {"of_name": name}).one_or_none()

@@ -149,7 +149,7 @@ class LoadJobs:
         more."""
 
         def work(connection: sa.Connection) -> None:
-            present_job = _record(connection.execute(_LOCK, {"of_job": job.job_id}).one_or_none(), job.job_id)
+            present_job = _locked(connection, job.job_id)
             if present_job != job or records_of(connection, job.job_id):  # a divided job has another row
                 raise Refused(
                     f"job {job.job_id} has been changed or run since", found=present_job.state.value
@@ -190,7 +190,7 @@ class LoadJobs:
         """
 
         def work(connection: sa.Connection) -> LoadJob:
-            job = _record(connection.execute(_LOCK, {"of_job": job_id}).one_or_none(), job_id)
+            job = _locked(connection, job_id)
             if again and job.started_by == by:
                 return job
             state, reason = job.state, job.reason
@@ -204,30 +204,27 @@ class LoadJobs:
 
     def fail(self, lease: Lease, reason: str) -> None:
         """Fail the job with a reason, by its owner. Raises NotLeader once somebody else owns it."""
-        self._fail(lease.name, lambda connection: self.leases.fence(connection, lease), reason)
+        self._fail(self.leases, lease, lease.name, reason)
 
     def fail_by_share(self, lease: Lease, job_id: str, reason: str) -> None:
         """Fail the job with a reason, by the owner of one of its shares. Raises NotLeader once somebody else
         owns that share."""
-        self._fail(job_id, lambda connection: self._share_leases.fence(connection, lease), reason)
+        self._fail(self._share_leases, lease, job_id, reason)
 
-    def _fail(self, job_id: str, fence: Callable[[sa.Connection], object], reason: str) -> None:
-
-        def work(connection: sa.Connection) -> None:
-            fence(connection)
-            row = connection.execute(_LOCK, {"of_job": job_id}).one_or_none()
-            present = _record(row, job_id)  # locked: of several owners that fail, one is the first
+    def _fail(self, leases: Leases, lease: Lease, job_id: str, reason: str) -> None:
+        def work(connection: sa.Connection, now_ms: int) -> None:
+            present = _locked(connection, job_id)  # of several owners that fail, one is the first
             after = transition(job_id, present.state, LoadJobEvent.FAIL, reason=present.reason)
             if after is not present.state:
                 _compare_and_set(connection, present, after, reason)
 
-        self._ledger.write(f"fail job {job_id}", type(None), work)
+        leases.write(lease, f"fail job {job_id}", type(None), work)
 
     def reconfigure(self, job_id: str, config: str) -> LoadJob:
         """Change the configuration of what is loaded from now on. Raises Refused while its lease runs."""
 
         def work(connection: sa.Connection) -> LoadJob:
-            job = _record(connection.execute(_LOCK, {"of_job": job_id}).one_or_none(), job_id)
+            job = _locked(connection, job_id)
             self._check_unowned(connection, job, "configured now")
             connection.execute(sa.update(_j).where(_j.c.job_id == job_id).values(config=config))
             return _get(connection, job_id)
@@ -253,7 +250,7 @@ class LoadJobs:
         """
 
         def work(connection: sa.Connection) -> LoadJob:
-            job = _record(connection.execute(_LOCK, {"of_job": job_id}).one_or_none(), job_id)
+            job = _locked(connection, job_id)
             self._check_unowned(connection, job, "redefined")
             names = _names(connection, job)
             series = tuple(records_of(connection, name) for name in names)
@@ -341,6 +338,11 @@ def _names(connection: sa.Connection, job: LoadJob) -> list[str]:
 # Every round of a process reads it: to put it together each time takes longer than to send it.
 _FIND: sa.Select[tuple[object, ...]] = sa.select(_j).where(_j.c.job_id == sa.bindparam("of_job"))
 _LOCK = _FIND.with_for_update()
+
+
+def _locked(connection: sa.Connection, job_id: str) -> LoadJob:
+    """Return the job, which nobody else changes before the transaction ends."""
+    return _record(connection.execute(_LOCK, {"of_job": job_id}).one_or_none(), job_id)
 
 
 def _get(connection: sa.Connection, job_id: str) -> LoadJob:

@@ -110,8 +110,7 @@ class LoadShares:
         Raises Refused while a record is not loaded, or there is none.
         """
 
-        def work(connection: sa.Connection) -> bool:
-            now_ms = self._job_leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> bool:
             job = connection.execute(sa.select(_j).where(_j.c.job_id == lease.name)).one()
             if job.shares is not None:
                 return False
@@ -137,7 +136,7 @@ class LoadShares:
             connection.execute(changed.values(shares=shares, config=config(records)))
             return True
 
-        return self._ledger.write(f"divide job {lease.name}", bool, work)
+        return self._job_leases.write(lease, f"divide job {lease.name}", bool, work)
 
     def division(self, job_id: str) -> Division:
         """Return the shares, by number, and the processes whose leases run, by number."""
@@ -159,22 +158,20 @@ class LoadShares:
     def assign(self, lease: Lease, assigned: Mapping[int, int | None]) -> None:
         """Write which process is to own each share, by the owner of the job. Raises NotLeader."""
 
-        def work(connection: sa.Connection) -> None:
-            self._job_leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> None:
             for number, process in sorted(assigned.items()):
                 one = sa.update(_s).where(_s.c.job_id == lease.name, _s.c.number == number)
                 connection.execute(one.values(assigned=process))
 
-        self._ledger.write(f"assign the shares of {lease.name}", type(None), work)
+        self._job_leases.write(lease, f"assign the shares of {lease.name}", type(None), work)
 
     def want_processes(self, lease: Lease, number: int) -> None:
         """Write how many processes the job shall have, by its owner. Raises NotLeader."""
 
-        def work(connection: sa.Connection) -> None:
-            self._job_leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> None:
             connection.execute(sa.update(_j).where(_j.c.job_id == lease.name).values(processes=number))
 
-        self._ledger.write(f"want processes of {lease.name}", type(None), work)
+        self._job_leases.write(lease, f"want processes of {lease.name}", type(None), work)
 
     def join(self, job_id: str, number: int, owner: str, lease_ms: int) -> Lease:
         """Take the lease of process `number` of a job. Raises NotYet while another one has that number."""

@@ -7,6 +7,7 @@ at once; another folder gets the name only when the lease has run out.
 from __future__ import annotations
 
 import sqlalchemy as sa
+from msgspec.structs import asdict
 
 from rtolap.base.errors import Refused
 from rtolap.stored.metastore.records import StorageNode
@@ -50,14 +51,8 @@ def alive(connection: sa.Connection, now_ms: int) -> tuple[StorageNode, ...]:
 
 
 def _values(node: StorageNode) -> dict[str, object]:
-    return {
-        "name": node.name,
-        "node_id": node.node_id,
-        "address": node.address,
-        "free_bytes": node.free_bytes,
-        "lease_until_ms": node.lease_until_ms,
-        "body_url": node.body_url,
-    }
+    """Return what a heartbeat says: whether the node is drained, others do."""
+    return {name: value for name, value in asdict(node).items() if name != "draining"}
 
 
 def _record(row: sa.RowMapping) -> StorageNode:

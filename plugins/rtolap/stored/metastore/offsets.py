@@ -114,8 +114,7 @@ class OffsetsRecords:
             end_epochs=dict(end_epochs),
         )
 
-        def work(connection: sa.Connection) -> OffsetsRecord:
-            self._leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> OffsetsRecord:
             before = _records(connection, _LAST, of_job=lease.name)
             if before and before[0].sequence_id >= sequence_id:
                 raise CommitConflict(f"batch {sequence_id} of {lease.name} is recorded already")
@@ -124,7 +123,7 @@ class OffsetsRecords:
             insert_record(connection, record)
             return record
 
-        return self._ledger.write(f"record batch {sequence_id} of {lease.name}", OffsetsRecord, work)
+        return self._leases.write(lease, f"record batch {sequence_id} of {lease.name}", OffsetsRecord, work)
 
     def mark_sent(
         self,
@@ -137,8 +136,7 @@ class OffsetsRecords:
         `refused` is None. Raises Refused for other content than before, because the label would stand for
         two."""
 
-        def work(connection: sa.Connection) -> OffsetsRecord:
-            now_ms = self._leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> OffsetsRecord:
             record = _get(connection, lease.name, sequence_id)
             if (
                 None not in (record.payload_sha256, payload_sha256)
@@ -162,7 +160,7 @@ class OffsetsRecords:
             )
             return _get(connection, lease.name, sequence_id)
 
-        return self._ledger.write(f"note a request of {lease.name}", OffsetsRecord, work)
+        return self._leases.write(lease, f"note a request of {lease.name}", OffsetsRecord, work)
 
     def mark_loaded(
         self,
@@ -181,8 +179,7 @@ class OffsetsRecords:
         Else it counts as one more of the requests that were noted.
         """
 
-        def work(connection: sa.Connection) -> OffsetsRecord:
-            now_ms = self._leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> OffsetsRecord:
             record = _get(connection, lease.name, sequence_id)
             if not record.loaded:
                 values = msgspec.structs.asdict(answer)
@@ -195,29 +192,29 @@ class OffsetsRecords:
                     add_dead_letters(connection, job_id, record.label, found, now_ms)
             return _get(connection, lease.name, sequence_id)
 
-        return self._ledger.write(f"note a loaded batch of {lease.name}", OffsetsRecord, work)
+        return self._leases.write(lease, f"note a loaded batch of {lease.name}", OffsetsRecord, work)
 
     def mark_unsent(self, lease: Lease, sequence_id: int) -> OffsetsRecord:
         """Note that a person has found no rows of it in the table: it is as if no request had gone out.
         Raises Refused where it is known to be loaded."""
 
-        def work(connection: sa.Connection) -> OffsetsRecord:
-            self._leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> OffsetsRecord:
             record = _get(connection, lease.name, sequence_id)
             if record.loaded:
                 raise Refused(f"batch {sequence_id} of {lease.name} is loaded")
             self._set(connection, lease, sequence_id, attempts=0, first_sent_at_ms=None)
             return _get(connection, lease.name, sequence_id)
 
-        return self._ledger.write(f"note that a batch of {lease.name} is not loaded", OffsetsRecord, work)
+        return self._leases.write(
+            lease, f"note that a batch of {lease.name} is not loaded", OffsetsRecord, work
+        )
 
     def commit(self, lease: Lease, *, keep_from: int | None = None) -> int | None:
         """Mark the end of the longest row of loaded records as committed and delete those before it, except
         from number `keep_from` on. The number of the committed record, None while the very first is not
         loaded."""
 
-        def work(connection: sa.Connection) -> int | None:
-            self._leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> int | None:
             pending = sa.select(sa.func.min(_o.c.sequence_id)).where(
                 _o.c.job_id == lease.name, _o.c.loaded == 0
             )
@@ -234,14 +231,13 @@ class OffsetsRecords:
             connection.execute(older)
             return int(last)
 
-        return self._ledger.write(f"commit offsets of {lease.name}", int | None, work)  # type: ignore[arg-type]
+        return self._leases.write(lease, f"commit offsets of {lease.name}", int | None, work)  # type: ignore[arg-type]
 
     def withdraw(self, lease: Lease, first: int) -> int:
         """Delete the batches from number `first` on, whose records the topic has lost; return how many.
         Refused, and nothing is deleted, where one of them was sent or is loaded."""
 
-        def work(connection: sa.Connection) -> int:
-            self._leases.fence(connection, lease)
+        def work(connection: sa.Connection, now_ms: int) -> int:
             later = (_o.c.job_id == lease.name) & (_o.c.sequence_id >= first)
             sent = sa.select(sa.func.min(_o.c.sequence_id)).where(
                 later, (_o.c.attempts > 0) | (_o.c.loaded == 1)
@@ -254,7 +250,7 @@ class OffsetsRecords:
                 )
             return int(connection.execute(sa.delete(_o).where(later)).rowcount)
 
-        return self._ledger.write(f"withdraw batches of {lease.name}", int, work)
+        return self._leases.write(lease, f"withdraw batches of {lease.name}", int, work)
 
     def all(self, job_id: str) -> tuple[OffsetsRecord, ...]:
         """Return all records in ascending order."""

@@ -20,13 +20,10 @@ _AT_ONCE = 1000
 def create(connection: sa.Connection, partition: Partition, nodes: Mapping[int, Collection[str]]) -> None:
     """Create a partition at version 0, empty. `nodes`: bucket -> those that keep a replica of it. A partition
     that exists already is an integrity error: CommitConflict of the write."""
-    for field, name in (
-        ("database", partition.db),
-        ("table", partition.table),
-        ("partition", partition.name),
-    ):
+    named = (("database", partition.db), ("table", partition.table), ("partition", partition.name))
+    for field, name in named:
         checked_name(field, name)
-    key = _key(partition)
+    key = partition.columns()
     connection.execute(sa.insert(_p).values(**key, committed_version=0, visible_version=0))
     rows = [
         {**key, "bucket": bucket, "node": checked_name("node", node), "version": 0}
@@ -52,12 +49,12 @@ def named(connection: sa.Connection, db: str, table: str, name: str) -> Partitio
     """Return the partition that has this name now."""
     here = (_p.c.db == db) & (_p.c.tbl == table) & (_p.c.part == name)
     row = connection.execute(sa.select(_p).where(here)).one_or_none()
-    return None if row is None else _partition(row)
+    return None if row is None else Partition.of(row)
 
 
 def of_table(connection: sa.Connection, db: str, table: str) -> frozenset[Partition]:
     rows = connection.execute(sa.select(_p).where(_p.c.db == db, _p.c.tbl == table))
-    return frozenset(_partition(row) for row in rows)
+    return frozenset(Partition.of(row) for row in rows)
 
 
 def versions(connection: sa.Connection, partition: Partition) -> PartitionVersions | None:
@@ -132,7 +129,7 @@ def reached(
 
 def join(connection: sa.Connection, tablet: Tablet, node: str, version: int) -> None:
     """Add a replica that joins the others."""
-    row = {**_key(tablet.partition), "bucket": tablet.bucket}
+    row = {**tablet.partition.columns(), "bucket": tablet.bucket}
     name = checked_name("node", node)
     connection.execute(sa.insert(_r).values(**row, node=name, version=version, role="joining"))
 
@@ -154,7 +151,7 @@ def all_replicas(connection: sa.Connection) -> tuple[Replica, ...]:
 def all_versions(connection: sa.Connection) -> dict[Partition, PartitionVersions]:
     """Return the versions of all partitions of all tables."""
     return {
-        _partition(row): PartitionVersions(row.committed_version, row.visible_version)
+        Partition.of(row): PartitionVersions(row.committed_version, row.visible_version)
         for row in connection.execute(sa.select(_p))
     }
 
@@ -178,21 +175,8 @@ def _is(table: sa.Table, partition: Partition) -> sa.ColumnElement[bool]:
     return named & (columns.incarnation == partition.incarnation)
 
 
-def _key(partition: Partition) -> dict[str, object]:
-    return {
-        "db": partition.db,
-        "tbl": partition.table,
-        "part": partition.name,
-        "incarnation": partition.incarnation,
-    }
-
-
-def _partition(row: sa.Row[tuple[object, ...]]) -> Partition:
-    return Partition(row.db, row.tbl, row.part, row.incarnation)
-
-
 def _replica(row: sa.Row[tuple[object, ...]]) -> Replica:
-    tablet = Tablet(_partition(row), row.bucket)
+    tablet = Tablet(Partition.of(row), row.bucket)
     return Replica(tablet, row.node, row.version, row.role or "")
 
 

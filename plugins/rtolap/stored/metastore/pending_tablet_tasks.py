@@ -11,7 +11,7 @@ from collections.abc import Collection
 import msgspec
 import sqlalchemy as sa
 
-from rtolap.base.decoding import decode_json
+from rtolap.base.decoding import copied, decode_json
 from rtolap.stored.metastore.records import PendingTabletTask
 from rtolap.stored.metastore.schema import pending_tablet_task as _d
 
@@ -90,7 +90,4 @@ def _values(task: PendingTabletTask) -> dict[str, object]:
 
 
 def _task(row: sa.Row[tuple[object, ...]]) -> PendingTabletTask:
-    buckets = decode_json(row.buckets, tuple[int, ...])
-    return PendingTabletTask(
-        row.table_id, row.db, row.tbl, row.part, row.node, row.kind, buckets, row.incarnation
-    )
+    return copied(PendingTabletTask, row, buckets=decode_json(row.buckets, tuple[int, ...]))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -102,6 +103,15 @@ class Partition(msgspec.Struct, frozen=True, order=True):
     def __str__(self) -> str:
         return f"{self.db}.{self.table}/{self.name}"
 
+    @classmethod
+    def of(cls, row: Any) -> Partition:
+        """Return the partition that a row of the ledger names."""
+        return cls(row.db, row.tbl, row.part, row.incarnation)
+
+    def columns(self) -> dict[str, object]:
+        """Return the values by which rows of the ledger name it."""
+        return {"db": self.db, "tbl": self.table, "part": self.name, "incarnation": self.incarnation}
+
 
 class Tablet(msgspec.Struct, frozen=True, order=True):
     """A bucket of a partition; each of its replicas is on another node."""
@@ -172,6 +182,9 @@ class PartitionVersions(msgspec.Struct, frozen=True):
     visible: int
 
 
+TaskKind = Literal["create", "drop", "schema"]
+
+
 class PendingTabletTask(msgspec.Struct, frozen=True):
     """A pending task of a node: to create or drop buckets of a partition, or, where `part` and `buckets` are
     empty, to take the table's present schema. `incarnation` is that of the partition.
@@ -182,9 +195,21 @@ class PendingTabletTask(msgspec.Struct, frozen=True):
     tbl: str
     part: str
     node: str
-    kind: Literal["create", "drop", "schema"]
+    kind: TaskKind
     buckets: tuple[int, ...] = ()
     incarnation: int = 0
+
+    @classmethod
+    def of(
+        cls, table_id: int, partition: Partition, node: str, kind: TaskKind, buckets: Iterable[int]
+    ) -> PendingTabletTask:
+        """Return the task for buckets of a partition."""
+        names = (partition.db, partition.table, partition.name)
+        return cls(table_id, *names, node, kind, tuple(sorted(buckets)), partition.incarnation)
+
+    @property
+    def partition(self) -> Partition:
+        return Partition.of(self)
 
 
 class StorageNode(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from rtolap.base.decoding import copied
 from rtolap.stored.metastore.records import MoveReason, MoveState, Partition, ReplicaMove, Tablet
 from rtolap.stored.metastore.schema import replica_move as _m
 
@@ -48,11 +49,8 @@ def _is(tablet: Tablet) -> sa.ColumnElement[bool]:
 
 
 def _values(move: ReplicaMove) -> dict[str, object]:
-    partition = move.tablet.partition
     return {
-        "db": partition.db,
-        "tbl": partition.table,
-        "part": partition.name,
+        **move.tablet.partition.columns(),
         "bucket": move.tablet.bucket,
         "table_id": move.table_id,
         "old_node": move.old_node,
@@ -60,17 +58,9 @@ def _values(move: ReplicaMove) -> dict[str, object]:
         "reason": move.reason.value,
         "state": move.state.value,
         "fence_txn_id": move.fence_txn_id,
-        "incarnation": partition.incarnation,
     }
 
 
 def _move(row: sa.Row[tuple[object, ...]]) -> ReplicaMove:
-    return ReplicaMove(
-        Tablet(Partition(row.db, row.tbl, row.part, row.incarnation), row.bucket),
-        row.table_id,
-        row.old_node,
-        row.node,
-        MoveReason(row.reason),
-        MoveState(row.state),
-        row.fence_txn_id,
-    )
+    tablet = Tablet(Partition.of(row), row.bucket)
+    return copied(ReplicaMove, row, tablet=tablet, reason=MoveReason(row.reason), state=MoveState(row.state))

@@ -185,15 +185,8 @@ def touch(connection: sa.Connection, txn_id: int, partitions: Collection[Partiti
     """Note which partitions it writes to, their versions still open. Harmless for those that are noted."""
     known = touched(connection, txn_id)
     rows = [
-        {
-            "txn_id": txn_id,
-            "db": p.db,
-            "tbl": p.table,
-            "part": p.name,
-            "version": None,
-            "incarnation": p.incarnation,
-        }
-        for p in sorted(set(partitions) - known.keys())
+        {"txn_id": txn_id, **partition.columns(), "version": None}
+        for partition in sorted(set(partitions) - known.keys())
     ]
     if rows:
         connection.execute(sa.insert(_parts), rows)
@@ -202,7 +195,7 @@ def touch(connection: sa.Connection, txn_id: int, partitions: Collection[Partiti
 def touched(connection: sa.Connection, txn_id: int) -> dict[Partition, int | None]:
     """Return the partitions it writes to, with their versions once it is committed."""
     rows = connection.execute(sa.select(_parts).where(_parts.c.txn_id == txn_id))
-    return {Partition(row.db, row.tbl, row.part, row.incarnation): row.version for row in rows}
+    return {Partition.of(row): row.version for row in rows}
 
 
 def set_versions(connection: sa.Connection, txn_id: int, versions: Mapping[Partition, int]) -> None:

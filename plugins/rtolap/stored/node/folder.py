@@ -19,7 +19,6 @@ What is prepared in a tablet stays prepared over a copy: the vote was given.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
@@ -34,6 +33,7 @@ from rtolap.base.errors import Corrupted, DefinitionError, Refused
 from rtolap.base.files import fsync_dir, read_from_disk, write_atomic
 from rtolap.base.undecodable import decode_own
 from rtolap.protocols.storage.messages import TabletId
+from rtolap.stored.engine.disk import FolderLock
 
 log = logging.getLogger(__name__)
 
@@ -54,18 +54,12 @@ class DataFolder:
         self.root = root
         self.tablets = root / "tablets"
         self.tablets.mkdir(parents=True, exist_ok=True)
-        self._lock = (root / "node.lock").open("a")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._lock.close()
-            raise Refused(
-                f"data folder {root} is served by another process", action="stop that one first"
-            ) from error
+        refusal = Refused(f"data folder {root} is served by another process", action="stop that one first")
+        self._lock = FolderLock(root / "node.lock", refusal)
         self.node_id = self._known_id()
 
     def release(self) -> None:
-        self._lock.close()
+        self._lock.release()
 
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.root).free

@@ -11,43 +11,29 @@ import logging
 import ssl
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import FileResponse
 
 from rtolap.base.addresses import host_port
-from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Metrics
 from rtolap.base.tls import trust
 from rtolap.base.users import Users
 from rtolap.protocols.rest.clients import service_client
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.request import headers
-from rtolap.servers.http_guard import guard as guard_app
 from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.servers.limits import HttpLimits
 from rtolap.servers.listening import listening_sockets
-from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.stream_load.authentication import Guard
-from rtolap.stored.stream_load.committing import PUBLISH_TIMEOUT_S, Committing
-from rtolap.stored.stream_load.decision_client import RETRY_S, DecisionClient
-from rtolap.stored.stream_load.distribution import Tables
+from rtolap.stored.stream_load.decision_client import DecisionClient
 from rtolap.stored.stream_load.error_files import ErrorFiles
-from rtolap.stored.stream_load.group_commit import INTERVAL_S, GroupCommit
-from rtolap.stored.stream_load.load import Loads, LoadServices
-from rtolap.stored.stream_load.load_routes import (
-    RUNNING_MAX,
-    RUNNING_PER_USER_MAX,
-    LoadEndpoint,
-    load_routes,
-)
-from rtolap.stored.stream_load.load_statistics import LoadMetrics
+from rtolap.stored.stream_load.load_routes import LoadSettings, load_routes
 from rtolap.stored.stream_load.node_directory import Clients, NodeDirectory
 from rtolap.stored.stream_load.periodic_task import PeriodicTask
-from rtolap.stored.stream_load.ports import Port, body_bytes_max
-from rtolap.stored.stream_load.responses import error_response, redirect
+from rtolap.stored.stream_load.ports import Port, guard_app
+from rtolap.stored.stream_load.responses import redirect
 from rtolap.stored.stream_load.table_entry import TableEntry
 from rtolap.stored.stream_load.writer import LoadWriter
 
@@ -58,8 +44,7 @@ _SWEEP_S = 60.0
 OPEN_PATHS = ("/health", "/api/_load_error_log")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadDoorOptions:
+class LoadDoorOptions(LoadSettings, frozen=True, kw_only=True):
     """The settings by which a storage node takes bodies.
 
     Attributes:
@@ -67,8 +52,6 @@ class LoadDoorOptions:
         announced_host: the host at which front ends and clients reach this process.
         users: who may load, as on the front ends.
         error_folder: of rejected rows.
-        loads_max: the most bodies at a time, in this process.
-        election_wait_s: how long a load waits for a master.
     """
 
     port: int
@@ -76,12 +59,6 @@ class LoadDoorOptions:
     users: Users
     error_folder: Path
     tls: ssl.SSLContext | None = None
-    loads_max: int = RUNNING_MAX
-    loads_per_user_max: int = RUNNING_PER_USER_MAX
-    publish_timeout_s: float = PUBLISH_TIMEOUT_S
-    group_interval_s: float = INTERVAL_S
-    election_wait_s: float = RETRY_S
-    bodies: BodySettings = field(default_factory=BodySettings)
 
 
 class LoadDoor:
@@ -116,23 +93,11 @@ class LoadDoor:
         metrics = Metrics("stream_load")  # at `/metrics` of this port: names are those of a front end
         self._nodes = NodeDirectory(decisions.storage_nodes, clients)
         error_files = ErrorFiles(options.error_folder, self.url)
-        services = LoadServices(
-            Committing(decisions, decisions, options.publish_timeout_s),
-            Tables(decisions, self._open_writer),
-            error_files,
-            options.bodies,
-        )
         guard = Guard(options.users, token)
-        endpoint = LoadEndpoint(
-            Loads(services),
-            GroupCommit(services, interval_s=options.group_interval_s),
-            lambda: self.url,
-            guard,
-            LoadMetrics(metrics),
-            options.loads_max,
-            options.loads_per_user_max,
+        loads = load_routes(
+            decisions, self._open_writer, error_files, lambda: self.url, guard, metrics, options
         )
-        app = _app(endpoint, error_files, metrics, limits, lambda: next(masters.attempts()))
+        app = _app(loads, error_files, guard, metrics, limits, lambda: next(masters.attempts()))
         self._sweeping = PeriodicTask("error files", _SWEEP_S, error_files.sweep, self._broken)
         self._server = HttpServer(
             Port(app, takes_bodies=True),
@@ -164,14 +129,15 @@ class LoadDoor:
 
 
 def _app(
-    endpoint: LoadEndpoint,
+    loads: APIRouter,
     error_files: ErrorFiles,
+    guard: Guard,
     metrics: Metrics,
     limits: HttpLimits,
     front_end: Callable[[], str],
 ) -> FastAPI:
     app = FastAPI(title="rtolap storage node", openapi_url=None, docs_url=None, redoc_url=None)
-    app.include_router(load_routes(endpoint))
+    app.include_router(loads)
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -183,21 +149,8 @@ def _app(
 
     @app.api_route("/api/{path:path}", methods=["GET", "PUT"])
     async def elsewhere(request: Request, path: str) -> Response:
-        endpoint.guard.user(request)
+        guard.user(request)
         return redirect(request, front_end())
 
-    @app.exception_handler(RtolapError)
-    async def failed(request: Request, error: RtolapError) -> Response:
-        return error_response(request, error)
-
-    guard_app(
-        app,
-        metrics,
-        endpoint.guard.cluster_token,
-        users=endpoint.guard.users,
-        open_paths=OPEN_PATHS,
-        body_bytes_max=body_bytes_max,
-        answer=error_response,
-        limits=limits,
-    )
+    guard_app(app, guard, metrics, limits, OPEN_PATHS)
     return app

@@ -12,7 +12,6 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from threading import Event, Thread
 from types import TracebackType
 from urllib.parse import quote
 
@@ -34,6 +33,7 @@ from rtolap.stored.node.flight import StorageFlightServer
 from rtolap.stored.node.load_door import LoadDoor, LoadDoorOptions
 from rtolap.stored.node.node import LocalNode
 from rtolap.stored.node.settings import StorageSettings
+from rtolap.stored.stream_load.periodic_task import PeriodicTask
 
 log = logging.getLogger(__name__)
 
@@ -107,9 +107,9 @@ class StorageService:
                 self._body_url = door.url
             client = HeartbeatClient(endpoints, token, ca=endpoints_ca)
             closing.callback(client.close)
-            self._heartbeats = Heartbeats(
-                lambda beat: client.send(name, beat), self._beat, self._settings.heartbeat_every_s
-            )
+            beats = Heartbeats(lambda beat: client.send(name, beat), self._beat)
+            every_s = self._settings.heartbeat_every_s
+            self._heartbeats = PeriodicTask("heartbeats", every_s, beats.run_once)
             closing.callback(self._heartbeats.stop)
             self._closing = closing.pop_all()
 
@@ -144,29 +144,9 @@ class Heartbeats:
     long.
     """
 
-    def __init__(
-        self,
-        send: Callable[[Heartbeat], HeartbeatAnswer],
-        beat: Callable[[], Heartbeat],
-        every_s: float,
-    ) -> None:
-        self._send, self._beat, self._every_s = send, beat, every_s
-        self._stopping = Event()
+    def __init__(self, send: Callable[[Heartbeat], HeartbeatAnswer], beat: Callable[[], Heartbeat]) -> None:
+        self._send, self._beat = send, beat
         self.failure: str | None = None
-        self._thread = Thread(target=self._run, name="heartbeats", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            self.run_once()
-            self._stopping.wait(self._every_s)
 
     def run_once(self) -> None:
         try:

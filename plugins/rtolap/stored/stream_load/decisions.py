@@ -69,3 +69,7 @@ class VisibilityDecisions(Protocol):
     def wait(self, db: str, txn_id: int, timeout_s: float) -> bool:
         """Wait until a transaction is VISIBLE; return False after the time, when it will be later."""
         ...
+
+
+class LoadDecisions(TableDecisions, TransactionDecisions, VisibilityDecisions, Protocol):
+    """All of them, of one object."""

@@ -14,7 +14,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 from fastapi import APIRouter, Request, Response
@@ -23,11 +22,18 @@ from starlette.requests import ClientDisconnect
 
 from rtolap.base.errors import RtolapError, TooManyAtOnce, Unavailable
 from rtolap.base.ids import CarryingPool, note
+from rtolap.base.metrics import Metrics
 from rtolap.protocols.stream_load.messages import LoadAnswer
+from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.stream_load.authentication import Guard
 from rtolap.stored.stream_load.body_pipe import BodyPipe
-from rtolap.stored.stream_load.group_commit import LOAD_BYTES_MAX, GroupCommit
-from rtolap.stored.stream_load.load import Loads
+from rtolap.stored.stream_load.committing import PUBLISH_TIMEOUT_S, Committing
+from rtolap.stored.stream_load.decision_client import RETRY_S
+from rtolap.stored.stream_load.decisions import LoadDecisions
+from rtolap.stored.stream_load.distribution import OpenWriter, Tables
+from rtolap.stored.stream_load.error_files import ErrorFiles
+from rtolap.stored.stream_load.group_commit import INTERVAL_S, LOAD_BYTES_MAX, GroupCommit
+from rtolap.stored.stream_load.load import Loads, LoadServices
 from rtolap.stored.stream_load.load_statistics import LoadMetrics
 from rtolap.stored.stream_load.request import LoadRequest, check_framing, load_request
 from rtolap.stored.stream_load.responses import expects, redirect
@@ -43,58 +49,70 @@ RETRY_AFTER_S = 1
 _REST_TIMEOUT_S = 10.0  # for what is still under way of a body that nobody reads any more
 
 
-@dataclass(frozen=True)
-class LoadEndpoint:
-    """Loads of one process.
+class LoadSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of the loads of one process.
 
     Attributes:
-        body_url: returns the base URL to which a request goes on that has come on a port without bodies.
-        running_max: the most loads at a time, in this process.
+        loads_max: the most loads at a time, in this process.
+        election_wait_s: how long a load waits for a master.
     """
 
-    loads: Loads
-    groups: GroupCommit
-    body_url: Callable[[], str]
-    guard: Guard
-    metrics: LoadMetrics
-    running_max: int = RUNNING_MAX
-    running_per_user_max: int = RUNNING_PER_USER_MAX
+    loads_max: int = RUNNING_MAX
+    loads_per_user_max: int = RUNNING_PER_USER_MAX
+    publish_timeout_s: float = PUBLISH_TIMEOUT_S
+    group_interval_s: float = INTERVAL_S
+    election_wait_s: float = RETRY_S
+    bodies: BodySettings = BodySettings()
 
 
-def load_routes(endpoint: LoadEndpoint) -> APIRouter:
+def load_routes(
+    decisions: LoadDecisions,
+    open_writer: OpenWriter,
+    error_files: ErrorFiles,
+    body_url: Callable[[], str],
+    guard: Guard,
+    process_metrics: Metrics,
+    settings: LoadSettings,
+) -> APIRouter:
+    """Return the routes. `body_url` returns the base URL to which a request goes on that has come on a port
+    without bodies."""
+    committing = Committing(decisions, decisions, settings.publish_timeout_s)
+    services = LoadServices(committing, Tables(decisions, open_writer), error_files, settings.bodies)
+    loads, groups = Loads(services), GroupCommit(services, interval_s=settings.group_interval_s)
+    metrics = LoadMetrics(process_metrics)
     router = APIRouter()
-    pool = CarryingPool(endpoint.running_max, thread_name_prefix="load")
+    pool = CarryingPool(settings.loads_max, thread_name_prefix="load")
     running: Counter[str] = Counter()  # of each user
 
     @router.put("/api/{db}/{table}/_stream_load")
     @router.put("/api/{db}/{table}/_stream_load/")
     async def stream_load(request: Request, db: str, table: str) -> Response:
-        user = endpoint.guard.loader(request)
+        user = guard.loader(request)
         if not request.scope.get(TAKES_BODIES):
-            return redirect(request, await run_in_threadpool(endpoint.body_url))
+            return redirect(request, await run_in_threadpool(body_url))
         try:
             headers = _headers(request)
             check_framing(headers)
             wanted = load_request(db, table, headers, user)
             note(load=wanted.label)
-            take = endpoint.groups.run if _joins(request, wanted) else endpoint.loads.run
+            take = groups.run if _joins(request, wanted) else loads.run
         except RtolapError as error:
             return _answer(_failed(request, error), ends=expects(request))
-        if running.total() >= endpoint.running_max:
-            endpoint.metrics.refused.inc()
+        if running.total() >= settings.loads_max:
+            metrics.refused.inc()
             return _too_many(request, f"too many loads run in this process: {running.total()}")
-        if running[user] >= endpoint.running_per_user_max:
-            endpoint.metrics.refused.inc()
+        if running[user] >= settings.loads_per_user_max:
+            metrics.refused.inc()
             return _too_many(request, f"too many loads of {user} run in this process: {running[user]}")
         running[user] += 1
         try:
-            with endpoint.metrics.running.track_inprogress():
+            with metrics.running.track_inprogress():
                 loop = asyncio.get_running_loop()
                 pipe = BodyPipe(loop)
                 feeding = asyncio.create_task(_feed(request, pipe))
                 try:
                     answer = await loop.run_in_executor(pool, take, wanted, pipe)
-                    endpoint.metrics.note(answer)
+                    metrics.note(answer)
                     await asyncio.wait({feeding}, timeout=_REST_TIMEOUT_S)
                     whole = feeding.done() and feeding.result()
                 finally:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rtolap.stored.metastore.records import Tablet, TransactionState
+from rtolap.stored.metastore.records import TransactionState
+from rtolap.stored.stream_load.quorum import Shortfall
 
 PREFIX = "errCode = 2, detailMessage = "
 VISIBLE_LATER = "transaction commit successfully, BUT data will be visible later"
@@ -75,8 +76,8 @@ def done(txn_id: int, operation: str) -> str:
     return f"transaction [{txn_id}] {operation} successfully."
 
 
-def no_majority(txn_id: int, tablet: Tablet, succeeded: int, needed: int, failed: tuple[str, ...]) -> str:
+def no_majority(txn_id: int, missing: Shortfall) -> str:
     return (
-        f"Failed to commit txn {txn_id}, cause tablet {tablet} succ replica num {succeeded} < quorum replica "
-        f"num {needed} while error backends {','.join(failed)}"
+        f"Failed to commit txn {txn_id}, cause tablet {missing.tablet} succ replica num {missing.have} < "
+        f"quorum replica num {missing.needed} while error backends {','.join(missing.without)}"
     )

@@ -20,7 +20,11 @@ class PeriodicTask:
     """
 
     def __init__(
-        self, name: str, every_s: float, work: Callable[[], object], broken: Callable[[str], object]
+        self,
+        name: str,
+        every_s: float,
+        work: Callable[[], object],
+        broken: Callable[[str], object] = lambda name: None,
     ) -> None:
         self._name = name
         self._every_s = every_s

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ssl
 
+from fastapi import FastAPI, Request, Response
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import DefinitionError, RtolapError
+from rtolap.base.metrics import Metrics
 from rtolap.base.settings import Settings
+from rtolap.servers import http_guard
+from rtolap.servers.limits import HttpLimits
 from rtolap.servers.tls import load_context
+from rtolap.stored.stream_load.authentication import Guard
 from rtolap.stored.stream_load.load_routes import TAKES_BODIES
+from rtolap.stored.stream_load.responses import error_response
 
 BODY_BYTES_MAX = 4 << 20  # of all but loads
 
@@ -19,6 +25,27 @@ def body_bytes_max(path: str) -> int | None:
     """Return the bound of a request's body. Bodies of loads have none: they are read as they are worked
     on."""
     return None if path.rstrip("/").endswith("/_stream_load") else BODY_BYTES_MAX
+
+
+def guard_app(
+    app: FastAPI, guard: Guard, metrics: Metrics, limits: HttpLimits, open_paths: tuple[str, ...]
+) -> None:
+    """Let in users and who has the cluster's token, at `open_paths` everybody; errors are answered."""
+
+    @app.exception_handler(RtolapError)
+    async def failed(request: Request, error: RtolapError) -> Response:
+        return error_response(request, error)
+
+    http_guard.guard(
+        app,
+        metrics,
+        guard.cluster_token,
+        users=guard.users,
+        open_paths=open_paths,
+        body_bytes_max=body_bytes_max,
+        answer=error_response,
+        limits=limits,
+    )
 
 
 class Port:

@@ -11,7 +11,7 @@ import msgspec
 
 from rtolap.base.errors import DefinitionError
 from rtolap.protocols.stream_load import messages as wire
-from rtolap.stored.bodies.options import LoadOptions, load_options
+from rtolap.stored.bodies.options import LoadOptions, bad_header, boolean, load_options, one_of
 from rtolap.stored.stream_load.labels import checked_label
 
 GroupCommitMode = Literal["off_mode", "sync_mode", "async_mode"]
@@ -48,7 +48,8 @@ def load_request(
     db: str, table: str, headers: Mapping[str, str], user_name: str | None = None
 ) -> LoadRequest:
     """Return the request of these headers, by lower-case name. Raises DefinitionError naming the header."""
-    mode, options = _group_commit(headers), load_options(headers)
+    mode = one_of(headers, "group_commit", _MODES, "off_mode")
+    options = load_options(headers)
     two_phase = boolean(headers, "two_phase_commit")
     label, keep_label = headers.get("label", "").strip(), _keep_label(headers)
     if mode != "off_mode":
@@ -76,13 +77,6 @@ def load_request(
     )
 
 
-def boolean(headers: Mapping[str, str], header: str) -> bool:
-    written = headers.get(header, "").strip().lower() or "false"
-    if written not in ("true", "false"):
-        raise DefinitionError(f"header {header}", expected="true or false", found=repr(written))
-    return written == "true"
-
-
 def check_framing(headers: Mapping[str, str]) -> None:
     """Raise DefinitionError unless a body either has its length announced or comes in chunks, and not
     both."""
@@ -98,33 +92,19 @@ def check_framing(headers: Mapping[str, str]) -> None:
 def _keep_label(headers: Mapping[str, str]) -> bool:
     written = headers.get(wire.KEEP_LABEL_HEADER, "").strip()
     if written not in ("", wire.KEEP_LABEL_VALUE):
-        raise DefinitionError(
-            f"header {wire.KEEP_LABEL_HEADER}", expected=wire.KEEP_LABEL_VALUE, found=repr(written)
-        )
+        raise bad_header(wire.KEEP_LABEL_HEADER, wire.KEEP_LABEL_VALUE, written)
     return bool(written)
 
 
 def _not_after_ms(headers: Mapping[str, str]) -> int | None:
     written = headers.get(wire.NOT_AFTER_HEADER, "").strip()
     if not re.fullmatch(r"\d{0,15}", written):
-        raise DefinitionError(
-            f"header {wire.NOT_AFTER_HEADER}", expected="milliseconds since the epoch", found=repr(written)
-        )
+        raise bad_header(wire.NOT_AFTER_HEADER, "milliseconds since the epoch", written)
     return int(written) if written else None
-
-
-def _group_commit(headers: Mapping[str, str]) -> GroupCommitMode:
-    written = headers.get("group_commit", "").strip().lower() or "off_mode"
-    for mode in _MODES:
-        if written == mode:
-            return mode
-    raise DefinitionError("header group_commit", expected=f"one of {', '.join(_MODES)}", found=repr(written))
 
 
 def _timeout_s(headers: Mapping[str, str]) -> int:
     written = headers.get("timeout", "").strip() or str(TIMEOUT_S_DEFAULT)
     if not re.fullmatch(r"\d{1,9}", written) or not 1 <= int(written) <= TIMEOUT_S_MAX:
-        raise DefinitionError(
-            "header timeout", expected=f"seconds from 1 to {TIMEOUT_S_MAX}", found=repr(written)
-        )
+        raise bad_header("timeout", f"seconds from 1 to {TIMEOUT_S_MAX}", written)
     return int(written)

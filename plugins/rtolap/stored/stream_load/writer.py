@@ -225,9 +225,7 @@ class LoadWriter:
     def _check(self, replicas: Collection[Replica], holders: Mapping[str, Collection[Tablet]]) -> None:
         missing = shortfall(replicas, holders)
         if missing is not None:
-            reason = messages.no_majority(
-                self._txn_id, missing.tablet, missing.have, missing.needed, missing.without
-            )
+            reason = messages.no_majority(self._txn_id, missing)
             failures = [f"{node}: {sender.failure}" for node, sender in sorted(self._senders.items())]
             raise Unavailable(reason, found="; ".join(each for each in failures if not each.endswith("None")))
 

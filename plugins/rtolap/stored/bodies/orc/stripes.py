@@ -9,11 +9,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Collection, Iterator
-from types import TracebackType
 from typing import IO
 
 import pyarrow as pa
 
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import TooLarge, Unavailable
 from rtolap.stored.bodies.orc.worker import DAMAGED
 from rtolap.stored.bodies.settings import BodySettings
@@ -24,7 +24,7 @@ _TURN_TIMEOUT_S = 60.0
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
 
 
-class OrcStripes:
+class OrcStripes(Closeable):
     """An ORC file that a process of its own reads; a context manager that ends the process.
 
     Read `schema`, then `batches`, once. Raises OSError for a file that is not ORC, TooLarge for a stripe that
@@ -113,11 +113,3 @@ class OrcStripes:
                     stream.close()
                 except BrokenPipeError:
                     """Nobody needs the unsent rest any more."""
-
-    def __enter__(self) -> OrcStripes:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

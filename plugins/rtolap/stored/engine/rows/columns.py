@@ -152,6 +152,13 @@ def _accept_deletes(batch: pa.RecordBatch | pa.Table, schema: StoredSchema) -> p
     return deletes
 
 
+def with_signs(table: pa.Table) -> pa.Table:
+    """Return file columns with delete signs. Where there were none, none is set."""
+    if DELETE_SIGN in table.column_names:
+        return table
+    return table.append_column(DELETE_SIGN, pa.repeat(pa.scalar(False), table.num_rows))
+
+
 def constant(column: SchemaColumn, rows: int) -> pa.Array:
     """Return the column's default, `rows` times."""
     return pa.repeat(pa.scalar(column.default, stored_type(column)), rows)

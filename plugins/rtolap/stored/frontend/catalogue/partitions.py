@@ -27,7 +27,7 @@ from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher
 from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
-from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.database import Connection
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +45,12 @@ class Partitions:
 
     def __init__(
         self,
-        ledger: Ledger,
         mastership: Mastership,
         dispatcher: TaskDispatcher,
         nodes: Callable[[Connection], Collection[str]],
         lately: Callable[[Connection], Collection[str]],
         replication: int,
     ) -> None:
-        self._ledger = ledger
         self._mastership = mastership
         self._dispatcher = dispatcher
         self._nodes, self._lately = nodes, lately
@@ -128,8 +126,7 @@ class Partitions:
         """Drop the partitions that retention has passed; return their number. A partition that a load still
         writes to stays."""
 
-        def work(connection: Connection) -> int:
-            now_ms = self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> int:
             table = rows.get(connection, db, name)
             policy = table.definition.partitions
             if policy is None:
@@ -143,7 +140,7 @@ class Partitions:
                     log.info("partition %s outlives its retention: %s", part.name, error)
             return dropped
 
-        dropped = self._ledger.write(f"drop old partitions of {db}.{name}", int, work)
+        dropped = self._mastership.write(f"drop old partitions of {db}.{name}", int, work)
         if dropped:
             self._dispatcher.everything()
         return dropped
@@ -156,16 +153,15 @@ class Partitions:
             add_partitions(connection, table, parts, nodes, away, self._replication)
 
     def _make(self, db: str, name: str, wanted: Wanted) -> int:
-        def work(connection: Connection) -> tuple[int, int]:
-            now_ms = self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> tuple[int, int]:
             table, created = self._place_missing(connection, now_ms, db, name, wanted)
             return table.table_id, created
 
         purpose = f"create partitions of {db}.{name}"
         try:
-            table_id, created_count = self._ledger.write(purpose, tuple[int, int], work)
+            table_id, created_count = self._mastership.write(purpose, tuple[int, int], work)
         except CommitConflict:  # somebody else was the first
-            table_id, created_count = self._ledger.write(purpose, tuple[int, int], work)
+            table_id, created_count = self._mastership.write(purpose, tuple[int, int], work)
         if created_count:
             self._dispatcher.of_table(table_id)
         return created_count

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from rtolap.base.decoding import copied
 from rtolap.base.errors import NotFound
 from rtolap.model.stored.partitions import PartitionRange
 from rtolap.model.stored.schema import DefinedTable
@@ -33,13 +34,8 @@ VERSIONS_MAX = 1000  # whose loads are looked up at once; of more it is not said
 def read_entry(connection: Connection, db: str, name: str) -> TableEntry:
     table = rows.get(connection, db, name)
     parts = rows.ranges(connection, table)
-    return TableEntry(
-        table.table_id,
-        table.definition,
-        table.schema,
-        table.created_at_ms,
-        parts,
-        partition_rows.replicas_of(connection, db, name),
+    return copied(
+        TableEntry, table, partitions=parts, replicas=partition_rows.replicas_of(connection, db, name)
     )
 
 

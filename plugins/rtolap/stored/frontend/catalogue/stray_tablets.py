@@ -94,8 +94,7 @@ class StrayTablets:
         if not self._ledger.read("see which tablets are at their places", unplaced):
             return 0
 
-        def work(connection: Connection) -> int:
-            self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> int:
             owed = unplaced(connection)
             tasks.add_tasks(connection, owed)
             for task in owed:
@@ -104,7 +103,7 @@ class StrayTablets:
                 )
             return sum(len(task.buckets) for task in owed)
 
-        return self._ledger.write("note which tablets nodes are to drop", int, work)
+        return self._mastership.write("note which tablets nodes are to drop", int, work)
 
 
 def is_gone(tablet: TabletId, table_id: int, last_incarnation: int, live: Collection[Partition]) -> bool:
@@ -165,10 +164,8 @@ def _unplaced(connection: Connection, found: Found) -> tuple[PendingTabletTask, 
             ):
                 buckets[node, each.table_id, tablet.partition].append(each.bucket)
     return tuple(
-        PendingTabletTask(
-            table_id, part.db, part.table, part.name, node, "drop", tuple(numbers), part.incarnation
-        )
-        for (node, table_id, part), numbers in buckets.items()
+        PendingTabletTask.of(table_id, partition, node, "drop", numbers)
+        for (node, table_id, partition), numbers in buckets.items()
     )
 
 

@@ -27,7 +27,7 @@ from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher
 from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.metastore import table_changes as rows
-from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.database import Connection
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +73,7 @@ class ChangeRequest(msgspec.Struct, frozen=True):
 class TableChanges:
     """All calls are thread-safe, and raise NotLeader where somebody else is master."""
 
-    def __init__(self, ledger: Ledger, mastership: Mastership, dispatcher: TaskDispatcher) -> None:
-        self._ledger = ledger
+    def __init__(self, mastership: Mastership, dispatcher: TaskDispatcher) -> None:
         self._mastership = mastership
         self._dispatcher = dispatcher
 
@@ -113,8 +112,7 @@ class TableChanges:
     def _write(
         self, purpose: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]
     ) -> Made:
-        def once(connection: Connection) -> Made:
-            now_ms = self._mastership.fence(connection)
+        def once(connection: Connection, now_ms: int) -> Made:
             if request is None:
                 return work(connection, now_ms)
             answer = rows.find(connection, request.request_id, request.fingerprint)
@@ -126,6 +124,6 @@ class TableChanges:
             return outcome
 
         try:
-            return self._ledger.write(purpose, Made, once)
+            return self._mastership.write(purpose, Made, once)
         except CommitConflict:  # somebody else was the first to make what this makes
-            return self._ledger.write(purpose, Made, once)
+            return self._mastership.write(purpose, Made, once)

@@ -77,9 +77,7 @@ def add_partitions(
         placed = place(by_name, table.definition.buckets.count, nodes, replication, away)
         made = rows.add_partition(connection, table, part, placed)
         owed += [
-            PendingTabletTask(
-                table.table_id, table.db, table.name, part.name, node, "create", buckets, made.incarnation
-            )
+            PendingTabletTask.of(table.table_id, made, node, "create", buckets)
             for node, buckets in buckets_by_node(placed).items()
         ]
     tasks.add_tasks(connection, owed)
@@ -106,16 +104,7 @@ def end_partition(connection: Connection, table: DefinedTable, part: PartitionRa
     rows.delete_partition(connection, table, part)
     tasks.cancel(connection, table.table_id, part.name)
     owed = [
-        PendingTabletTask(
-            table.table_id,
-            table.db,
-            table.name,
-            part.name,
-            node,
-            "drop",
-            tuple(sorted(buckets)),
-            partition.incarnation,
-        )
+        PendingTabletTask.of(table.table_id, partition, node, "drop", buckets)
         for node, buckets in placed.items()
     ]
     tasks.add_tasks(connection, owed)

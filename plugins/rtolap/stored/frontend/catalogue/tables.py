@@ -64,8 +64,8 @@ class Catalogue:
     ) -> None:
         self._ledger, self._nodes = ledger, nodes
         self._dispatcher = TaskDispatcher(ledger, mastership, hosts)
-        self._changes = TableChanges(ledger, mastership, self._dispatcher)
-        self.partitions = Partitions(ledger, mastership, self._dispatcher, nodes, lately, replication)
+        self._changes = TableChanges(mastership, self._dispatcher)
+        self.partitions = Partitions(mastership, self._dispatcher, nodes, lately, replication)
 
     # What is there
 

@@ -21,7 +21,7 @@ from rtolap.stored.frontend.transactions.participants import TabletHosts
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection, Ledger
-from rtolap.stored.metastore.records import Partition, PendingTabletTask, Replica, Tablet
+from rtolap.stored.metastore.records import PendingTabletTask, Replica, Tablet
 from rtolap.stored.stream_load.quorum import shortfall
 
 log = logging.getLogger(__name__)
@@ -77,21 +77,19 @@ class TaskDispatcher:
             schema = None if task.kind == "drop" else self._schema(task)
             self._ask(task, schema)
 
-            def work(connection: Connection) -> None:
-                self._mastership.fence(connection)
+            def work(connection: Connection, now_ms: int) -> None:
                 # columns may have changed again since they were read: then this task stands for that too
                 if task.kind == "drop" or _schema_of(connection, task) in (None, schema):
                     tasks.complete(connection, task)
 
-            self._ledger.write("note which tasks a node has done", type(None), work)
+            self._mastership.write("note which tasks a node has done", type(None), work)
         return True
 
     def _ask(self, task: PendingTabletTask, schema: StoredSchema | None) -> None:
-        partition = Partition(task.db, task.tbl, task.part, task.incarnation)
         if task.kind == "drop":
-            self._hosts.drop(task.node, task.table_id, partition, task.buckets)
+            self._hosts.drop(task.node, task.table_id, task.partition, task.buckets)
         elif schema is not None and task.kind == "create":
-            self._hosts.create(task.node, task.table_id, partition, task.buckets, schema)
+            self._hosts.create(task.node, task.table_id, task.partition, task.buckets, schema)
         elif schema is not None:
             self._hosts.change_schema(task.node, task.table_id, task.db, task.tbl, schema)
 

@@ -11,14 +11,13 @@ from collections.abc import Iterable
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
-from rtolap.base.errors import NotLeader, RtolapError
+from rtolap.base.errors import NotLeader
 from rtolap.base.metrics import Metrics
-from rtolap.servers.http_guard import guard as guard_app
 from rtolap.servers.limits import HttpLimits
 from rtolap.stored.frontend.election import Election
 from rtolap.stored.stream_load.authentication import Guard
-from rtolap.stored.stream_load.ports import body_bytes_max
-from rtolap.stored.stream_load.responses import error_response, location
+from rtolap.stored.stream_load.ports import guard_app
+from rtolap.stored.stream_load.responses import location
 
 # The page that says what this is, and error files, whose names are the credentials.
 OPEN_PATHS = ("/", "/health", "/api/_load_error_log")
@@ -51,18 +50,5 @@ def make_app(
             return JSONResponse(error.to_dict(), error.http_status, headers={"Retry-After": "1"})
         return Response(status_code=307, headers={"Location": location(request, master.url)})
 
-    @app.exception_handler(RtolapError)
-    async def failed(request: Request, error: RtolapError) -> Response:
-        return error_response(request, error)
-
-    guard_app(
-        app,
-        metrics,
-        guard.cluster_token,
-        users=guard.users,
-        open_paths=OPEN_PATHS,
-        body_bytes_max=body_bytes_max,
-        answer=error_response,
-        limits=limits,
-    )
+    guard_app(app, guard, metrics, limits, OPEN_PATHS)
     return app

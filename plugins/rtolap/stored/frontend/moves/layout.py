@@ -71,8 +71,4 @@ def read_layout(
 
 
 def _barred(connection: Connection) -> Collection[tuple[Partition, str]]:
-    return {
-        (Partition(task.db, task.tbl, task.part, task.incarnation), task.node)
-        for task in tasks.all_tasks(connection)
-        if task.kind == "drop"
-    }
+    return {(task.partition, task.node) for task in tasks.all_tasks(connection) if task.kind == "drop"}

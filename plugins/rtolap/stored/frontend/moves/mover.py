@@ -80,7 +80,7 @@ class Mover:
         self._ledger, self._mastership = ledger, mastership
         self._participants, self._hosts, self._sizes = participants, hosts, sizes
         self._replication, self._settings = replication, settings
-        self._steps = MoveSteps(ledger, mastership)
+        self._steps = MoveSteps(mastership)
         self._watched_since_ms = self._looked_ms = self._planned_ms = 0
         self._planned_for: Mapping[str, NodeState] = {}
 
@@ -228,10 +228,9 @@ class Mover:
             return 0
         sizes = self.sizes(look.members.alive)
 
-        def work(connection: Connection) -> int:
-            self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> int:
             wanted = planned(connection, sizes)
             self.insert(connection, wanted)
             return len(wanted)
 
-        return self._ledger.write("note moves of replicas", int, work)
+        return self._mastership.write("note moves of replicas", int, work)

@@ -53,14 +53,13 @@ class MoveRequests:
         Raises NotFound; Refused where the other nodes are too few, or while other moves are under way.
         """
 
-        def work(connection: Connection) -> None:
-            self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> None:
             if not undo:
                 self._check_drain(connection, node)
             if not node_rows.set_draining(connection, node, not undo):
                 raise NotFound(f"storage node {node} has never sent a heartbeat")
 
-        self._ledger.write(f"drain storage node {node}", type(None), work)
+        self._mastership.write(f"drain storage node {node}", type(None), work)
 
     def rebalance(self, *, plan_only: bool = False, request_id: str | None = None) -> tuple[MoveInfo, ...]:
         """Begin the moves after which the bytes of nodes are even, and return them; none where they are.
@@ -81,8 +80,7 @@ class MoveRequests:
                 )
             return plan_rebalance(read_layout(connection, members, under_way, sizes), MOVES_MAX)
 
-        def work(connection: Connection) -> tuple[MoveInfo, ...]:
-            self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> tuple[MoveInfo, ...]:
             wanted = planned(connection)
             self._mover.insert(connection, wanted)
             return tuple(_info(move, sizes.get(move.tablet, 0)) for move in wanted)
@@ -91,7 +89,7 @@ class MoveRequests:
             found = self._ledger.read("plan moves of replicas", planned)
             return tuple(_info(move, sizes.get(move.tablet, 0)) for move in found)
         key = None if request_id is None else f"rebalance {request_id}"
-        return self._ledger.write("rebalance replicas", tuple[MoveInfo, ...], work, key=key)
+        return self._mastership.write("rebalance replicas", tuple[MoveInfo, ...], work, key=key)
 
     def _check_drain(self, connection: Connection, node: str) -> None:
         members = self._mover.members(connection)

@@ -14,7 +14,7 @@ from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import replica_moves as moves
 from rtolap.stored.metastore import transactions as transaction_rows
-from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.records import MoveState, PendingTabletTask, ReplicaMove
 from rtolap.stored.stream_load.quorum import shortfall
 
@@ -32,8 +32,8 @@ class _Facts:
 class MoveSteps:
     """The steps of moves. Raises NotLeader once another front end is master."""
 
-    def __init__(self, ledger: Ledger, mastership: Mastership) -> None:
-        self._ledger, self._mastership = ledger, mastership
+    def __init__(self, mastership: Mastership) -> None:
+        self._mastership = mastership
         self._actions = {
             MoveAction.JOIN: self._join,
             MoveAction.DROP_NEW: self._drop_new,
@@ -49,15 +49,14 @@ class MoveSteps:
         after, action = transition(move.state, event)
         facts = _Facts(alive, reached)
 
-        def work(connection: Connection) -> bool:
-            self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> bool:
             if not moves.stands(connection, move) or not self._actions[action](connection, move, facts):
                 return False
             if after is None:
                 moves.delete(connection, move.tablet)
             return True
 
-        taken = self._ledger.write(f"{action} of the move of {move.tablet}", bool, work)
+        taken = self._mastership.write(f"{action} of the move of {move.tablet}", bool, work)
         if taken:
             log.info("the move of %s to %s: %s", move.tablet, move.node, after or f"ended ({action})")
         return taken
@@ -125,15 +124,6 @@ class MoveSteps:
         return is_healthy or move.old_node not in facts.alive
 
     def _owe_drop(self, connection: Connection, move: ReplicaMove, node: str) -> None:
-        partition = move.tablet.partition
-        task = PendingTabletTask(
-            move.table_id,
-            partition.db,
-            partition.table,
-            partition.name,
-            node,
-            "drop",
-            (move.tablet.bucket,),
-            partition.incarnation,
-        )
+        tablet = move.tablet
+        task = PendingTabletTask.of(move.table_id, tablet.partition, node, "drop", (tablet.bucket,))
         tasks.add_tasks(connection, (task,))

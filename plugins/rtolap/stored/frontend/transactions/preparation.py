@@ -57,8 +57,7 @@ class Preparation:
     def _note(self, transaction: Transaction, partitions: Collection[Partition]) -> None:
         """Record the partitions. From now on they can be dropped only once the transaction is over."""
 
-        def work(connection: Connection) -> None:
-            self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> None:
             present = rows.find(connection, transaction.db, transaction.txn_id)
             if present is None or present.state is not TransactionState.PREPARE:
                 return  # it has gone on meanwhile: the next step says what it finds
@@ -67,4 +66,4 @@ class Preparation:
                     raise NotFound(f"partition {partition} is not there")
             rows.touch(connection, transaction.txn_id, partitions)
 
-        self._ledger.write(f"note the partitions of transaction {transaction.txn_id}", type(None), work)
+        self._mastership.write(f"note the partitions of transaction {transaction.txn_id}", type(None), work)

@@ -83,15 +83,14 @@ class Publisher:
                 moved.append((replica, min(reached, visible)))
         if moved:
 
-            def work(connection: Connection) -> None:
-                self._mastership.fence(connection)
+            def work(connection: Connection, now_ms: int) -> None:
                 for replica, version in moved:
                     tablet = replica.tablet
                     partition_rows.reached(
                         connection, replica.node, tablet.partition, (tablet.bucket,), version
                     )
 
-            self._ledger.write("note which replicas have caught up", type(None), work)
+            self._mastership.write("note which replicas have caught up", type(None), work)
         return len(moved)
 
     def tell_aborts(self) -> int:
@@ -140,10 +139,10 @@ class Publisher:
             holders = self._copied(transaction, plan, holders, asking)
         if shortfall(plan.replicas, holders) is not None:
             return False
-        return self._ledger.write(
+        return self._mastership.write(
             f"make transaction {transaction.txn_id} visible",
             bool,
-            lambda connection: self._make_visible(connection, transaction, plan, holders),
+            lambda connection, now_ms: self._make_visible(connection, now_ms, transaction, plan, holders),
         )
 
     def _copied(
@@ -188,11 +187,11 @@ class Publisher:
     def _make_visible(
         self,
         connection: Connection,
+        now_ms: int,
         transaction: Transaction,
         plan: _Plan,
         holders: Mapping[str, Collection[Tablet]],
     ) -> bool:
-        now_ms = self._mastership.fence(connection)
         present = rows.find(connection, transaction.db, transaction.txn_id)
         if present is None or done_before(present, TransactionEvent.PUBLISH):
             return False  # the earlier master had done it and got its answer late
@@ -255,12 +254,11 @@ class Publisher:
                 acknowledged.add(node)
         if not acknowledged.issuperset(nodes):
             return False  # still pending: the next round sends it again
-
-        def work(connection: Connection) -> None:
-            self._mastership.fence(connection)
-            rows.clear_abort_pending(connection, transaction.txn_id)
-
-        self._ledger.write("note that an abort is acknowledged", type(None), work)
+        self._mastership.write(
+            "note that an abort is acknowledged",
+            type(None),
+            lambda connection, now_ms: rows.clear_abort_pending(connection, transaction.txn_id),
+        )
         return True
 
 

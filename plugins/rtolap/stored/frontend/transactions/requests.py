@@ -73,8 +73,7 @@ class TransactionManager:
         db, label, not_after_ms = wanted.db, wanted.label, wanted.not_after_ms
         checked_label(label)
 
-        def work(connection: Connection) -> Transaction:
-            now_ms = self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> Transaction:
             holder = rows.find_live(connection, db, label)
             if holder is not None:
                 if holder.state is TransactionState.PREPARE and holder.request_id == wanted.request_id:
@@ -94,7 +93,7 @@ class TransactionManager:
                 raise TooManyAtOnce(messages.too_many_running(db, running, self._running_max))
             return rows.insert(connection, wanted, now_ms)
 
-        return self._ledger.write(f"begin a transaction with label {label}", Transaction, work)
+        return self._mastership.write(f"begin a transaction with label {label}", Transaction, work)
 
     def precommit(
         self, db: str, txn_id: int, partitions: Collection[Partition], *, figures: LoadFigures = NO_FIGURES
@@ -110,8 +109,7 @@ class TransactionManager:
         transition(transaction, TransactionEvent.PRECOMMIT)
         self._prepared(transaction, partitions)
 
-        def work(connection: Connection) -> None:
-            now_ms = self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> None:
             present = self._found(connection, db, txn_id)
             if done_before(present, TransactionEvent.PRECOMMIT):
                 return
@@ -120,7 +118,7 @@ class TransactionManager:
                 connection, present, TransactionEvent.PRECOMMIT, deadline_ms=deadline_ms, **asdict(figures)
             )
 
-        self._ledger.write(f"pre-commit transaction {txn_id}", type(None), work)
+        self._mastership.write(f"pre-commit transaction {txn_id}", type(None), work)
         return self.get(db, txn_id)
 
     def commit(
@@ -174,8 +172,7 @@ class TransactionManager:
         """
         checked_label(label)
 
-        def work(connection: Connection) -> int:
-            now_ms = self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> int:
             running = rows.find_live(connection, db, label)
             if running is not None:
                 check(running)
@@ -194,14 +191,13 @@ class TransactionManager:
                 )
             return holder.txn_id
 
-        return self.get(db, self._ledger.write(f"close label {label}", int, work))
+        return self.get(db, self._mastership.write(f"close label {label}", int, work))
 
     def acknowledge(self, db: str, label: str) -> None:
         """Note that the loader needs the label no more. It is harmless when the label is gone. Raises Refused
         while the transaction runs."""
 
-        def work(connection: Connection) -> None:
-            self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> None:
             latest = rows.find_latest(connection, db, label)
             if latest is None:
                 return
@@ -209,7 +205,7 @@ class TransactionManager:
                 raise Refused(f"label {label} cannot be acknowledged", found=f"{latest.state}")
             rows.acknowledge(connection, db, label)
 
-        self._ledger.write(f"acknowledge label {label}", type(None), work)
+        self._mastership.write(f"acknowledge label {label}", type(None), work)
 
     def get(self, db: str, txn_id: int) -> Transaction:
         """Return a transaction. Raises NotFound, in the words that clients match."""
@@ -243,8 +239,7 @@ class TransactionManager:
         """Abort a transaction. `wanted` is called in the write, with the present state and time: an earlier
         reading may be out of date."""
 
-        def work(connection: Connection) -> bool:
-            now_ms = self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> bool:
             present = self._found(connection, db, txn_id)
             if done_before(present, TransactionEvent.ABORT) or not wanted(present, now_ms):
                 return False
@@ -259,15 +254,14 @@ class TransactionManager:
             )
             return True
 
-        return self._ledger.write(f"abort transaction {txn_id}", bool, work)
+        return self._mastership.write(f"abort transaction {txn_id}", bool, work)
 
     def _commit(
         self, db: str, txn_id: int, event: TransactionEvent, figures: LoadFigures | None = None
     ) -> Transaction:
         """Commit a transaction. `figures`: None where an earlier phase has kept them."""
 
-        def work(connection: Connection) -> None:
-            now_ms = self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> None:
             present = self._found(connection, db, txn_id)
             if done_before(present, event):
                 return
@@ -277,7 +271,7 @@ class TransactionManager:
             versions = {partition: partition_rows.assign(connection, partition) for partition in written}
             rows.set_versions(connection, txn_id, versions)
 
-        self._ledger.write(f"commit transaction {txn_id}", type(None), work)
+        self._mastership.write(f"commit transaction {txn_id}", type(None), work)
         return self.get(db, txn_id)
 
     def _found(self, connection: Connection, db: str, txn_id: int) -> Transaction:
@@ -310,9 +304,7 @@ class TransactionManager:
         """
         missing = self._preparation.shortfall(transaction, partitions)
         if missing is not None:
-            reason = messages.no_majority(
-                transaction.txn_id, missing.tablet, missing.have, missing.needed, missing.without
-            )
+            reason = messages.no_majority(transaction.txn_id, missing)
             # a request that came twice must not undo what its first one has achieved in the meantime
             if self._abort(
                 transaction.db,

@@ -7,7 +7,7 @@ has lost a share cannot write to its records.
     states        what a process does with a share: a pure table
     assignment    which process is to own which share: pure
     process_count how many processes the lag asks for: pure
-    portion       a share of the topic, as a consumer sees it
+    portion       into how many shares a topic is divided, and the bounds of one
     division      a job becomes a divided one
     leader        the owner of the job: divides, counts, assigns
     member        a process of the job: follows what is assigned

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from rtolap.base.errors import NotFound, NotLeader, NotYet, Unavailable
+from rtolap.base.errors import NotLeader, NotYet
 from rtolap.kafka.interfaces import TopicLog
 from rtolap.model.loader import Loader, LoaderProcesses
 from rtolap.model.offsets import Offsets
@@ -173,11 +173,7 @@ class TopicView:
 
     def log(self) -> TopicLog | None:
         """Return the log; None where the brokers do not give it."""
-        try:
-            ranges = {each: self._consumer.log_range(each) for each in self._consumer.partitions()}
-            return TopicLog(self._consumer.topic_id(), ranges)
-        except (NotFound, Unavailable):
-            return None
+        return WHOLE.log(self._consumer)
 
     def close(self) -> None:
         self._consumer.close()

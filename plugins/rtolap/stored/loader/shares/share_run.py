@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from rtolap.base.errors import NotLeader, NotYet, RtolapError
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED
-from rtolap.stored.loader.job import JobResources, Ownership, Portion, SharedResources
+from rtolap.stored.loader.job import Ownership, Portion, SharedResources
 from rtolap.stored.loader.job_progress import Counts
 from rtolap.stored.loader.job_run import LoadJobRun, begin_owned, released_unless_begun
 from rtolap.stored.loader.process import COMMIT_S, LoaderProcess, retrying
-from rtolap.stored.loader.shares.portion import PortionConsumer, configured_for_share
+from rtolap.stored.loader.shares.portion import configured_for_share
 from rtolap.stored.loader.states import Stopped
 from rtolap.stored.metastore.load_shares import LoadShare
 
@@ -21,34 +22,18 @@ log = logging.getLogger(__name__)
 _TAKE_AGAIN_S = 0.2
 
 
-def resources_of_share(resources: SharedResources, portion: Portion) -> JobResources:
-    """Return the resources with which a share is run: records of shares, and a topic of its partitions."""
-    job = resources.job
-    return JobResources(
-        job.jobs,
-        resources.records,
-        job.sink,
-        lambda loader: PortionConsumer(job.open_consumer(loader), portion),
-        job.box,
-        job.clock,
-        job.registries,
-        job.missing,
-    )
-
-
 def begin_share(share: LoadShare, shares: int, owner: str, resources: SharedResources) -> LoadJobRun:
     """Begin a run of a share. Raises NotYet while another process owns it, else as `job_run.begin`."""
     leases = resources.shares.leases
     if not leases.is_free(share.share_id, owner):
         raise NotYet(f"share {share.share_id} is not free", found=f"{share.owner}'s")
     ownership = Ownership(leases, share.share_id, owner)
-    portion = Portion(share.number, shares)
     with released_unless_begun(ownership):
         return begin_owned(
             ownership,
             share.job_id,
-            resources_of_share(resources, portion),
-            portion,
+            replace(resources.job, records=resources.records),
+            Portion(share.number, shares),
             configured=configured_for_share(shares),
             check_rights=resources.check_rights,
         )

@@ -14,7 +14,7 @@ from rtolap.stored.loader.job import Portion, SharedResources
 from rtolap.stored.loader.partition_role import PartitionRole
 from rtolap.stored.loader.shares.share_run import ShareRun
 from rtolap.stored.loader.starting import address_of
-from rtolap.stored.loader.status import status_of_job, unloaded
+from rtolap.stored.loader.status import status_of, status_of_job
 from rtolap.stored.metastore.load_jobs import LoadJob, Series
 from rtolap.stored.metastore.load_shares import Division, LoadProcess
 
@@ -111,49 +111,35 @@ def status_of_process(
 ) -> LoaderProcessStatus:
     """Return the status of this process. `log` shows the topic at `read_ms` or later."""
     of_shares: list[ShareStatus] = []
+    loading: list[LoaderStatus] = []
     visible: Offsets = {}
-    rows = rejected = 0
-    rows_per_s = bytes_per_s = 0.0
-    lag_records: int | None = 0
-    event_times: list[int | None] = []
     errors = [last_error]
     for share, run in sorted(runs.items()):
         process = run.process
         errors.append(run.last_error)
         if process is None:
             of_shares.append(ShareStatus(number=share, phase="waiting"))
-            event_times.append(None)
             continue
-        work = process.work
-        portion = Portion(share, shares)
         records = records_of(run.share.share_id)
-        own_log = None if log is None else _part(log, portion)
-        status = status_of_job(work.job, (records,), own_log)
-        work.progress.times.contiguous(status.sequence)
-        ends = None if own_log is None else own_log.ends
-        event_times.append(work.progress.times.loaded_ms(status.loaded, ends, read_ms))
-        shown = work.progress.shown(work.clock)
-        rows, rejected = rows + shown.counts.rows_loaded, rejected + shown.counts.rows_rejected
-        rows_per_s, bytes_per_s = rows_per_s + shown.rows_per_s, bytes_per_s + shown.bytes_per_s
-        errors.append(shown.last_error)
-        visible |= work.visible.ends
-        lag_records = (
-            None
-            if own_log is None or lag_records is None
-            else (lag_records + sum(unloaded(own_log, status.loaded).values()))
-        )
+        own_log = None if log is None else _part(log, Portion(share, shares))
+        status = status_of(process.work.job, records, own_log, process, read_ms)
+        loading.append(status)
+        errors.append(status.last_error)
+        visible |= process.work.visible.ends
         partitions = sorted(records[-1].end_offsets) if records else []
         of_shares.append(
             ShareStatus(
                 number=share,
-                phase=process.phase,
-                epoch=work.ownership.lease.epoch,
+                phase=status.phase,
+                epoch=process.work.ownership.lease.epoch,
                 partitions=tuple(partitions),
                 sequence=status.sequence,
                 pending=status.pending,
             )
         )
-    known = [time for time in event_times if time is not None]
+    lags = [status.lag_records for status in loading]
+    times = [status.event_ms_loaded for status in loading]
+    known_times = [time for time in times if time is not None]
     return LoaderProcessStatus(
         number=number,
         owner=owner,
@@ -162,12 +148,12 @@ def status_of_process(
         phase=phase,
         shares=tuple(of_shares),
         visible=visible,
-        lag_records=lag_records,
-        rows_loaded=rows,
-        rows_rejected=rejected,
-        rows_per_s=rows_per_s,
-        bytes_per_s=bytes_per_s,
-        event_ms_loaded=(min(known, default=read_ms) if len(known) == len(event_times) else None),
+        lag_records=None if None in lags else sum(lag or 0 for lag in lags),
+        rows_loaded=sum(status.rows_loaded for status in loading),
+        rows_rejected=sum(status.rows_rejected for status in loading),
+        rows_per_s=sum((status.rows_per_s for status in loading), 0.0),
+        bytes_per_s=sum((status.bytes_per_s for status in loading), 0.0),
+        event_ms_loaded=min(known_times, default=read_ms) if len(known_times) == len(runs) else None,
         last_error="; ".join(dict.fromkeys(error for error in errors if error)),
     )
 
