@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
@@ -50,10 +49,9 @@ from rtolap.query.workers.plans import CatalogueTexts, rewritten_of
 from rtolap.query.workers.process import OUT_OF_MEMORY
 from rtolap.query.workers.worker import Worker, WorkerGone
 
-log = logging.getLogger(__name__)
-
 GIVE_UP_S = 0.5  # within which most operators of the engine notice an interrupt
 SPANS_MAX = 64  # of a session: a long result is asked for in many pieces
+A = TypeVar("A")
 T = TypeVar("T")
 ResultPiece = tuple[
     pa.RecordBatch | None, bool
@@ -158,21 +156,16 @@ class WorkerSession(EngineSession):
         self._ask(lambda: self._worker.send(Register(name, size), descriptor=memory.descriptor))
 
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
-        answer, _ = self._answer(ReadValue(sql, packing.packed_values(parameters)))
+        answer, _ = self._answer(ReadValue(sql, packing.packed_values(parameters)), ValueFound)
         with self._doubting():
-            if not isinstance(answer, ValueFound):
-                raise _strange(answer)
             return packing.unpacked(answer.value)
 
     def read_statement(self, text: str, database: str | None) -> SqlStatement:
-        answer, _ = self._answer(ReadStatement(text, database))
-        with self._doubting():
-            if not isinstance(answer, Understood):
-                raise _strange(answer)
-            return SqlStatement(
-                *(text, database, answer.explain, answer.parameters),
-                *(answer.session_names, answer.has_functions),
-            )
+        answer, _ = self._answer(ReadStatement(text, database), Understood)
+        return SqlStatement(
+            *(text, database, answer.explain, answer.parameters),
+            *(answer.session_names, answer.has_functions),
+        )
 
     def plan(
         self, statement: SqlStatement, values: Mapping[str, object], catalogue: QueryCatalogue
@@ -183,24 +176,21 @@ class WorkerSession(EngineSession):
             self._worker.catalogue = number
         given = packing.packed_values(statement.given)
         packed = packing.packed_values(values)
-        answer, _ = self._answer(MakePlan(statement.text, statement.database, given, statement.zone, packed))
+        asked = MakePlan(statement.text, statement.database, given, statement.zone, packed)
+        answer, _ = self._answer(asked, PlanMade)
         with self._doubting():
-            if not isinstance(answer, PlanMade):
-                raise _strange(answer)
             return Planned(rewritten_of(answer.plan, catalogue, statement.parameters), answer.varies)
 
     def show_filter(self, condition: str, first: str) -> str:
-        answer, _ = self._answer(Filter(condition, first))
+        answer, _ = self._answer(Filter(condition, first), ValueFound)
         with self._doubting():
-            if not isinstance(answer, ValueFound) or not isinstance(answer.value, str):
+            if not isinstance(answer.value, str):
                 raise _strange(answer)
             return answer.value
 
     def run(self, sql: str, parameters: Mapping[str, object]) -> WorkerResult:
-        answer, body = self._answer(Run(sql, packing.packed_values(parameters)))
+        answer, body = self._answer(Run(sql, packing.packed_values(parameters)), Ran)
         with self._doubting():
-            if not isinstance(answer, Ran):
-                raise _strange(answer)
             schema = messages.read_schema(answer.schema)
             try:
                 first: ResultPiece | RtolapError = self._piece(self._checked(answer.first), body, schema)
@@ -209,24 +199,20 @@ class WorkerSession(EngineSession):
             return WorkerResult(self, schema, first)
 
     def next_piece(self, schema: pa.Schema) -> ResultPiece:
-        answer, body = self._answer(Next())
+        answer, body = self._answer(Next(), ResultRows)
         return self._piece(answer, body, schema)
 
     def drain(self) -> int:
         """Return the number of rows after those that were sent."""
-        answer, _ = self._answer(Drain())
-        with self._doubting():
-            if not isinstance(answer, Drained):
-                raise _strange(answer)
-            return answer.rows
+        return self._answer(Drain(), Drained)[0].rows
 
-    def _piece(self, answer: WorkerAnswer, body: pa.Buffer, schema: pa.Schema) -> ResultPiece:
+    def _piece(self, answer: ResultRows, body: pa.Buffer, schema: pa.Schema) -> ResultPiece:
         with self._doubting():
-            if not isinstance(answer, ResultRows):
-                raise _strange(answer)
             return (messages.read_batch(body, schema), answer.is_last) if body.size else (None, True)
 
-    def _answer(self, request: WorkerRequest) -> tuple[WorkerAnswer, pa.Buffer]:
+    def _answer(self, request: WorkerRequest, kind: type[A]) -> tuple[A, pa.Buffer]:
+        """Return the answer, which is of this kind, with its body."""
+
         def ask() -> tuple[WorkerAnswer, pa.Buffer]:
             self._worker.send(request)
             return self._worker.receive()
@@ -240,7 +226,11 @@ class WorkerSession(EngineSession):
         refusal = type(from_dict(answer.error)).__name__ if isinstance(answer, Failed) else ""
         # A worker may say anything: it has worked no longer than it was waited for.
         self._note(request, min(self._worker.worked_ns, time.perf_counter_ns() - asked_ns), refusal)
-        return self._checked(answer), body
+        checked = self._checked(answer)
+        with self._doubting():
+            if not isinstance(checked, kind):
+                raise _strange(checked)
+            return checked, body
 
     def _note(self, request: WorkerRequest, took_ns: int, error: str) -> None:
         """Make a span of what the worker has done, below that of the statement."""
@@ -249,7 +239,7 @@ class WorkerSession(EngineSession):
             name = f"worker {type(request).__name__}"
             measured(name, took_ns, error=error, **{"process.pid": self._worker.pid or 0})
 
-    def _checked(self, answer: WorkerAnswer) -> WorkerAnswer:
+    def _checked(self, answer: A | Failed) -> A:
         if isinstance(answer, Failed):
             if answer.is_doubtful:
                 self._doubt = MEMORY if answer.error.get("code") == Unavailable.code else DOUBTFUL
@@ -375,7 +365,7 @@ class WorkerResult:
         return rows + self._session.drain()
 
 
-def _strange(answer: WorkerAnswer) -> RtolapError:
+def _strange(answer: object) -> RtolapError:
     return Corrupted("a worker answered something else", found=type(answer).__name__)
 
 
