@@ -23,7 +23,6 @@ from rtolap.query.sql.rules.macro_calls import macro
 from rtolap.query.sql.rules.mysql_functions import exactly
 from rtolap.query.sql.rules.zones import converted
 
-_T = exp.DType
 _PARTS = ("DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND")
 _WEIGHTS = {"HOUR": 100, "MINUTE": 100, "SECOND": 100, "MICROSECOND": 1_000_000}  # of what stands before it
 _UNIT_US = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
