@@ -36,7 +36,7 @@ from rtolap.query.lookups import Lookups
 from rtolap.query.memory_budget import READ, BudgetLimits, MemoryBudget, read_limits
 from rtolap.query.metrics import QueryMetrics
 from rtolap.query.plan import ReadStats, Rewritten
-from rtolap.query.query_log.entries import Asked, entry_of
+from rtolap.query.query_log.entries import Asked, Entry
 from rtolap.query.query_log.log import QueryLog
 from rtolap.query.query_log.texts import cut
 from rtolap.query.session_token import SessionPositions, SessionTokens
@@ -227,7 +227,7 @@ class QueryService:
         with span("statement"):
             return self.metrics.measure(
                 lambda: self._execute(sql, parameters, ending, positions, database, complete),
-                lambda ended: self.log.note(entry_of(asked, started_ms, ended)),
+                lambda ended: self.log.note(Entry(asked, started_ms, ended)),
             )
 
     def _execute(
