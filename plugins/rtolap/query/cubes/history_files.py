@@ -27,7 +27,7 @@ from rtolap.cubes.format.manifest import (
     MergedManifest,
     decode,
 )
-from rtolap.cubes.format.pages import parquet_format
+from rtolap.cubes.format.pages import open_parquet, parquet_format
 from rtolap.metadata.merging.units import HistoryUnit
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cubes.byte_bounded import ByteBounded
@@ -102,6 +102,21 @@ class ParquetFooters:
         footer = ParquetFooter(fragment, metadata.num_rows, frozenset(metadata.schema.names))
         self._footers.keep(file.path, footer, metadata.serialized_size)
         return footer
+
+    def read(self, file: HistoryFile, schema: pa.Schema, *, use_threads: bool) -> pa.Table:
+        """Return columns of all rows of a file, strings as dictionaries where the schema has them so.
+
+        Raises OSError, pyarrow.ArrowException and Corrupted.
+        """
+        file.compare()
+        metadata = self.footer(file).fragment.metadata
+        strings = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        with (
+            file.filesystem.open_input_file(file.path) as source,
+            open_parquet(source, metadata=metadata, pre_buffer=True, read_dictionary=strings) as parquet,
+        ):
+            table = parquet.read(schema.names, use_threads=use_threads)
+        return table.select(schema.names).cast(schema)
 
     def discard(self, file: HistoryFile) -> None:
         """Forget the file after a failed read: what is known about it may be wrong."""
