@@ -81,8 +81,12 @@ class Wanted:
         """Return the paths of the columns that are read out of the value."""
         found: list[Path] = []
         for child in self._children():
-            found += ([] if child.path is None else [child.path]) + child.paths()
+            found += child.all_paths()
         return found
+
+    def all_paths(self) -> list[Path]:
+        """Return the path of the column that the value is read for, if any, and those inside of it."""
+        return ([] if self.path is None else [self.path]) + self.paths()
 
     def checked(self) -> list[Leaf]:
         """Return the columns whose types are checked inside of the value."""
@@ -189,8 +193,7 @@ class RowBuilder:
         if not items and wanted.items is not None:
             wrong += [(each, "an array") for each in (*wanted.items.by_index.values(), wanted.items.others)]
         for child, expected in wrong:
-            paths = ([] if child.path is None else [child.path]) + child.paths()
-            for leaf in (*(self.leaves[path] for path in paths), *child.checks, *child.checked()):
+            for leaf in (*(self.leaves[path] for path in child.all_paths()), *child.checks, *child.checked()):
                 at = path_text(leaf.path[: wanted.depth])
                 detail = f"column {leaf.name}: expected {expected} at {at}, found {found}"
                 reason: Reason = "invalid_time" if leaf.is_time else "wrong_type"
