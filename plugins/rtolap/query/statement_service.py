@@ -21,7 +21,6 @@ from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, QueryCatalogue
 from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing
-from rtolap.query.cubes.fetch import Fetcher
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.queries_ahead import QueriesAhead
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
@@ -124,7 +123,7 @@ class QueryService:
         self._limits = limits
         self._realtime = Realtime(source, clock)
         ahead = QueriesAhead(source, cluster.topology, clock, ahead_on)
-        self._fetcher = RevisionFetcher(Fetcher(cluster, history, self._realtime, ahead))
+        self._fetcher = RevisionFetcher(cluster, history, self._realtime, ahead)
         self._engine = engine or WorkerPool(
             limits.memory_bytes,
             limits.threads,
