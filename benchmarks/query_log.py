@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rtolap.base.clock import SystemClock
 from rtolap.query.plan import ReadStats
-from rtolap.query.query_log.entries import Asked, Entry
+from rtolap.query.query_log.entries import Asked, Ended, Entry
 from rtolap.query.query_log.folder import LogFolder
 from rtolap.query.query_log.log import QueryLog
 
@@ -35,7 +35,9 @@ def measure(statements: int, rounds: int) -> dict[str, float]:
             for _ in range(rounds):
                 began_s = time.process_time()
                 for _ in range(statements):
-                    log.note(Entry(Asked(TEXT, "ann", "http", "rtolap"), 1, 2.0, "ok", reads=[READ]))
+                    log.note(
+                        Entry(Asked(TEXT, "ann", "http", "rtolap"), 1, Ended(took_s=0.002, reads=[READ]))
+                    )
                 noted_s = time.process_time()
                 log.write()
                 notes_us.append((noted_s - began_s) / statements * 1e6)

@@ -48,7 +48,7 @@ NO_REQUEST = {
     "coordinator/applications/host_lists.py HostLists.__init__": "reads host lists every few seconds",
     "metadata/dispatch.py Dispatcher.__init__": "events of ZooKeeper",
     "query/cancel.py Timeouts.__init__": "time limits of all statements",
-    "query/cluster/remembered.py Remembered.__init__": "looks that many statements share",
+    "query/cluster/remembered.py Remembered.__post_init__": "looks that many statements share",
     "query/history_cache/keeper.py HistoryKeeper.start": "copies of the newest history",
     "query/mysql/client_watch.py ClientWatch.__init__": "sees that clients are gone",
     "query/query_log/log.py QueryLog.__init__": "writes entries of all statements",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from rtolap.columnar import fold_at as module
-from rtolap.columnar.fold_at import fold_at
+from rtolap.columnar import group_ids as module
+from rtolap.columnar.group_ids import fold_at
 
 from tests.support.seeds import so_many
 

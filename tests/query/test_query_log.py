@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryError
 from rtolap.query.plan import ReadStats
-from rtolap.query.query_log.entries import SCHEMA, Asked, Entry
+from rtolap.query.query_log.entries import SCHEMA, Asked, Ended, Entry
 from rtolap.query.query_log.folder import FILES, SUFFIX, LogFolder
 from rtolap.query.query_log.log import WAITING_MAX, WRITE_ENTRIES, QueryLog
 from rtolap.query.query_log.texts import TEXT_CHARACTERS_MAX, cut, without_values
@@ -29,7 +29,7 @@ DAY_MS = 86_400_000
 
 
 def entry(text: str, user: str = "u", outcome: str = "ok", error: str = "") -> Entry:
-    return Entry(Asked(text, user, "http", "rtolap"), 1_000, 2.5, outcome, error)
+    return Entry(Asked(text, user, "http", "rtolap"), 1_000, Ended(outcome, error, 0.0025))
 
 
 def texts_of(log: QueryLog, user: str = "") -> list[str]:
@@ -288,7 +288,7 @@ def test_a_waiting_entry_holds_no_names_of_segments() -> None:
     stats = ReadStats("flights", history_segments=tuple(f"segment {number}" for number in range(10_000)))
     held = weakref.ref(stats)
     log = QueryLog()
-    log.note(Entry(Asked("select 1", "u", "http", "rtolap"), 1, 2.0, "ok", reads=[stats]))
+    log.note(Entry(Asked("select 1", "u", "http", "rtolap"), 1, Ended(took_s=0.002, reads=[stats])))
     del stats
     assert held() is None
     (row,) = log.table("").to_pylist()

@@ -10,9 +10,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from rtolap.columnar.pushed_schema import rows_schema
 from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable
 from rtolap.protocols.stored_tables.messages import TableName
-from rtolap.query.catalogue import arrow_schema
 from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
@@ -59,7 +59,7 @@ def asked(world: QueryWorld, stored: StoredWorld) -> Iterator[QueryService]:
 @pytest.fixture(scope="module")
 def oracle(stored: StoredWorld, rows: list[dict[str, Any]]) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as opened:
-        schema = arrow_schema(stored.catalogue.table(TABLE.db, TABLE.name).schema, tuple(TYPES))
+        schema = rows_schema(stored.catalogue.table(TABLE.db, TABLE.name).schema, tuple(TYPES))
         opened.register("mixed", pa.Table.from_pylist(rows, schema))
         yield opened
 

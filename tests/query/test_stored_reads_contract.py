@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from rtolap.base.errors import RtolapError
+from rtolap.columnar.pushed_schema import rows_schema
 from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable, TableModel
 from rtolap.protocols.stored_tables.messages import TableName
-from rtolap.query.catalogue import arrow_schema
 from rtolap.query.statement_service import QueryService
 from rtolap.stored.engine import group_rows, top_rows
 from rtolap.stored.engine.rows.columns import DELETE_SIGN
@@ -187,7 +187,7 @@ def _compare(
         if rng.random() < 0.5:
             stored.compact(name)
         with duckdb.connect() as oracle:
-            schema = arrow_schema(info.schema, tuple(TYPES))
+            schema = rows_schema(info.schema, tuple(TYPES))
             oracle.register("held", pa.Table.from_pylist(held.rows(), schema))
             for _ in range(STATEMENTS):
                 _check(asked, oracle, f"{name.db}.{name.name}", statement(rng))
@@ -285,7 +285,7 @@ def test_nan_and_both_zeros_compare_on_nodes_as_in_the_engine(
     )
     with duckdb.connect() as oracle:
         rows = [{"id": at, "day": VALUES["day"][0], "number": each} for at, each in enumerate(values * 3)]
-        oracle.register("held", pa.Table.from_pylist(rows, arrow_schema(info.schema, tuple(types))))
+        oracle.register("held", pa.Table.from_pylist(rows, rows_schema(info.schema, tuple(types))))
         for constant in ("0", "-0.0", "1.5", "-2.25", "1e300"):
             for where in (f"number {operator} {constant}", f"not (number {operator} {constant})"):
                 text = f"select count(*) n, min(number) low, max(number) high from {{t}} where {where}"

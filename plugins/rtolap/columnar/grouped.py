@@ -10,13 +10,13 @@ from rtolap.aggregates.accumulator import Fold, Partial, SetForm, SquarePart
 from rtolap.column_types import ColumnType
 from rtolap.columnar import reduce
 from rtolap.columnar.chunks import single_chunk
+from rtolap.columnar.group_ids import Ids
 from rtolap.columnar.hll import coupons
 from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.hll_image import sketches_from_coupons
 from rtolap.columnar.joined_texts import texts_of_values, united_texts
 from rtolap.columnar.kll import sketch_groups, unite_groups
 from rtolap.columnar.picked import EventOrder, pick
-from rtolap.columnar.reduce import Ids
 from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.squares import square_parts
 from rtolap.columnar.top_k import sketch_frequencies, unite_frequencies

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.murmur3 import hash_longs, hash_strings
 
 _KEY_MASK = np.uint64((1 << 26) - 1)
@@ -24,10 +25,7 @@ _KEY_BITS = np.uint32(26)
 
 def coupons(column: pa.Array | pa.ChunkedArray) -> pa.UInt32Array:
     """Return one coupon a row; null where DataSketches ignores the value."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # no chunk, or chunks too large for one
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+    column = single_chunk(column)
     if pa.types.is_string(column.type) or pa.types.is_decimal(column.type):
         column = column.dictionary_encode()
     if pa.types.is_dictionary(column.type):

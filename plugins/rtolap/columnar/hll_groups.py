@@ -7,12 +7,14 @@ bytes each, are taken one after another, because each is an operation over thous
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Corrupted
+from rtolap.columnar.group_ids import Ids
 from rtolap.columnar.hll_image import (
     HEADER_BYTES,
     HLL_HEADER_BYTES,
@@ -31,13 +33,12 @@ from rtolap.columnar.hll_image import (
 PIECE_ROWS = 2_048  # of images: with hundreds of coupons each, some tens of megabytes at work
 
 _COMPACT = 8
-_LIST, _SET, _HLL = 0, 1, 2
+_SET, _HLL = 1, 2
 _PREAMBLE_INTS = np.array([2, 3, 10, 0], np.uint8)  # by mode
 _TYPE_HLL8 = 2
-_Ids = NDArray[np.int64]
 
 
-def merge_groups(images: pa.Array | pa.ChunkedArray, groups: _Ids, size: int) -> pa.BinaryArray:
+def merge_groups(images: pa.Array | pa.ChunkedArray, groups: Ids, size: int) -> pa.BinaryArray:
     """Return one image for each of `size` groups, null for a group without any; nulls within are passed over.
 
     `groups[row]` is the group of `images[row]`; a result's lg_k is the smallest of its group's. Equal unions
@@ -56,10 +57,8 @@ def merge_groups(images: pa.Array | pa.ChunkedArray, groups: _Ids, size: int) ->
     distinct = (packed & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     ends = np.cumsum(np.bincount((packed >> np.uint64(32)).astype(np.int64), minlength=size)).tolist()
     merged: list[bytes | None] = []
-    start = 0
-    for group, (end, bits) in enumerate(zip(ends, lg_k.tolist(), strict=True)):
+    for group, ((start, end), bits) in enumerate(zip(pairwise((0, *ends)), lg_k.tolist(), strict=True)):
         found_here: U32 = distinct[start:end]
-        start = end
         registers = united.get(group)
         if bits > LG_K_MAX:
             merged.append(None)
@@ -80,7 +79,7 @@ def _pieces(images: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]
             at += len(piece)
 
 
-def _unite(united: dict[int, U8], groups: _Ids, blocks: list[U8], lg_k: U8) -> None:
+def _unite(united: dict[int, U8], groups: Ids, blocks: list[U8], lg_k: U8) -> None:
     """Unite registers with those of their group, folded to the group's size."""
     for group, block in zip(groups.tolist(), blocks, strict=True):
         width = 1 << int(lg_k[group])
@@ -124,7 +123,7 @@ def _absorbed(packed: NDArray[np.uint64], lg_k: U8, united: dict[int, U8]) -> ND
 class _Sketches:
     """The present images of one Arrow array, as places in its bytes. Raises Corrupted for anything else."""
 
-    def __init__(self, images: pa.Array, groups: _Ids) -> None:
+    def __init__(self, images: pa.Array, groups: Ids) -> None:
         large = images.cast(pa.large_binary())
         present = np.flatnonzero(large.is_valid().to_numpy(zero_copy_only=False))
         _, offsets, data = large.buffers()
@@ -141,9 +140,9 @@ class _Sketches:
         wrong |= (self.lg_k < LG_K_MIN) | (self.lg_k > LG_K_MAX)
         _refuse(wrong | (self._header[:, 0] != _PREAMBLE_INTS[self._mode]), "no HLL header")
 
-    def rows_of_other_kinds(self) -> _Ids:
+    def rows_of_other_kinds(self) -> Ids:
         kinds = self._header[:, 7] >> 2 & 3
-        rows: _Ids = self._present[(self._mode == _HLL) & (kinds != _TYPE_HLL8)]
+        rows: Ids = self._present[(self._mode == _HLL) & (kinds != _TYPE_HLL8)]
         return rows
 
     def packed_coupons(self) -> NDArray[np.uint64]:
@@ -166,7 +165,7 @@ class _Sketches:
             pieces.append(packed[coupons != 0])  # an updatable image holds empty places
         return np.concatenate(pieces)
 
-    def registers(self) -> tuple[_Ids, list[U8]]:
+    def registers(self) -> tuple[Ids, list[U8]]:
         """Return groups and blocks of HLL_8 registers."""
         blocked = np.flatnonzero(self._mode == _HLL)
         starts = self._start[blocked] + HLL_HEADER_BYTES
@@ -175,7 +174,7 @@ class _Sketches:
         pairs = zip(starts.tolist(), widths.tolist(), strict=True)
         return self.groups[blocked], [self._data[start : start + width] for start, width in pairs]
 
-    def _counts(self, listed: _Ids, first: _Ids, is_set: NDArray[np.bool_]) -> _Ids:
+    def _counts(self, listed: Ids, first: Ids, is_set: NDArray[np.bool_]) -> Ids:
         """Return how many places for coupons each list or set has."""
         header, room = self._header[listed], (self._end[listed] - first) // 4
         _refuse(room < 0, "cut short")
@@ -186,7 +185,7 @@ class _Sketches:
         return np.where(header[:, 5] & _COMPACT == 0, table, counts)
 
 
-def _read(images: pa.Array, groups: _Ids) -> _Sketches:
+def _read(images: pa.Array, groups: Ids) -> _Sketches:
     """Read the images. Registers of fewer bits, which are never written here, are converted to HLL_8."""
     sketches = _Sketches(images, groups)
     odd = set(sketches.rows_of_other_kinds().tolist())

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TypeVar
 
 import datasketches
@@ -27,6 +28,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Corrupted
+from rtolap.columnar.chunks import single_chunk
 
 U32 = NDArray[np.uint32]
 U8 = NDArray[np.uint8]
@@ -50,8 +52,7 @@ def coupon_mode_max(lg_k: int) -> int:
 
 def sketches_from_coupons(lists: pa.ListArray | pa.ChunkedArray, lg_k: int) -> pa.BinaryArray:
     """Return one compact image a list; null lists count as empty. Lists may hold a coupon twice."""
-    if isinstance(lists, pa.ChunkedArray):
-        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
+    lists = single_chunk(lists)
     lengths = _lengths(lists)
     rows = np.repeat(np.arange(len(lists), dtype=np.uint64), lengths)
     flat = lists.flatten().to_numpy(zero_copy_only=False)
@@ -59,11 +60,8 @@ def sketches_from_coupons(lists: pa.ListArray | pa.ChunkedArray, lg_k: int) -> p
     packed = sorted_distinct(rows << np.uint64(32) | flat.astype(np.uint64))
     counts = np.bincount((packed >> np.uint64(32)).astype(np.int64), minlength=len(lists))
     distinct = (packed & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    ends = np.cumsum(counts)
-    images = [
-        image_of_distinct(distinct[end - count : end], lg_k)
-        for end, count in zip(ends.tolist(), counts.tolist(), strict=True)
-    ]
+    ends = np.cumsum(counts).tolist()
+    images = [image_of_distinct(distinct[start:end], lg_k) for start, end in pairwise((0, *ends))]
     return pa.array(images, pa.binary())
 
 

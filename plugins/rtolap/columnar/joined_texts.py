@@ -6,18 +6,18 @@ What is looped over are groups, and rows of partials, never events.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from rtolap.aggregates.group_concat import HEADER_BYTES, SmallestTexts
 from rtolap.base.errors import Corrupted
+from rtolap.columnar.group_ids import Ids, with_values
 from rtolap.columnar.hll_image import sorted_distinct
 
-_Ids = NDArray[np.int64]
 _END = b"\xff"
 _SHIFT = np.uint64(32)
 _RANK = np.uint64((1 << 32) - 1)
@@ -30,11 +30,9 @@ class Shown(NamedTuple):
     is_cut: bool
 
 
-def texts_of_values(column: pa.Array, ids: _Ids, groups: int, bytes_max: int) -> pa.BinaryArray:
+def texts_of_values(column: pa.Array, ids: Ids, groups: int, bytes_max: int) -> pa.BinaryArray:
     """Return the partial of each group's texts; null for a group without any."""
-    if column.null_count:
-        keep = column.is_valid().to_numpy(zero_copy_only=False)
-        column, ids = column.filter(pa.array(keep)), ids[keep]
+    column, ids = with_values(column, ids)
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     texts = pc.binary_slice(coded.dictionary.cast(pa.binary()), 0, bytes_max + 1)
     order = pc.sort_indices(texts).to_numpy()
@@ -53,17 +51,11 @@ def texts_of_values(column: pa.Array, ids: _Ids, groups: int, bytes_max: int) ->
     owners, values = owners[kept], texts.take(pa.array(places[kept])).to_pylist()
     ends = np.searchsorted(owners, np.arange(groups), side="right").tolist()
     header = SmallestTexts(bytes_max).header
-    made: list[bytes | None] = []
-    start = 0
-    for end in ends:
-        made.append(_image(header, values[start:end]) if end > start else None)
-        start = end
+    made = [_image(header, values[start:end]) if end > start else None for start, end in pairwise((0, *ends))]
     return pa.array(made, pa.binary())
 
 
-def united_texts(
-    images: pa.Array | pa.ChunkedArray, ids: _Ids, groups: int, bytes_max: int
-) -> pa.BinaryArray:
+def united_texts(images: pa.Array | pa.ChunkedArray, ids: Ids, groups: int, bytes_max: int) -> pa.BinaryArray:
     """Return the union of each group's partials; null for a group without any. Raises Corrupted for other
     bytes."""
     header = SmallestTexts(bytes_max).header

@@ -28,13 +28,13 @@ def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> NDArr
 
 
 def _hash(column: pa.Array) -> NDArray[np.uint64]:
-    hashes = _hash_values(column)
+    hashes = hash_values(column)
     if column.null_count:
         return np.where(column.is_valid().to_numpy(zero_copy_only=False), hashes, _OF_NULL)
     return hashes
 
 
-def _hash_values(column: pa.Array) -> NDArray[np.uint64]:
+def hash_values(column: pa.Array) -> NDArray[np.uint64]:
     """Return hashes of the values; those of nulls are arbitrary."""
     kind = column.type
     if pa.types.is_string(kind):

@@ -6,6 +6,7 @@ A sketch is an operation by itself: what is looped over are groups, and rows of 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -14,30 +15,24 @@ from datasketches import kll_doubles_sketch
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Corrupted
+from rtolap.columnar.group_ids import Ids, with_values
 from rtolap.columnar.sketch_groups import BROKEN, unite_sketches, united
 
 K_MIN, K_MAX = 8, 65_535  # what Apache DataSketches takes
-_Ids = NDArray[np.int64]
 
 
-def sketch_groups(column: pa.Array, ids: _Ids, groups: int, k: int) -> pa.BinaryArray:
+def sketch_groups(column: pa.Array, ids: Ids, groups: int, k: int) -> pa.BinaryArray:
     """Return a sketch of each group's values, as doubles; null for a group without any."""
-    if column.null_count:
-        keep = column.is_valid().to_numpy(zero_copy_only=False)
-        column, ids = column.filter(pa.array(keep)), ids[keep]
+    column, ids = with_values(column, ids)
     values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     order = np.argsort(ids, kind="stable")
     values = values[order]
     ends = np.cumsum(np.bincount(ids, minlength=groups)).tolist()
-    made: list[bytes | None] = []
-    start = 0
-    for end in ends:
-        made.append(_sketch(values[start:end], k) if end > start else None)
-        start = end
+    made = [_sketch(values[start:end], k) if end > start else None for start, end in pairwise((0, *ends))]
     return pa.array(made, pa.binary())
 
 
-def unite_groups(images: pa.Array | pa.ChunkedArray, ids: _Ids, groups: int, k: int) -> pa.BinaryArray:
+def unite_groups(images: pa.Array | pa.ChunkedArray, ids: Ids, groups: int, k: int) -> pa.BinaryArray:
     """Return the union of each group's sketches; null for a group without any. Raises Corrupted for bytes
     that are no KLL sketch of doubles."""
     return unite_sketches(images, ids, groups, lambda: kll_doubles_sketch(k), read_sketch)

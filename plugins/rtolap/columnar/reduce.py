@@ -13,12 +13,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Refused
-from rtolap.columnar.fold_at import fold_at
+from rtolap.columnar.group_ids import Ids, fold_at, with_values
 from rtolap.columnar.hll_image import prune_coupons
 from rtolap.columnar.schema import COUPONS
 from rtolap.columnar.sum_bounds import DECIMAL_MAX, largest_of, sum_fits, whole_words
 
-Ids = NDArray[np.int64]  # a group number for each row
 _LIMB = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
 _INT32_MAX = (1 << 31) - 1
@@ -36,8 +35,7 @@ def count_valid(column: pa.Array, ids: Ids, groups: int) -> pa.Array:
 def sum_values(column: pa.Array, ids: Ids, groups: int, target: pa.DataType) -> pa.Array:
     """Sum of the non-null values as `target`; null for a group without any. Refused beyond what it holds."""
     if column.null_count:
-        keep = _valid(column)
-        column, ids = column.filter(pa.array(keep)), ids[keep]
+        column, ids = with_values(column, ids)
         seen = np.bincount(ids, minlength=groups) > 0
     else:
         seen = np.ones(groups, bool) if len(ids) else np.zeros(groups, bool)
@@ -79,9 +77,7 @@ def extreme(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
 
 def fold_longs(column: pa.Array, ids: Ids, groups: int, ufunc: str, neutral: int) -> pa.Array:
     """Merge integers by a binary function of numpy, as 64-bit integers. A group without values is null."""
-    if column.null_count:
-        keep = _valid(column)
-        column, ids = column.filter(pa.array(keep)), ids[keep]
+    column, ids = with_values(column, ids)
     totals = np.full(groups, neutral, np.int64)
     fold_at(getattr(np, ufunc), totals, ids, column.cast(pa.int64()).to_numpy())
     absent = np.bincount(ids, minlength=groups) == 0
@@ -93,9 +89,7 @@ def distinct_coupons(coupons: pa.Array, ids: Ids, groups: int, lg_k: int) -> pa.
 
     Coupons that do not affect the sketch are dropped.
     """
-    if coupons.null_count:
-        keep = _valid(coupons)
-        coupons, ids = coupons.filter(pa.array(keep)), ids[keep]
+    coupons, ids = with_values(coupons, ids)
     packed = (ids.astype(np.uint64) << _SHIFT) | coupons.to_numpy().astype(np.uint64)
     packed = np.unique(packed)
     flat = (packed & _LIMB).astype(np.uint32)
@@ -212,14 +206,12 @@ def _unscaled(value: object) -> int:
 
 def _extreme_longs(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
     kind = column.type
-    keep = None
-    if column.null_count:
-        keep = _valid(column)
-        column, ids = column.filter(pa.array(keep)), ids[keep]
+    has_nulls = column.null_count > 0
+    column, ids = with_values(column, ids)
     storage = pa.int32() if kind.bit_width == 32 else pa.int64()
     values = column.cast(storage).to_numpy()
     limits = np.iinfo(values.dtype)
     extremes = np.full(groups, limits.max if op == "min" else limits.min, values.dtype)
     fold_at(np.minimum if op == "min" else np.maximum, extremes, ids, values)
-    absent = None if keep is None else np.bincount(ids, minlength=groups) == 0
+    absent = np.bincount(ids, minlength=groups) == 0 if has_nulls else None
     return pa.array(extremes, storage, mask=absent).cast(kind)

@@ -7,16 +7,19 @@ the column; larger ones are sets, each an operation by itself.
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from rtolap.base.errors import Corrupted, DefinitionError
+from rtolap.columnar.group_ids import Ids
 from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.hll_image import sorted_distinct
 
-Ids = NDArray[np.int64]
 _SINGLE = np.dtype(
     [
         ("maps", "<u8"),  # 1
@@ -84,15 +87,13 @@ def merge_bitmaps(images: pa.Array, groups: Ids, size: int, *, canonical: bool =
 def _unions(images: pa.Array, rows: Ids, owners: Ids, singles: _Singles) -> list[bytes]:
     ends = np.flatnonzero(np.diff(owners, append=-1)) + 1
     united: list[bytes] = []
-    start = 0
-    for end in ends.tolist():
+    for start, end in pairwise((0, *ends.tolist())):
         mine = rows[start:end]
         alone = singles.present[mine]
         bitmap = BitMap64(sorted_distinct(singles.values[mine[alone]]).tolist())
         for image in images.take(pa.array(mine[~alone])).to_pylist():
             bitmap |= bitmap_of_image(image)
         united.append(image_of_bitmap(bitmap))
-        start = end
     return united
 
 
@@ -111,11 +112,11 @@ def image_of_bitmap(bitmap: BitMap64) -> bytes:
     return bytes(bitmap.serialize())
 
 
-class _Singles:
-    """Find the images that hold exactly one value, and the value of each."""
+class _Singles(NamedTuple):
+    """The images that hold exactly one value, and the value of each."""
 
-    def __init__(self, present: NDArray[np.bool_], values: NDArray[np.uint64]) -> None:
-        self.present, self.values = present, values
+    present: NDArray[np.bool_]
+    values: NDArray[np.uint64]
 
 
 def _singles(images: pa.Array) -> _Singles:

@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from datasketches import frequent_items_error_type, frequent_strings_sketch
-from numpy.typing import NDArray
 
 from rtolap.aggregates.approx_top_k import TEXT_CHARACTERS_MAX
 from rtolap.base.errors import Corrupted
+from rtolap.columnar.group_ids import Ids, with_values
 from rtolap.columnar.sketch_groups import BROKEN, unite_sketches, united, written
 
-_Ids = NDArray[np.int64]
 _PREFACE = 8  # bytes that every sketch has
 _LG_SIZE_MIN, _LG_SIZE_MAX = 3, 20
 _WEIGHT = slice(16, 24)  # of the stream, in the bytes of a sketch with values
@@ -94,11 +93,9 @@ class FrequentTexts:
         self._put_back += 1
 
 
-def sketch_frequencies(column: pa.Array, ids: _Ids, groups: int, lg_size: int) -> pa.BinaryArray:
+def sketch_frequencies(column: pa.Array, ids: Ids, groups: int, lg_size: int) -> pa.BinaryArray:
     """Return a sketch of each group's values, as texts; null for a group without any."""
-    if column.null_count:
-        keep = column.is_valid().to_numpy(zero_copy_only=False)
-        column, ids = column.filter(pa.array(keep)), ids[keep]
+    column, ids = with_values(column, ids)
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     distinct = max(1, len(coded.dictionary))
     packed = ids * distinct + coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -115,7 +112,7 @@ def sketch_frequencies(column: pa.Array, ids: _Ids, groups: int, lg_size: int) -
 
 
 def unite_frequencies(
-    images: pa.Array | pa.ChunkedArray, ids: _Ids, groups: int, lg_size: int
+    images: pa.Array | pa.ChunkedArray, ids: Ids, groups: int, lg_size: int
 ) -> pa.BinaryArray:
     """Return the union of each group's sketches; null for a group without any. Raises Corrupted for bytes
     that are no frequent-items sketch of texts."""

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from rtolap.aggregates.accumulator import LG_MAX_MAX, SET_MARK, SetForm
 from rtolap.base.errors import Corrupted, Refused
+from rtolap.columnar.group_ids import Ids, with_values
 from rtolap.columnar.hll import as_longs
 from rtolap.columnar.hll_image import sorted_distinct
 from rtolap.columnar.sum_bounds import whole_words
 
-Ids = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
 
@@ -147,9 +147,7 @@ class SetSizes(NamedTuple):
 
 def sets_of_values(column: pa.Array, ids: Ids, groups: int, form: SetForm) -> pa.BinaryArray:
     """Return the set of each group's values, null for a group without any. Raises Refused beyond 2 GiB."""
-    if column.null_count:
-        keep = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
-        column, ids = column.filter(pa.array(keep)), ids[keep]
+    column, ids = with_values(column, ids)
     return _written(_codes_of_values(column, ids, form.width), groups, {}, form)
 
 

@@ -107,7 +107,7 @@ class Classifier:
         if not isinstance(value, dict):
             return Problem("not_an_object", f"expected a JSON object, found {_show(value)}")
         for leaf in self._leaves:
-            problem = _leaf_problem(leaf, value)
+            problem = _value_problem(leaf, value, 0)
             if problem is not None:
                 return problem
         return self._unknown(value)
@@ -118,10 +118,6 @@ class Classifier:
                 if name not in self._known:
                     return Problem("unknown_column", f"the table has no column for {name!r}")
         return None
-
-
-def _leaf_problem(leaf: Leaf, record: dict[str, Any]) -> Problem | None:
-    return _value_problem(leaf, record, 0)
 
 
 def _value_problem(leaf: Leaf, value: Any, begin: int) -> Problem | None:

@@ -95,7 +95,9 @@ class ColumnMaker:
                     problems[int(places[at])] = Problem(fault.reason, f"column {name}: {fault.detail}")
                     keep[at] = False
         assert times is not None, "source columns hold the event time"
-        beyond = {computed: self._compute(computed, columns, len(keep)) for computed in self._computed}
+        beyond: dict[ComputedColumn, NDArray[np.bool_]] = {}  # rows whose value does not fit the column
+        for computed in self._computed:
+            columns[computed.name], beyond[computed] = computed.values(columns, len(keep))
         filtered = self._filtered(columns, keep, {each.name: rows for each, rows in beyond.items()})
         keep &= ~filtered
         event_ms = times.micros // 1000
@@ -118,13 +120,6 @@ class ColumnMaker:
         columns = {name: columns[name] for name in self._schema.source_columns}
         columns[EVENT_MS] = pa.array(event_ms)
         return ReadColumns(columns, keep, filtered, filtered & ~timeless)
-
-    def _compute(
-        self, computed: ComputedColumn, columns: dict[str, pa.Array], rows: int
-    ) -> NDArray[np.bool_]:
-        """Add a computed column; return the rows whose value does not fit it."""
-        columns[computed.name], beyond = computed.values(columns, rows)
-        return beyond
 
     def _filtered(
         self, columns: dict[str, pa.Array], keep: NDArray[np.bool_], beyond: dict[str, NDArray[np.bool_]]

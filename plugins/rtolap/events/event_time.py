@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
+from rtolap.columnar.chunks import single_chunk
 
 MICROS_PER_UNIT = {"epoch_days": 86_400_000_000, "epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
 FIRST_US = -30_610_224_000_000_000  # year 1000: segment names have four digits for the year
@@ -137,8 +138,7 @@ class EventTimeParser:
             duckdb.FunctionExpression("try_strptime", duckdb.ColumnExpression("v"), pattern)
         )
         table: pa.Table = parsed.to_arrow_table()
-        chunked = table.column(0)
-        column = pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.nulls(0, chunked.type)
+        column = single_chunk(table.column(0))
         return column.cast(_US_UTC).cast(_US) if column.type.tz else self._to_instants(column.cast(_US))
 
     def _to_instants(self, local: pa.Array) -> pa.Array:

@@ -47,6 +47,17 @@ def bound_problems(key: Key, value: int, least: int, most: int | None = None) ->
     return [Problem(key, "out of bounds", expected=expected, found=str(value))]
 
 
+def unknown_name(key: Key, message: str, name: str, known: Iterable[str], expected: str = "") -> Problem:
+    """Return the problem of a name that is none of those known, with the one that may be meant.
+
+    Args:
+        expected: what the name should be; empty for one of those known.
+    """
+    names = list(known)
+    expected = expected or f"one of {', '.join(names)}"
+    return Problem(key, message, expected=expected, found=repr(name), hint=did_you_mean(name, names))
+
+
 def error_problem(error: DefinitionError, key: Key) -> Problem:
     """Return the problem that an error tells of."""
     expected, found, action = error.expected, error.found, error.action

@@ -21,7 +21,7 @@ from rtolap.model.fleet import KafkaFleet
 from rtolap.model.formats.record_format import RecordFormat
 from rtolap.model.formats.schema_files import with_schema
 from rtolap.model.loader import Loader
-from rtolap.model.problems import Problem, did_you_mean
+from rtolap.model.problems import Problem, did_you_mean, unknown_name
 from rtolap.model.publication import Publication
 from rtolap.model.stored.schema import initial_schema
 from rtolap.model.stored.table import StoredTable
@@ -295,15 +295,8 @@ def _problems(
     problems = name_problems(value.name, ("name",))
     table = tables.get(value.table)
     if table is None:
-        problems.append(
-            Problem(
-                ("table",),
-                "no such table",
-                expected=f"one of {', '.join(sorted(tables)) or 'none: declare a table first'}",
-                found=repr(value.table),
-                hint=did_you_mean(value.table, tables),
-            )
-        )
+        expected = "" if tables else "one of none: declare a table first"
+        problems.append(unknown_name(("table",), "no such table", value.table, sorted(tables), expected))
     elif not table_problems(table):  # with a broken table every dimension would complain again
         problems += cube_problems(Schema(table, value))
         problems += cube_watermark_problems(Schema(table, value), applications)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-import pyarrow as pa
-
 from rtolap.base.errors import QueryError, UnknownColumn, UnknownTable
 from rtolap.column_types import TIMESTAMP, ColumnType
-from rtolap.columnar.schema import arrow_type
 from rtolap.model.cube import Schema
-from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.table import Lookup
 from rtolap.model.validation.lookup import stored_lookup_problems
 from rtolap.protocols.stored_tables.messages import TableInfo
@@ -38,13 +34,6 @@ def sketches_of(table: TableInfo) -> dict[str, str]:
     """Return column → `hll` or `bitmap`."""
     kinds = {column.name: column.definition.type.strip().lower() for column in table.schema.columns}
     return {name: kind for name, kind in kinds.items() if kind in ("hll", "bitmap")}
-
-
-def arrow_schema(schema: StoredSchema, columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of rows with these columns, as nodes send them."""
-    return pa.schema(
-        [pa.field(name, arrow_type(schema.named(name).definition.column_type)) for name in columns]
-    )
 
 
 @dataclass(frozen=True)

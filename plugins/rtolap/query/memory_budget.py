@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from rtolap.base.errors import OverBudget
 
 MIB = 1 << 20
-SMALL_BYTES = 64 << 10  # what each connection has anyway, beside what it reserves
 # How parts are called in errors, and what their client can do about each.
 PACKET, PARAMETERS, LONG_DATA = "a packet of a statement", "parameters of an execution", "long data"
 PREPARED, SESSION, RESULT = "prepared statements", "values of the session", "rows of a result"

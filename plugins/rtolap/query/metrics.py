@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Family, Metrics
-from rtolap.query.plan import ReadStats
+from rtolap.query.query_log.entries import OK, Ended
 from rtolap.query.statement_outcome import StatementOutcome
 
-OK = "ok"
 ABANDONED = "abandoned"  # closed by its reader before its end
 _UNEXPECTED = RtolapError.code
-
-
-@dataclass
-class Ended:
-    """A query that has ended.
-
-    Attributes:
-        outcome: OK, ABANDONED, or the code of the error that ended it.
-        error: the error in words; empty without one.
-        rows: that were answered, whose bytes are as they lay in memory.
-    """
-
-    outcome: str = OK
-    error: str = ""
-    took_s: float = 0.0
-    rows: int = 0
-    result_bytes: int = 0
-    reads: list[ReadStats] = field(default_factory=list)
 
 
 class QueryMetrics:

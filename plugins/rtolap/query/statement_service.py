@@ -21,7 +21,6 @@ from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, QueryCatalogue
 from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing
-from rtolap.query.cubes.fetch import Fetcher
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.queries_ahead import QueriesAhead
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
@@ -36,7 +35,7 @@ from rtolap.query.lookups import Lookups
 from rtolap.query.memory_budget import READ, BudgetLimits, MemoryBudget, read_limits
 from rtolap.query.metrics import QueryMetrics
 from rtolap.query.plan import ReadStats, Rewritten
-from rtolap.query.query_log.entries import Asked, entry_of
+from rtolap.query.query_log.entries import Asked, Entry
 from rtolap.query.query_log.log import QueryLog
 from rtolap.query.query_log.texts import cut
 from rtolap.query.session_token import SessionPositions, SessionTokens
@@ -124,7 +123,7 @@ class QueryService:
         self._limits = limits
         self._realtime = Realtime(source, clock)
         ahead = QueriesAhead(source, cluster.topology, clock, ahead_on)
-        self._fetcher = RevisionFetcher(Fetcher(cluster, history, self._realtime, ahead))
+        self._fetcher = RevisionFetcher(cluster, history, self._realtime, ahead)
         self._engine = engine or WorkerPool(
             limits.memory_bytes,
             limits.threads,
@@ -227,7 +226,7 @@ class QueryService:
         with span("statement"):
             return self.metrics.measure(
                 lambda: self._execute(sql, parameters, ending, positions, database, complete),
-                lambda ended: self.log.note(entry_of(asked, started_ms, ended)),
+                lambda ended: self.log.note(Entry(asked, started_ms, ended)),
             )
 
     def _execute(

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.columnar.chunks import single_chunk
-from rtolap.columnar.sum_bounds import largest_of, whole_words
+from rtolap.columnar.reduce import longs_of_decimals
+from rtolap.columnar.sum_bounds import largest_of
 from rtolap.scan.numbers import Codes
 
 VALUES_MAX = 1 << 16  # of a dimension, NULL included: numbers take two bytes at most
@@ -172,30 +173,20 @@ def measure_column(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> MeasureColum
     column = single_chunk(column)
     valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     kind = column.type
+    if pa.types.is_floating(kind):
+        return MeasureColumn(np.array(column.fill_null(0.0).to_numpy(), np.float64), valid, 0)
     if pa.types.is_decimal128(kind):
-        values = _of_decimals(column, valid)
-        if values is None:
-            return None
-    elif pa.types.is_floating(kind):
-        values = np.array(column.fill_null(0.0).to_numpy(), np.float64)
-        return MeasureColumn(values, valid, 0)
+        whole = longs_of_decimals(column)
     elif pa.types.is_integer(kind) or pa.types.is_temporal(kind):
         whole = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-        values = np.array((whole.fill_null(0) if whole.null_count else whole).to_numpy(), np.int64)
     else:
         return None
+    if whole is None:
+        return None
+    values = np.array((whole.fill_null(0) if whole.null_count else whole).to_numpy(), np.int64)
     largest = largest_of(values)
     for narrow in _NARROW:
         if largest <= np.iinfo(narrow).max:
             values = values.astype(narrow)
             break
     return MeasureColumn(values, valid, largest)
-
-
-def _of_decimals(column: pa.Array[Any], valid: NDArray[np.bool_] | None) -> NDArray[np.int64] | None:
-    words = whole_words(column)
-    if valid is not None:
-        words = np.where(valid[:, None], words, 0)
-    if not np.array_equal(words[:, 1], words[:, 0] >> 63):
-        return None
-    return np.array(words[:, 0], np.int64)

@@ -6,7 +6,7 @@ its parts, with SQL's three-valued logic. Runs of equal values become ranges of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rtolap.columnar.filter import mask
-from rtolap.model.predicate import And, Not, Or, Predicate, columns_of
+from rtolap.model.predicate import And, Not, Or, Predicate, columns_of, terms_of
 from rtolap.scan.columns import CodedColumn, NotCoded, bits, edges
 from rtolap.scan.numbers import Codes
 
@@ -90,7 +90,9 @@ def by_column(predicate: Predicate | None) -> tuple[dict[str, Predicate], Predic
     """Return the condition on each column by itself, and the condition on several columns together."""
     terms: dict[str, list[Predicate]] = {}
     rest: list[Predicate] = []
-    for term in _conjuncts(predicate):
+    if predicate is None:
+        return {}, None
+    for term in terms_of(predicate) if isinstance(predicate, And) else (predicate,):
         columns = columns_of(term)
         if len(columns) == 1:
             (column,) = columns
@@ -99,17 +101,6 @@ def by_column(predicate: Predicate | None) -> tuple[dict[str, Predicate], Predic
             rest.append(term)
     alone = {name: each[0] if len(each) == 1 else And(tuple(each)) for name, each in terms.items()}
     return alone, And(tuple(rest)) if rest else None
-
-
-def _conjuncts(predicate: Predicate | None) -> Iterable[Predicate]:
-    match predicate:
-        case None:
-            return
-        case And(terms=terms):
-            for term in terms:
-                yield from _conjuncts(term)
-        case _:
-            yield predicate
 
 
 def matching_ranges(column: CodedColumn, truth: Truth) -> list[Range] | None:

@@ -10,8 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rtolap.aggregates.accumulator import Fold, Partial
-from rtolap.columnar.fold_at import fold_at
-from rtolap.columnar.reduce import Ids
+from rtolap.columnar.group_ids import Ids, fold_at
+from rtolap.columnar.reduce import decimals_of_words
+from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.sum_bounds import INT64_MAX, SumBound
 from rtolap.scan.columns import MeasureColumn, NotCoded
 
@@ -126,10 +127,8 @@ def _typed(totals: NDArray[Any], partial: Partial, absent: NDArray[np.bool_] | N
         case "double":
             return pa.array(totals, pa.float64(), mask=absent)
         case "decimal":
-            words = np.stack([totals, totals >> 63], axis=1)
-            validity = None if absent is None else pa.array(~absent).buffers()[1]
-            kind = pa.decimal128(partial.type.precision, partial.type.scale)
-            return pa.Array.from_buffers(kind, len(totals), [validity, pa.py_buffer(words)])
+            low, high = totals.view(np.uint64), (totals >> 63).view(np.uint64)
+            return decimals_of_words(low, high, arrow_type(partial.type), absent)
         case "date":
             return pa.array(totals.astype(np.int32), pa.int32(), mask=absent).view(pa.date32())
         case "timestamp":

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rtolap.aggregates.accumulator import Partial
-from rtolap.columnar.reduce import Ids
+from rtolap.columnar.group_ids import Ids
 from rtolap.model.predicate import Predicate
 from rtolap.scan.columns import CodedFile, DimensionCodes, MeasureColumn, NotCoded
 from rtolap.scan.filter import Judge, Range, Truth, by_column, matching_ranges, ranges_in_both

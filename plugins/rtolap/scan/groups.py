@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rtolap.columnar.reduce import Ids
+from rtolap.columnar.group_ids import Ids
 from rtolap.columnar.schema import LOCAL_STRING
 from rtolap.scan.keys import Coded, compact
 from rtolap.scan.numbers import Numbered, combine

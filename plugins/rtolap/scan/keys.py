@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rtolap.columnar.reduce import Ids
+from rtolap.columnar.group_ids import Ids
 
 _RUN_ROWS = 8  # of runs that are shorter on average, every value is hashed
 _SPARE_VALUES, _VALUES_PER_ROW_MAX = 64, 2  # of a dictionary, beyond which `compact` makes another

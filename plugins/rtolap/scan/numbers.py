@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.columnar.reduce import Ids
+from rtolap.columnar.group_ids import Ids
 
 RADIX_MAX = 1 << 62  # of a combined number, so that 64 bits hold it with its sign
 

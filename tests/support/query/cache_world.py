@@ -24,7 +24,7 @@ from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import open_store
 from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
 from rtolap.query.history_cache.cache import HistoryCache
-from rtolap.query.history_cache.folder import CacheFolder, RealCacheDisk
+from rtolap.query.history_cache.folder import CacheDisk, CacheFolder
 from rtolap.query.history_cache.keeper import HistoryKeeper
 from rtolap.query.plan import ReadStats
 
@@ -51,7 +51,7 @@ class Remote:
             raise OSError("connection refused")
 
 
-class MortalCacheDisk(RealCacheDisk):
+class MortalCacheDisk(CacheDisk):
     """`die_at`: the operation, from 1, in which the process is killed. `room`: bytes until it is full.
 
     After each operation what is below `watched` must not be more than `bytes_max`.

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import NotFound, Unavailable
+from rtolap.columnar.pushed_schema import rows_schema
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.stored.table import StoredTable
 from rtolap.protocols.storage.messages import Pin, ScanRequest, TabletId, Unpin
 from rtolap.protocols.stored_tables import messages as wire
-from rtolap.query.catalogue import arrow_schema
 from rtolap.stored.engine.routing import Routing
 from rtolap.stored.engine.rows.columns import DELETE_SIGN
 from rtolap.stored.engine.settings import TabletSettings
@@ -235,7 +235,7 @@ class StoredWorld(Closeable):
     def _load(self, name: wire.TableName, rows: list[dict[str, Any]]) -> None:
         table = self.catalogue.table(name.db, name.name)
         names = [column for column in table.schema.names if any(column in row for row in rows)]
-        columns = arrow_schema(table.schema, names)
+        columns = rows_schema(table.schema, names)
         if any(DELETE_SIGN in row for row in rows):
             columns = columns.append(pa.field(DELETE_SIGN, pa.bool_()))
         batch = pa.RecordBatch.from_pylist(rows, schema=columns)

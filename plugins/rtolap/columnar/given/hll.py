@@ -30,7 +30,7 @@ from rtolap.columnar.hll_image import (
 )
 
 _LIST, _SET, _HLL = 0, 1, 2
-_HLL_4, _HLL_6, _HLL_8 = 0, 1, 2
+_HLL_4, _HLL_8 = 0, 2
 _EMPTY, _COMPACT, _REBUILD = 4, 8, 32  # the last: the sums are not kept
 _FIRST = {_LIST: 8, _SET: 12, _HLL: HLL_HEADER_BYTES}
 _PREAMBLE_INTS = {_LIST: 2, _SET: 3, _HLL: 10}

@@ -18,7 +18,7 @@ from rtolap.cubes.build.cuboid_writers import CuboidWriter, PieceWriter
 from rtolap.cubes.build.file_looks import FilesOfBuild
 from rtolap.cubes.build.grouping import group_rows, is_small
 from rtolap.cubes.build.job_ids import builds
-from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report
+from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report, report_cuboid
 from rtolap.cubes.build.jvm_ids import tell, told
 from rtolap.cubes.build.session import executors_run_python, list_in_driver
 from rtolap.cubes.build.stage_progress import reported_stages
@@ -91,7 +91,7 @@ def _attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
         looked = verify(spark, batch)
     for spec, verified in zip(batch, looked, strict=True):
         if isinstance(verified, RtolapError):
-            worst = max(worst, _failed(spec, verified))
+            worst = max(worst, failed(spec, verified))
         elif isinstance(verified, HistoryManifest):
             report("built", spec, **msgspec.structs.asdict(_result(spec, verified, started)))
         else:
@@ -104,7 +104,7 @@ def _attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
             report("built", spec, **msgspec.structs.asdict(_result(spec, manifest, started)))
     except Exception as error:  # noqa: BLE001 - whatever Spark raises; reported here and by the exit code
         if len(wanted) == 1:
-            return max(worst, _failed(wanted[0].spec, error))
+            return max(worst, failed(wanted[0].spec, error))
         traceback.print_exc()
         report("alone", wanted[0].spec, segments=len(wanted), error=error_text(error))
         return max([worst, *(attempt(spark, [each.spec]) for each in wanted)])
@@ -175,7 +175,7 @@ def _in_memory(
     for number, cuboid in enumerate(of_cube):
         by_cuboid.append(writer.write(number))
         size = sum(file.bytes for entry in by_cuboid[-1] for file in entry.files)
-        report("cuboid", specs[0], name=cuboid.name, bytes=size, done=number + 1, total=len(of_cube))
+        report_cuboid(specs[0], cuboid, size, number + 1, len(of_cube))
     return [list(of_spec) for of_spec in zip(*by_cuboid, strict=True)]
 
 
@@ -238,7 +238,8 @@ def _declared(spec: BuildSpec) -> DeclaredInputs | HistoryManifest | RtolapError
         return error
 
 
-def _failed(spec: BuildSpec, error: Exception) -> int:
+def failed(spec: BuildSpec, error: Exception) -> int:
+    """Report a failure. Return EXIT_REFUSED for what another try cannot mend, else EXIT_FAILED."""
     if isinstance(error, (Refused, Corrupted, NotFound, DefinitionError)):
         report("failed", spec, error=str(error), retry=False)
         return EXIT_REFUSED

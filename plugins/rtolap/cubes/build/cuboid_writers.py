@@ -22,7 +22,7 @@ from rtolap.base.ids import CarryingPool
 from rtolap.columnar.schema import field_ids
 from rtolap.cubes.build.grouping import GROUPED_DIMENSIONS_MAX, group, spark_schema
 from rtolap.cubes.build.job_ids import InTask
-from rtolap.cubes.build.job_progress import report
+from rtolap.cubes.build.job_progress import report_cuboid
 from rtolap.cubes.build.jvm_ids import in_thread
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
 from rtolap.cubes.format.build_pieces import (
@@ -101,14 +101,8 @@ class PieceWriter:
     def _report(self, numbers: Sequence[int], done: int) -> None:
         first = done - len(numbers)
         for place, number in enumerate(numbers, start=first + 1):
-            report(
-                "cuboid",
-                self._specs[0],
-                name=self.cuboids[number].name,
-                bytes=self._bytes[number],
-                done=place,
-                total=len(self.cuboids),
-            )
+            cuboid, size = self.cuboids[number], self._bytes[number]
+            report_cuboid(self._specs[0], cuboid, size, place, len(self.cuboids))
 
 
 class CuboidJob(NamedTuple):
@@ -205,14 +199,8 @@ class CuboidWriter:
         for cuboid in written:
             own = self._folders[cuboid.name]
             self._sizes[cuboid.name] = sum(file.bytes for file in self._store.list(own))
-            report(
-                "cuboid",
-                self._specs[0],
-                name=cuboid.name,
-                bytes=self._sizes[cuboid.name],
-                done=len(self._sizes),
-                total=len(self.cuboids),
-            )
+            size, done = self._sizes[cuboid.name], len(self._sizes)
+            report_cuboid(self._specs[0], cuboid, size, done, len(self.cuboids))
 
     def _narrow(self, cuboid: Cuboid) -> None:
         """Write a cuboid's files again without the columns of the cuboids that it shared a job with.

@@ -11,6 +11,7 @@ from pyspark.errors import PythonException
 
 from rtolap.base.ids import ids
 from rtolap.model.build_spec import BuildSpec
+from rtolap.model.cube import Cuboid
 
 EXIT_REFUSED, EXIT_FAILED = 3, 4
 _saying = threading.Lock()
@@ -20,6 +21,11 @@ ERROR_CHARS = 2000
 def report(event: str, spec: BuildSpec, **fields: object) -> None:
     """Report progress. `spec` is the build meant, or the first of the batch."""
     _say({"event": event, "cube": spec.cube, "segment": spec.segment, "build_id": spec.build_id, **fields})
+
+
+def report_cuboid(spec: BuildSpec, cuboid: Cuboid, size_bytes: int, done: int, total: int) -> None:
+    """Report that a cuboid is written, as one of so many that are done."""
+    report("cuboid", spec, name=cuboid.name, bytes=size_bytes, done=done, total=total)
 
 
 def report_batch(event: str, cube: str, batch: str, **fields: object) -> None:

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import sys
 import time
-import traceback
 from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
+from rtolap.base.errors import RtolapError
 from rtolap.base.ids import bound
 from rtolap.base.spans import span
-from rtolap.cubes.build.build import EXIT_USAGE, write_cuboids
+from rtolap.cubes.build.build import EXIT_USAGE, failed, write_cuboids
 from rtolap.cubes.build.file_looks import FilesOfBuild
-from rtolap.cubes.build.job_progress import EXIT_FAILED, EXIT_REFUSED, error_text, report
+from rtolap.cubes.build.job_progress import report
 from rtolap.cubes.build.jvm_ids import told
 from rtolap.cubes.format import history
 from rtolap.cubes.format.file_states import FileToLookAt
@@ -68,13 +67,8 @@ def _attempt(spark: SparkSession, spec: MergeSpec) -> int:
     started = time.monotonic()
     try:
         manifest = merge(spark, spec)
-    except (Refused, Corrupted, NotFound, DefinitionError) as error:
-        report("failed", _as_build(spec), error=str(error), retry=False)
-        return EXIT_REFUSED
     except Exception as error:  # noqa: BLE001 - whatever Spark raises; reported here and by the exit code
-        traceback.print_exc()
-        report("failed", _as_build(spec), error=error_text(error), retry=True)
-        return EXIT_FAILED
+        return failed(_as_build(spec), error)
     report(
         "merged",
         _as_build(spec),

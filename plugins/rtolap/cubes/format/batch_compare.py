@@ -14,8 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rtolap.aggregates.accumulator import Accumulator
-from rtolap.aggregates.by_time import Picked
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.file_states import FileToLookAt, file_state
@@ -95,10 +93,6 @@ def compare(store: ObjectStore, spec: BatchSpec, location: str | None, part_path
         only_source=int((places[0] < 0).sum()),
         different=int((~equal).sum()),
     )
-
-
-def _is_comparable(accumulator: Accumulator) -> bool:
-    return accumulator.is_exact and not isinstance(accumulator, Picked)
 
 
 def _base(store: ObjectStore, schema: Schema, location: str | None) -> tuple[str, tuple[FileEntry, ...]]:

@@ -22,7 +22,7 @@ from rtolap.column_types import ColumnType
 from rtolap.columnar import reduce
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray
-from rtolap.columnar.murmur3 import hash_longs, hash_strings
+from rtolap.columnar.key_hash import hash_values
 from rtolap.columnar.schema import arrow_type, columns_with_statistics, history_schema, physical_schema
 from rtolap.cubes.format.pages import WRITTEN, open_parquet
 from rtolap.model.cube import Schema
@@ -283,25 +283,9 @@ def _hashes(block: Block) -> NDArray[np.uint64]:
     hashes = np.zeros(block.rows, np.uint64)
     for key in block.keys:
         assert key.values is not None, "keys of blocks have values"
-        hashes = hashes * _MIX ^ np.append(_hashes_of_values(key.values), np.uint64(1))[key.codes]
+        hashes = hashes * _MIX ^ np.append(hash_values(key.values), np.uint64(1))[key.codes]
     hashes = (hashes ^ hashes >> np.uint64(32)) * _MIX
     return hashes ^ hashes >> np.uint64(29)
-
-
-def _hashes_of_values(values: pa.Array) -> NDArray[np.uint64]:
-    kind = values.type
-    if pa.types.is_boolean(kind):
-        values = values.cast(pa.int64())
-    elif pa.types.is_integer(kind) or pa.types.is_temporal(kind):
-        values = values.view(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
-    elif not pa.types.is_string(kind):
-        values = values.cast(pa.string())
-    if pa.types.is_integer(values.type):
-        return hash_longs(values.to_numpy(zero_copy_only=False))[0]
-    _, offsets, data = values.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
-    raw = np.zeros(1, np.uint8) if data is None or not data.size else np.frombuffer(data, np.uint8)
-    return hash_strings(raw, ends[:-1], np.diff(ends))[0]
 
 
 def _narrow_codes(key: Coded) -> NDArray[np.integer]:

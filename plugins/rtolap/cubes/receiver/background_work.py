@@ -10,6 +10,7 @@ import queue
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 from typing import TypeVar
@@ -89,40 +90,27 @@ class CoreRequests:
         return Unavailable(f"receiver {self._receiver_id} is ending", action="ask another receiver")
 
 
+@dataclass(eq=False)
 class BackgroundWork:
     """Takes immutable values from the core and hands results back as requests."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        core: CubeReceiver,
-        *,
-        cube_id: str,
-        replica_set: str,
-        metadata: ClusterMetadata,
-        election: Election,
-        reader: RangeReader,
-        uploader: Uploader,
-        views: ViewSource,
-        requests: CoreRequests,
-        stopping: Event,
-        clock: Clock,
-    ) -> None:
-        self._schema = schema
-        self._clock = clock
-        self._released_s = clock.monotonic_s()
-        self._core = core
-        self._cube_id = cube_id
-        self._replica_set = replica_set
-        self._metadata = metadata
-        self._election = election
-        self._reader = reader
-        self._uploader = uploader
-        self._views = views
-        self._requests = requests
-        self._stopping = stopping
-        self._replayed: Offsets = {}
-        self._unreadable: dict[int, Losses] = {}  # by segment start
+    schema: Schema
+    core: CubeReceiver
+    cube_id: str
+    replica_set: str
+    metadata: ClusterMetadata
+    election: Election
+    reader: RangeReader
+    uploader: Uploader
+    views: ViewSource
+    requests: CoreRequests
+    stopping: Event
+    clock: Clock
+    _replayed: Offsets = field(default_factory=dict, init=False)
+    _unreadable: dict[int, Losses] = field(default_factory=dict, init=False)  # by segment start
+
+    def __post_init__(self) -> None:
+        self._released_s = self.clock.monotonic_s()
 
     def run_once(self) -> None:
         """Do each kind of work once. Failures are logged and tried again."""
@@ -135,12 +123,12 @@ class BackgroundWork:
             self._release_pages,
             self._tell_replay_from,
         ):
-            if self._stopping.is_set():
+            if self.stopping.is_set():
                 return
             self._guarded(work)
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        cube = self._schema.cube.name
+        cube = self.schema.cube.name
         try:
             try:
                 work()
@@ -148,34 +136,34 @@ class BackgroundWork:
             except LogTruncated as error:  # the core finds it too, and decides
                 log.warning("cube %s: %s", cube, error)
             except (OffsetsGone, Corrupted, TopicRecreated) as error:
-                self._requests.ask(partial(self._core.fail, error))
+                self.requests.ask(partial(self.core.fail, error))
         except NotFound as error:
             log.warning("cube %s: %s", cube, error)
         except (RtolapError, OSError) as error:
             log.warning("cube %s: work is tried again: %s", cube, error)
         except Exception:
             log.exception("cube %s: work is tried again", cube)
-        self._stopping.wait(self._core.settings.retry_s)
+        self.stopping.wait(self.core.settings.retry_s)
 
     def _realign(self) -> None:
-        core = self._core
+        core = self.core
         while (
             job := realign_job(core.state, core.valid_partitions)
-        ) is not None and not self._stopping.is_set():
-            fresh = self._reader.read(job.start_ms, job.pieces, core.control.losses)
-            self._requests.ask(partial(core.apply_realigned, job.start_ms, (job.table,), fresh))
+        ) is not None and not self.stopping.is_set():
+            fresh = self.reader.read(job.start_ms, job.pieces, core.control.losses)
+            self.requests.ask(partial(core.apply_realigned, job.start_ms, (job.table,), fresh))
 
     def _upload(self) -> None:
-        while self._election.is_leader() and not self._stopping.is_set():
-            control, records = self._views.snapshot()
+        while self.election.is_leader() and not self.stopping.is_set():
+            control, records = self.views.snapshot()
             accepted = (control.losses, control.version_losses)
             self._unreadable = {s: known for s, known in self._unreadable.items() if known == accepted}
-            job = upload_job(self._schema, self._core.state, control, records, self._unreadable)
+            job = upload_job(self.schema, self.core.state, control, records, self._unreadable)
             if job is None:
                 return
-            self._core.confirm_topic()
+            self.core.confirm_topic()
             try:
-                self._uploader.upload(job, control, self._core.file.fragments)
+                self.uploader.upload(job, control, self.core.file.fragments)
             except (TopicRecreated, LogTruncated):
                 raise
             except OffsetsGone as error:
@@ -187,21 +175,21 @@ class BackgroundWork:
             except Refused as error:
                 log.warning("part of %s is not taken: %s", job.window.name, error)
             fragments.release_pages(job.tables)  # it has read them whole
-            self._views.refresh()
+            self.views.refresh()
 
     def _merge(self) -> None:
-        folder = self._core.file.fragments
-        job = fragments.merge_job(self._core.state.segments, self._core.settings)
+        folder = self.core.file.fragments
+        job = fragments.merge_job(self.core.state.segments, self.core.settings)
         if job is not None:
-            merged = fragments.merge(self._schema, folder, job)
-            self._requests.ask(partial(self._core.apply_merged, job, merged))
+            merged = fragments.merge(self.schema, folder, job)
+            self.requests.ask(partial(self.core.apply_merged, job, merged))
 
     def _verify(self) -> None:
         """Verify a bounded amount of the files that were there when the process began. Statements verify what
         they read."""
         looked_at_bytes = 0
-        for fragment in fragments.unverified(self._core.state):
-            if self._stopping.is_set() or looked_at_bytes > VERIFIED_BYTES_MAX:
+        for fragment in fragments.unverified(self.core.state):
+            if self.stopping.is_set() or looked_at_bytes > VERIFIED_BYTES_MAX:
                 return
             fragment.verify()
             fragment.load_index()
@@ -212,15 +200,15 @@ class BackgroundWork:
 
         A consumer that is behind reads first.
         """
-        if self._core.consumer_state is ConsumerState.REPLAYING:
+        if self.core.consumer_state is ConsumerState.REPLAYING:
             return
-        if not (self._schema.cube.aggregation_groups and self._core.settings.cuboid_bytes_max):
+        if not (self.schema.cube.aggregation_groups and self.core.settings.cuboid_bytes_max):
             return
-        state = self._core.state
+        state = self.core.state
         for table in fragments.cuboid_jobs(state)[:CUBOID_TABLES_MAX]:
-            if self._stopping.is_set():
+            if self.stopping.is_set():
                 return
-            fragments.keep_cuboids(self._schema, state, table, self._core.settings.cuboid_bytes_max)
+            fragments.keep_cuboids(self.schema, state, table, self.core.settings.cuboid_bytes_max)
 
     def _release_pages(self) -> None:
         """Release the pages of fragments that statements, merges and uploads have read.
@@ -228,25 +216,25 @@ class BackgroundWork:
         They are read again where they are needed. Without this, a receiver that catches up has nearly all
         that it holds among its own memory.
         """
-        is_behind = self._core.consumer_state is ConsumerState.REPLAYING
-        now_s = self._clock.monotonic_s()
+        is_behind = self.core.consumer_state is ConsumerState.REPLAYING
+        now_s = self.clock.monotonic_s()
         if now_s - self._released_s >= (RELEASE_BEHIND_S if is_behind else RELEASE_S):
             self._released_s = now_s
-            fragments.release_pages(self._core.state.tables())
+            fragments.release_pages(self.core.state.tables())
 
     def _tell_replay_from(self) -> None:
-        core = self._core
-        if core.lowered and self._metadata.store.connected():
+        core = self.core
+        if core.lowered and self.metadata.store.connected():
             lowered = dict(core.lowered)
-            self._metadata.lower_replay_from(self._schema.cube.name, lowered)
-            self._requests.ask(partial(core.forget_lowered, lowered))
+            self.metadata.lower_replay_from(self.schema.cube.name, lowered)
+            self.requests.ask(partial(core.forget_lowered, lowered))
             self._replayed = {}
-        if not (self._election.is_leader() and self._metadata.store.connected() and core.checkpointed):
+        if not (self.election.is_leader() and self.metadata.store.connected() and core.checkpointed):
             return
-        offsets = self._requests.ask(core.replay_from)
+        offsets = self.requests.ask(core.replay_from)
         if offsets and offsets != self._replayed:
             core.confirm_topic()
-            self._metadata.set_replay_from(
-                self._schema.cube.name, self._replica_set, offsets, cube_id=self._cube_id
+            self.metadata.set_replay_from(
+                self.schema.cube.name, self.replica_set, offsets, cube_id=self.cube_id
             )
             self._replayed = offsets

@@ -16,7 +16,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from rtolap.base.clock import Clock
@@ -75,33 +76,23 @@ class Taken:
     partitions_count: int
 
 
+@dataclass(eq=False)
 class WatermarkReports:
     """`coordinators`: their base URLs; where none are known at present, the last ones are kept.
     `open_client`: such URLs → a client of the cube's application."""
 
-    def __init__(
-        self,
-        mark: CubeWatermark,
-        core: CubeReceiver,
-        *,
-        views: TakeoverViews,
-        clock: Clock,
-        ask: Ask,
-        coordinators: Callable[[], Collection[str]],
-        open_client: Callable[[tuple[str, ...]], Client],
-    ) -> None:
-        self._mark = mark
-        self._core = core
-        self._views = views
-        self._clock = clock
-        self._ask = ask
-        self._coordinators = coordinators
-        self._open = open_client
-        self._urls: tuple[str, ...] = ()
-        self._client: Client | None = None
-        self._said: int | None = None  # the generation of which everything was reported to the client
-        self._takeover: Takeover | None = None
-        self._taken_s = float("-inf")
+    mark: CubeWatermark
+    core: CubeReceiver
+    views: TakeoverViews
+    clock: Clock
+    ask: Ask
+    coordinators: Callable[[], Collection[str]]
+    open_client: Callable[[tuple[str, ...]], Client]
+    _urls: tuple[str, ...] = field(default=(), init=False)
+    _client: Client | None = field(default=None, init=False)
+    _said: int | None = field(default=None, init=False)  # the generation that the client was told all of
+    _takeover: Takeover | None = field(default=None, init=False)
+    _taken_s: float = field(default=float("-inf"), init=False)
 
     def run(self, stopping: threading.Event) -> None:
         while not stopping.wait(REPORT_EVERY_S):
@@ -109,33 +100,33 @@ class WatermarkReports:
                 self.turn()
             except RtolapError as error:
                 self._said = None  # what was taken from the core may not have been reported
-                log.info("watermark reports of %s wait: %s", self._core.schema.cube.name, error)
+                log.info("watermark reports of %s wait: %s", self.core.schema.cube.name, error)
             except Exception:
                 self._said = None
-                log.exception("watermark reports of %s", self._core.schema.cube.name)
+                log.exception("watermark reports of %s", self.core.schema.cube.name)
         self._drop_client()
 
     def turn(self) -> None:
         client = self._reach()
         if client is None:
             return
-        taken = self._ask(self._take)
+        taken = self.ask(partial(self._of_core, whole=False))
         if taken.generation is None:
             self._said = None
             self._note(None)
             return
         if taken.generation != self._said:
-            taken = self._ask(self._take_whole)
+            taken = self.ask(partial(self._of_core, whole=True))
         self._say(client, taken)
 
     def _say(self, client: Client, taken: Taken) -> None:
         if taken.generation is None:
             return  # deposed between the two looks
         for partition, progress in taken.progress.items():
-            if not progress.hosts and self._core.schema.table.watermark_records is not None:
+            if not progress.hosts and self.core.schema.table.watermark_records is not None:
                 continue  # producers state it in every partition: where none has yet, they are awaited
             client.report_progress(
-                self._mark.source,
+                self.mark.source,
                 partition,
                 taken.generation,
                 progress.hosts,
@@ -149,32 +140,26 @@ class WatermarkReports:
     def _look_at_takeover(self, client: Client, generation: int, partitions: frozenset[int]) -> None:
         takeover = self._takeover
         if takeover is None or takeover.generation != generation or not partitions <= takeover.partitions:
-            if not all(client.has_taken(self._mark.source, p, generation) for p in partitions):
+            if not all(client.has_taken(self.mark.source, p, generation) for p in partitions):
                 return
-            reached = [client.input_watermark(level) for level in (self._mark.source, self._mark.sink)]
+            reached = [client.input_watermark(level) for level in (self.mark.source, self.mark.sink)]
             watermark_ms = max((at for at in reached if at is not None), default=None)
-            self._taken_s = self._clock.monotonic_s()
+            self._taken_s = self.clock.monotonic_s()
             self._note(Takeover(generation, partitions, watermark_ms, client.approved_until()))
-        elif takeover.ends is None and self._core.progress.log_ends_requested_s >= self._taken_s:
-            ends = dict(self._core.progress.log_ends)
+        elif takeover.ends is None and self.core.progress.log_ends_requested_s >= self._taken_s:
+            ends = dict(self.core.progress.log_ends)
             if partitions <= ends.keys():
                 self._note(replace(takeover, ends=ends))
 
     def _note(self, takeover: Takeover | None) -> None:
         self._takeover = takeover
-        self._views.offer_takeover(takeover)
+        self.views.offer_takeover(takeover)
 
     # -- on the core thread -----------------------------------------------------------------------------
 
-    def _take(self) -> Taken:
-        return self._of_core(whole=False)
-
-    def _take_whole(self) -> Taken:
-        return self._of_core(whole=True)
-
     def _of_core(self, *, whole: bool) -> Taken:
-        core = self._core
-        generation = self._views.generation(core.control)
+        core = self.core
+        generation = self.views.generation(core.control)
         hosts = core.progress.hosts
         assert hosts is not None, "a cube with an application keeps them"
         assigned = [p for partitions in core.control.assignment.values() for p in partitions]
@@ -187,10 +172,10 @@ class WatermarkReports:
     # -- the client -------------------------------------------------------------------------------------
 
     def _reach(self) -> Client | None:
-        urls = tuple(sorted(self._coordinators()))
+        urls = tuple(sorted(self.coordinators()))
         if urls and urls != self._urls:
             self._drop_client()
-            self._client, self._urls, self._said = self._open(urls), urls, None
+            self._client, self._urls, self._said = self.open_client(urls), urls, None
         return self._client
 
     def _drop_client(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rtolap.base.clock import Clock
 from rtolap.base.decoding import convert
@@ -151,36 +152,24 @@ def _active(core: CubeReceiver) -> tuple[str, ...]:
     return tuple(SegmentRange(start, start + window_ms).name for start in starts)
 
 
+@dataclass(eq=False)
 class Heartbeats:
     """`run` on a thread of its own. `runners` gives the cubes that are served now, by name; `not_started`
     those that this receiver cannot start, with the reason: they are reported as FAILED; `ahead` those that
     are read for an assignment that is prepared."""
 
-    def __init__(
-        self,
-        *,
-        receiver_id: str,
-        replica_set: str,
-        token: str,
-        metadata: ClusterMetadata,
-        election: Election,
-        clock: Clock,
-        runners: Callable[[], Mapping[str, CubeRunner]],
-        not_started: Callable[[], Mapping[str, str]],
-        ahead: Callable[[], Mapping[str, CubeRunner]],
-    ) -> None:
-        self._receiver_id = receiver_id
-        self._replica_set = replica_set
-        self._token = token
-        self._metadata = metadata
-        self._election = election
-        self._clock = clock
-        self._runners = runners
-        self._not_started = not_started
-        self._ahead = ahead
-        self._coordinators: tuple[str, ...] = ()
-        self._client: CoordinatorClient | None = None
-        self._loads = Loads()
+    receiver_id: str
+    replica_set: str
+    token: str = field(repr=False)
+    metadata: ClusterMetadata
+    election: Election
+    clock: Clock
+    runners: Callable[[], Mapping[str, CubeRunner]]
+    not_started: Callable[[], Mapping[str, str]]
+    ahead: Callable[[], Mapping[str, CubeRunner]]
+    _coordinators: tuple[str, ...] = field(default=(), init=False)
+    _client: CoordinatorClient | None = field(default=None, init=False)
+    _loads: Loads = field(default_factory=Loads, init=False)
 
     def run(self, stopping: threading.Event) -> None:
         while not stopping.wait(HEARTBEAT_EVERY_S):
@@ -194,19 +183,19 @@ class Heartbeats:
             self._client.close()
 
     def _beat(self) -> None:
-        runners = self._runners()
+        runners = self.runners()
         client = self._coordinator()
         if client is None:
             return
         response = client.heartbeat(
             HeartbeatRequest(
-                receiver_id=self._receiver_id,
-                replica_set=self._replica_set,
-                is_leader=self._election.is_leader(),
+                receiver_id=self.receiver_id,
+                replica_set=self.replica_set,
+                is_leader=self.election.is_leader(),
                 cubes={
                     **{
                         name: CubeReport(state=ConsumerState.FAILED, reason=reason)
-                        for name, reason in self._not_started().items()
+                        for name, reason in self.not_started().items()
                     },
                     **{
                         name: self._report(runner.core)
@@ -214,7 +203,7 @@ class Heartbeats:
                         if runner.core.assignment_epoch  # 0: another cube may have the name by now
                     },
                 },
-                warming={name: self._report(runner.core) for name, runner in self._ahead().items()},
+                warming={name: self._report(runner.core) for name, runner in self.ahead().items()},
             )
         )
         for name, low_watermark_ms in response.low_watermark_ms.items():
@@ -227,16 +216,16 @@ class Heartbeats:
                 )
 
     def _report(self, core: CubeReceiver) -> CubeReport:
-        return cube_report(core, self._clock, self._loads.look(core, self._clock.monotonic_s()))
+        return cube_report(core, self.clock, self._loads.look(core, self.clock.monotonic_s()))
 
     def _coordinator(self) -> CoordinatorClient | None:
         """Return a client of the coordinator. Coordinators are found where they stand for election; without
         ZooKeeper the last ones are kept."""
-        if self._metadata.store.connected():
-            urls: Sequence[str] = self._metadata.coordinators()
+        if self.metadata.store.connected():
+            urls: Sequence[str] = self.metadata.coordinators()
             if urls and set(urls) != set(self._coordinators):
                 if self._client is not None:
                     self._client.close()
                 self._coordinators = tuple(urls)
-                self._client = CoordinatorClient(urls, self._token, learnt=True)
+                self._client = CoordinatorClient(urls, self.token, learnt=True)
         return self._client

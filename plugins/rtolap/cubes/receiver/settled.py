@@ -25,43 +25,36 @@ class SettledVersion(NamedTuple):
     purged: bool
 
 
+_NO_FRONTIER = HistoryFrontier()
+
+
 class SettledSegments(Protocol):
     """The settled segments of a cube. It is thread-safe.
 
-    What is not there yet is read: every method but `frontier` may raise Unavailable.
+    What is not there yet is read: every method but `frontier` may raise Unavailable. What its methods do here
+    is what they do where there are none.
     """
 
     @property
     def frontier(self) -> HistoryFrontier:
         """Return how far history has come, no older than any version that this has returned."""
-        ...
+        return _NO_FRONTIER
 
     def record(self, start_ms: int) -> SegmentRecord | None:
         """Return a segment's record with its vectors, None where it has none."""
-        ...
-
-    def versions(self, start_ms: int | None, end_ms: int | None) -> Mapping[int, SettledVersion]:
-        """Return the versions of the segments of that time, and maybe of more, by start."""
-        ...
-
-    def newest_first(self) -> Iterator[SegmentRecord]:
-        """Yield all READY records with their vectors."""
-        ...
-
-
-class NoSettledSegments:
-    """Stands for a history whose records all have nodes of their own."""
-
-    frontier = HistoryFrontier()
-
-    def record(self, start_ms: int) -> SegmentRecord | None:
         return None
 
     def versions(self, start_ms: int | None, end_ms: int | None) -> Mapping[int, SettledVersion]:
+        """Return the versions of the segments of that time, and maybe of more, by start."""
         return {}
 
     def newest_first(self) -> Iterator[SegmentRecord]:
+        """Yield all READY records with their vectors."""
         return iter(())
+
+
+class NoSettledSegments(SettledSegments):
+    """Stands for a history whose records all have nodes of their own."""
 
 
 NO_SETTLED_SEGMENTS = NoSettledSegments()

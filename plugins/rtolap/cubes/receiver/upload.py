@@ -136,24 +136,16 @@ def _of(ranges: Iterable[PartRange]) -> list[int]:
     return [piece.partition for piece in ranges]
 
 
+@dataclass(eq=False)
 class Uploader:
-    def __init__(
-        self,
-        schema: Schema,
-        *,
-        cube_id: str,
-        replica_set: str,
-        metadata: ClusterMetadata,
-        store: ObjectStore,
-        reader: RangeReader,
-    ) -> None:
-        """Take the local tables of one creation, `cube_id`. No other creation gets a part of them."""
-        self._schema = schema
-        self._cube_id = cube_id
-        self._replica_set = replica_set
-        self._metadata = metadata
-        self._store = store
-        self._reader = reader
+    """Takes the local tables of one creation, `cube_id`. No other creation gets a part of them."""
+
+    schema: Schema
+    cube_id: str
+    replica_set: str
+    metadata: ClusterMetadata
+    store: ObjectStore
+    reader: RangeReader
 
     def upload(self, job: UploadJob, control: CubeControl, folder: Path) -> SegmentRecord:
         """Upload a part of tables whose fragments are in `folder`; it may be repeated.
@@ -163,7 +155,7 @@ class Uploader:
         """
         with verified(folder, job.tables):
             part = self._written(job)
-        cube = self._schema.cube
+        cube = self.schema.cube
         partitions = {p for assigned in control.assignment.values() for p in assigned}
 
         def added(record: SegmentRecord) -> SegmentRecord:
@@ -175,22 +167,22 @@ class Uploader:
                 part,
                 partitions=partitions,
                 first=control.first_offsets,
-                now_ms=self._metadata.clock.now_ms(),
+                now_ms=self.metadata.clock.now_ms(),
             )
 
-        return self._metadata.update_segment(cube.name, job.window, added, cube_id=self._cube_id)
+        return self.metadata.update_segment(cube.name, job.window, added, cube_id=self.cube_id)
 
     def _written(self, job: UploadJob) -> StagedPart:
         wanted = [piece for piece in job.read if piece.start < piece.end]
-        tables = (*job.tables, *(self._reader.read(job.window.start_ms, wanted) if wanted else ()))
+        tables = (*job.tables, *(self.reader.read(job.window.start_ms, wanted) if wanted else ()))
         return write_staged_part(
-            self._store,
-            schema=self._schema,
-            cube=self._schema.cube.name,
-            cube_id=self._cube_id,
+            self.store,
+            schema=self.schema,
+            cube=self.schema.cube.name,
+            cube_id=self.cube_id,
             segment=job.window.name,
             version=job.version,
-            replica_set=self._replica_set,
+            replica_set=self.replica_set,
             ranges=job.ranges,
             tables=self._plain(tables),
             events=sum(table.events for table in tables),
@@ -202,8 +194,8 @@ class Uploader:
         """Yield the rows of the tables in plain form, merged where they are together within MERGED_BYTES_MAX:
         a build merges the rest."""
         for group in _groups(tables):
-            merged = merge_tables(self._schema, [table.table for table in group])
-            yield to_plain(self._schema, merged)
+            merged = merge_tables(self.schema, [table.table for table in group])
+            yield to_plain(self.schema, merged)
 
 
 def _groups(tables: Sequence[LocalTable]) -> Iterator[list[LocalTable]]:

@@ -252,7 +252,7 @@ class _Reading:
                 continue
             inner, rows = wanted.fields[name], cursor.rows[which]
             if had[rows].any():
-                for path in (*(() if inner.path is None else (inner.path,)), *inner.paths()):
+                for path in inner.all_paths():
                     self._builder.put_nothing(path, rows[had[rows]])
             had[rows] = True
             unread &= ~which

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,12 +11,16 @@ import pyarrow as pa
 
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.events.classify import Leaf, Problem, Reason
-from rtolap.events.formats.reader import Flags, Places, Problems
+from rtolap.events.formats.reader import Flags, Places, Problems, chunks
 from rtolap.events.formats.values import fitted, misfit, read_type
 from rtolap.events.plan import JsonPlan
 from rtolap.model.value_paths import index_of, path_text
 
 Path = tuple[str, ...]
+Rows = tuple[pa.StructArray, Places]
+ReadRecords = Callable[[list[bytes], Places, Problems], Rows]
+_CHUNK_RECORDS = 8192
+_CHUNK_BYTES = 16 << 20
 
 
 @dataclass
@@ -81,8 +85,12 @@ class Wanted:
         """Return the paths of the columns that are read out of the value."""
         found: list[Path] = []
         for child in self._children():
-            found += ([] if child.path is None else [child.path]) + child.paths()
+            found += child.all_paths()
         return found
+
+    def all_paths(self) -> list[Path]:
+        """Return the path of the column that the value is read for, if any, and those inside of it."""
+        return ([] if self.path is None else [self.path]) + self.paths()
 
     def checked(self) -> list[Leaf]:
         """Return the columns whose types are checked inside of the value."""
@@ -168,7 +176,7 @@ class RowBuilder:
         try:
             return rows, values.cast(pa.string())
         except pa.ArrowInvalid:
-            broken = np.array([not _is_utf8(value) for value in values.to_pylist()], bool)
+            broken = np.array([not is_utf8(value) for value in values.to_pylist()], bool)
             self.refuse(rows[broken], Problem("invalid_utf8", f"column {leaf.name} holds broken bytes"))
             return rows[~broken], values.filter(pa.array(~broken)).cast(pa.string())
 
@@ -189,8 +197,7 @@ class RowBuilder:
         if not items and wanted.items is not None:
             wrong += [(each, "an array") for each in (*wanted.items.by_index.values(), wanted.items.others)]
         for child, expected in wrong:
-            paths = ([] if child.path is None else [child.path]) + child.paths()
-            for leaf in (*(self.leaves[path] for path in paths), *child.checks, *child.checked()):
+            for leaf in (*(self.leaves[path] for path in child.all_paths()), *child.checks, *child.checked()):
                 at = path_text(leaf.path[: wanted.depth])
                 detail = f"column {leaf.name}: expected {expected} at {at}, found {found}"
                 reason: Reason = "invalid_time" if leaf.is_time else "wrong_type"
@@ -231,7 +238,7 @@ def _narrowness(leaf: Leaf) -> int:
     return {"date": 0, "timestamp": 1, "binary": 1, None: 2}[kind]
 
 
-def _is_utf8(value: bytes) -> bool:
+def is_utf8(value: bytes) -> bool:
     try:
         value.decode()
     except UNDECODABLE:
@@ -254,3 +261,23 @@ def nested(columns: Mapping[Path, pa.Array], count: int) -> pa.StructArray:
 def _struct(tree: dict[str, Any], count: int) -> pa.StructArray:
     arrays = [_struct(node, count) if isinstance(node, dict) else node for node in tree.values()]
     return pa.StructArray.from_arrays(arrays, names=list(tree))
+
+
+def in_chunks(
+    plan: JsonPlan, records: list[bytes], places: Places, problems: Problems, read: ReadRecords
+) -> Rows:
+    """Return the rows of the records, which `read` reads in chunks."""
+    parts = [
+        read(records[first:last], places[first:last], problems)
+        for first, last in chunks(records, _CHUNK_RECORDS, _CHUNK_BYTES)
+    ]
+    return together(plan, parts)
+
+
+def together(plan: JsonPlan, parts: Sequence[Rows]) -> Rows:
+    """Return the rows of all parts, one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return RowBuilder(plan, 0).build(np.zeros(0, np.int64), {})
+    return pa.concat_arrays([rows for rows, _ in parts]), np.concatenate([at for _, at in parts])

@@ -14,13 +14,11 @@ import pyarrow as pa
 from pyarrow import csv
 
 from rtolap.events.classify import Problem
-from rtolap.events.formats.columns import RowBuilder
-from rtolap.events.formats.reader import Places, Problems, chunks
+from rtolap.events.formats.columns import RowBuilder, in_chunks, is_utf8
+from rtolap.events.formats.reader import Places, Problems
 from rtolap.events.plan import JsonPlan
 from rtolap.model.formats.record_format import RecordFormat
 
-_CHUNK_RECORDS = 8192
-_CHUNK_BYTES = 16 << 20
 _END, _RETURN = b"\n", b"\r"
 
 
@@ -58,21 +56,13 @@ class CsvReader:
 
     def read(self, records: list[bytes], places: Places, problems: Problems) -> tuple[pa.StructArray, Places]:
         """See `RecordReader`."""
-        parts = [
-            self._chunk(records[first:last], places[first:last], problems)
-            for first, last in chunks(records, _CHUNK_RECORDS, _CHUNK_BYTES)
-        ]
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            return RowBuilder(self._plan, 0).build(places, problems)
-        return pa.concat_arrays([rows for rows, _ in parts]), np.concatenate([at for _, at in parts])
+        return in_chunks(self._plan, records, places, problems, self._chunk)
 
     def _chunk(
         self, records: list[bytes], places: Places, problems: Problems
     ) -> tuple[pa.StructArray, Places]:
         text = _END.join(records)
-        if text.count(_END) >= len(records) or _RETURN in text or not all(records) or not _is_utf8(text):
+        if text.count(_END) >= len(records) or _RETURN in text or not all(records) or not is_utf8(text):
             records, places = self._sound(records, places, problems)
         accepted, tables = self._halved(records, list(range(len(records))), places, problems)
         builder = RowBuilder(self._plan, len(accepted))
@@ -160,11 +150,3 @@ def _fault(line: bytes) -> Problem | None:
     except UnicodeDecodeError as error:
         return Problem("invalid_utf8", f"byte {error.start}: {error.reason}")
     return None
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -10,7 +10,7 @@ together, and all come back in input order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -18,15 +18,13 @@ import pyarrow as pa
 
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.events.classify import Problem
-from rtolap.events.formats.columns import RowBuilder
+from rtolap.events.formats.columns import RowBuilder, in_chunks, together
 from rtolap.events.formats.lockstep import Records
 from rtolap.events.formats.protobuf_reader import ProtobufReader
-from rtolap.events.formats.reader import Places, Problems, chunks
+from rtolap.events.formats.reader import Places, Problems
 from rtolap.events.plan import JsonPlan
 
 FRAME_BYTES = 5
-_CHUNK_RECORDS = 8192
-_CHUNK_BYTES = 16 << 20
 _MAGIC = 0
 _STEPS_MAX = 64
 
@@ -111,13 +109,7 @@ class ChunkedReader:
 
     def read(self, records: list[bytes], places: Places, problems: Problems) -> tuple[pa.StructArray, Places]:
         """See `RecordReader`."""
-        return _together(
-            self._plan,
-            (
-                self._reader.read(records[first:last], places[first:last], problems)
-                for first, last in chunks(records, _CHUNK_RECORDS, _CHUNK_BYTES)
-            ),
-        )
+        return in_chunks(self._plan, records, places, problems, self._reader.read)
 
 
 class FramedReader:
@@ -135,13 +127,7 @@ class FramedReader:
 
     def read(self, records: list[bytes], places: Places, problems: Problems) -> tuple[pa.StructArray, Places]:
         """See `RecordReader`."""
-        return _together(
-            self._plan,
-            (
-                self._chunk(records[first:last], places[first:last], problems)
-                for first, last in chunks(records, _CHUNK_RECORDS, _CHUNK_BYTES)
-            ),
-        )
+        return in_chunks(self._plan, records, places, problems, self._chunk)
 
     def _chunk(
         self, records: list[bytes], places: Places, problems: Problems
@@ -192,19 +178,8 @@ def _unframed(record: bytes) -> Problem:
 
 def _ordered(plan: JsonPlan, parts: Sequence[tuple[pa.StructArray, Places]]) -> tuple[pa.StructArray, Places]:
     """Return the rows of all parts in input order."""
-    rows, at = _together(plan, iter(parts))
+    rows, at = together(plan, parts)
     if len(parts) < 2:
         return rows, at
     order = np.argsort(at, kind="stable")
     return rows.take(pa.array(order)), at[order]
-
-
-def _together(
-    plan: JsonPlan, parts: Iterator[tuple[pa.StructArray, Places]]
-) -> tuple[pa.StructArray, Places]:
-    read = list(parts)
-    if len(read) == 1:
-        return read[0]
-    if not read:
-        return RowBuilder(plan, 0).build(np.zeros(0, np.int64), {})
-    return pa.concat_arrays([rows for rows, _ in read]), np.concatenate([at for _, at in read])

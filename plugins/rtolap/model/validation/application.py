@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from rtolap.model.application import Application, ApplicationSource, HostList, Operator, Sink
 from rtolap.model.cube import Schema
 from rtolap.model.durations import format_duration
-from rtolap.model.problems import Key, Problem, did_you_mean, raise_all
+from rtolap.model.problems import Key, Problem, raise_all, unknown_name
 from rtolap.model.validation.names import name_problems
 
 LEVELS_MAX = 256
@@ -44,21 +44,15 @@ def cube_watermark_problems(schema: Schema, applications: Mapping[str, Applicati
     found: list[Problem] = []
     application = applications.get(mark.application)
     if application is None:
-        expected = f"one of {', '.join(sorted(applications)) or 'none: declare an application first'}"
-        hint = did_you_mean(mark.application, applications)
+        expected = "" if applications else "one of none: declare an application first"
         key: Key = ("watermark", "application")
-        return [
-            Problem(key, "no such application", expected=expected, found=repr(mark.application), hint=hint)
-        ]
+        return [unknown_name(key, "no such application", mark.application, sorted(applications), expected)]
     for role, name, levels in (
         ("source", mark.source, [level.name for level in application.sources]),
         ("sink", mark.sink, [level.name for level in application.sinks]),
     ):
         if name not in levels:
-            expected = f"one of {', '.join(levels)}"
-            hint = did_you_mean(name, levels)
-            key = ("watermark", role)
-            found.append(Problem(key, f"no such {role}", expected=expected, found=repr(name), hint=hint))
+            found.append(unknown_name(("watermark", role), f"no such {role}", name, levels))
     source = application.source(mark.source)
     names_hosts = schema.table.host_column is not None or schema.table.watermark_records is not None
     if source is not None and source.rule.needs_hosts and not names_hosts:
@@ -158,11 +152,7 @@ def _edge_problems(application: Application) -> list[Problem]:
             expected = "two levels: [upstream, downstream]"
             found.append(Problem(key, "not an edge", expected=expected, found=str(list(edge))))
             continue
-        unknown = [name for name in edge if name not in names]
-        for name in unknown:
-            expected = f"one of {', '.join(names)}"
-            hint = did_you_mean(name, names)
-            found.append(Problem(key, "no such level", expected=expected, found=repr(name), hint=hint))
+        found += [unknown_name(key, "no such level", name, names) for name in edge if name not in names]
         if edge in application.edges[:position]:
             found.append(Problem(key, "edge is declared twice", found=_arrows(edge)))
         if edge[1] in sources:

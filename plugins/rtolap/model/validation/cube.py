@@ -12,7 +12,7 @@ from rtolap.aggregates.registry import AGGREGATES
 from rtolap.column_types import BINARY
 from rtolap.model.cube import TIME_UNITS, AggregationGroup, Cube, Measure, Schema, cuboids
 from rtolap.model.durations import format_duration
-from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean
+from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, unknown_name
 from rtolap.model.validation.conditions import filter_problems
 from rtolap.model.validation.sketches import given_sketch_problems
 
@@ -178,13 +178,8 @@ def _one_measure(schema: Schema, measure: Measure, key: Key) -> Iterator[Problem
         yield Problem(key, f"{measure.function} needs a column", expected="the key column", found="none")
         return
     if measure.column not in names:
-        yield Problem(
-            (*key, "column"),
-            "no such column",
-            expected=f"a column of table {schema.table.name}",
-            found=repr(measure.column),
-            hint=did_you_mean(measure.column, names),
-        )
+        expected = f"a column of table {schema.table.name}"
+        yield unknown_name((*key, "column"), "no such column", measure.column, names, expected)
         return
     if function.takes_lg_k:
         yield from bound_problems((*key, "lg_k"), measure.lg_k, LG_K_MIN, LG_K_MAX)
@@ -214,15 +209,8 @@ def _group_problems(group: AggregationGroup, key: Key, dimensions: tuple[str, ..
     found: list[Problem] = []
     for position, name in enumerate(group.include):
         if name not in dimensions:
-            found.append(
-                Problem(
-                    (*key, "include", position),
-                    "no such dimension",
-                    expected="a dimension of the cube",
-                    found=repr(name),
-                    hint=did_you_mean(name, dimensions),
-                )
-            )
+            at: Key = (*key, "include", position)
+            found.append(unknown_name(at, "no such dimension", name, dimensions, "a dimension of the cube"))
         elif name in group.include[:position]:
             found.append(Problem((*key, "include", position), "included twice", found=repr(name)))
     rules: list[tuple[Key, tuple[str, ...]]] = [((*key, "mandatory"), group.mandatory)]
@@ -242,14 +230,9 @@ def _group_problems(group: AggregationGroup, key: Key, dimensions: tuple[str, ..
     for rule_key, family in rules:
         for position, name in enumerate(family):
             if name not in group.include:
+                at = (*rule_key, position)
                 found.append(
-                    Problem(
-                        (*rule_key, position),
-                        "not in the group",
-                        expected="a dimension of include",
-                        found=repr(name),
-                        hint=did_you_mean(name, group.include),
-                    )
+                    unknown_name(at, "not in the group", name, group.include, "a dimension of include")
                 )
             elif used[name] > 1:
                 found.append(

@@ -14,7 +14,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.column_types import DECIMAL_PRECISION_MAX, parse_type
 from rtolap.model.cube import TIME_UNITS, Schema
 from rtolap.model.loader import Loader
-from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
+from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all, unknown_name
 from rtolap.model.table import VALUE, Column, Lookup, Table
 from rtolap.model.validation.computed import computed_problems
 from rtolap.model.validation.conditions import condition_problems
@@ -183,11 +183,8 @@ def _host_column_problems(table: Table) -> list[Problem]:
     texts = [column.name for column in table.columns if column.type.strip().lower() == "string"]
     if table.host_column is None or table.host_column in texts:
         return []
-    hint = did_you_mean(table.host_column, texts)
     expected = "a string column of the table"
-    return [
-        Problem(("host_column",), "no host name", expected=expected, found=repr(table.host_column), hint=hint)
-    ]
+    return [unknown_name(("host_column",), "no host name", table.host_column, texts, expected)]
 
 
 def _heartbeat_column_problems(table: Table) -> list[Problem]:
@@ -196,9 +193,7 @@ def _heartbeat_column_problems(table: Table) -> list[Problem]:
         return []
     flags = [column.name for column in table.columns if column.type.strip().lower() == "boolean"]
     if name not in flags:
-        hint = did_you_mean(name, flags)
-        expected = "a boolean column of the table"
-        return [Problem(key, "no mark of heartbeats", expected=expected, found=repr(name), hint=hint)]
+        return [unknown_name(key, "no mark of heartbeats", name, flags, "a boolean column of the table")]
     if table.host_column is None:
         return [Problem(key, "a heartbeat is of a host", expected="host_column too", found="none")]
     return []

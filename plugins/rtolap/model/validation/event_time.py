@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from rtolap.model.problems import Problem, did_you_mean
+from rtolap.model.problems import Problem, unknown_name
 from rtolap.model.table import Table
 
 NAMED_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_days", "iso8601")
@@ -33,13 +33,8 @@ def time_problems(table: Table) -> Iterator[Problem]:
     if time.format not in NAMED_FORMATS:
         yield from _pattern_problems(time.format)
     if time.column not in names:
-        yield Problem(
-            ("time", "column"),
-            "no such column",
-            expected=f"a column of table {table.name}",
-            found=repr(time.column),
-            hint=did_you_mean(time.column, names),
-        )
+        expected = f"a column of table {table.name}"
+        yield unknown_name(("time", "column"), "no such column", time.column, names, expected)
     else:
         kind = names[time.column].column_type.kind
         allowed = _TYPES.get(time.format, _PATTERN_TYPES)
@@ -85,15 +80,8 @@ def _pattern_problems(pattern: str) -> list[Problem]:
     key = ("time", "format")
     directives = _DIRECTIVE.findall(pattern)
     if not directives:
-        return [
-            Problem(
-                key,
-                "unknown format",
-                expected=f"one of {', '.join(NAMED_FORMATS)}, or a pattern as %Y-%m-%d %H:%M",
-                found=repr(pattern),
-                hint=did_you_mean(pattern, NAMED_FORMATS),
-            )
-        ]
+        expected = f"one of {', '.join(NAMED_FORMATS)}, or a pattern as %Y-%m-%d %H:%M"
+        return [unknown_name(key, "unknown format", pattern, NAMED_FORMATS, expected)]
     unknown = sorted(set(directives) - _DIRECTIVES)
     if unknown or pattern.count("%") != 2 * directives.count("%") + sum(d != "%" for d in directives):
         expected = ", ".join(f"%{letter}" for letter in sorted(_DIRECTIVES))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from rtolap.model.fleet import BrokerPool, DeclaredQuota, FleetCluster, KafkaFleet, PlacementRule, TopicOwner
-from rtolap.model.problems import Key, Problem, did_you_mean
+from rtolap.model.problems import Key, Problem, unknown_name
 from rtolap.model.validation.definition import cluster_problems, duplicates
 from rtolap.model.validation.names import name_problems
 
@@ -66,13 +66,7 @@ def _owner_problems(fleet: KafkaFleet, owner: TopicOwner, key: Key) -> list[Prob
         ]
     return [
         *found,
-        Problem(
-            (*key, "business"),
-            "no cluster takes its topics",
-            expected=f"one of {', '.join(known)}",
-            found=repr(owner.business),
-            hint=did_you_mean(owner.business, known),
-        ),
+        unknown_name((*key, "business"), "no cluster takes its topics", owner.business, known),
     ]
 
 
@@ -80,14 +74,9 @@ def _business_problems(fleet: KafkaFleet, cluster: FleetCluster, key: Key) -> li
     known = sorted({owner.business for owner in fleet.topics})
     if not cluster.businesses:
         return [Problem((*key, "businesses"), "nobody's cluster", expected="whose topics it takes")]
+    expected = "a business that `topics` names"
     return [
-        Problem(
-            (*key, "businesses", place),
-            "no topics belong to it",
-            expected="a business that `topics` names",
-            found=repr(business),
-            hint=did_you_mean(business, known),
-        )
+        unknown_name((*key, "businesses", place), "no topics belong to it", business, known, expected)
         for place, business in enumerate(cluster.businesses)
         if business not in known
     ]
@@ -167,14 +156,9 @@ def _shared_pool_problems(cluster: FleetCluster, key: Key) -> list[Problem]:
 def _rule_problems(cluster: FleetCluster, rule: PlacementRule, key: Key) -> list[Problem]:
     found = _pattern_problems(rule.match, (*key, "match"))
     found += _id_problems(rule.brokers, (*key, "brokers"))
+    expected = "" if cluster.pools else "one of none: declare pools first"
     found += [
-        Problem(
-            (*key, "pools", place),
-            "no such pool",
-            expected=f"one of {', '.join(cluster.pools) or 'none: declare pools first'}",
-            found=repr(pool),
-            hint=did_you_mean(pool, cluster.pools),
-        )
+        unknown_name((*key, "pools", place), "no such pool", pool, cluster.pools, expected)
         for place, pool in enumerate(rule.pools)
         if pool not in cluster.pools
     ]

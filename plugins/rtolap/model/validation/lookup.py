@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rtolap.base.errors import DefinitionError
 from rtolap.column_types import parse_type
-from rtolap.model.problems import Problem, did_you_mean
+from rtolap.model.problems import Problem, unknown_name
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.stored.table import SKETCH_TYPES
 from rtolap.model.table import Lookup
@@ -59,15 +59,8 @@ def stored_lookup_problems(lookup: Lookup, schema: StoredSchema) -> tuple[Proble
     found: list[Problem] = []
     for position, column in enumerate(lookup.columns):
         if column.name not in schema.names:
-            found.append(
-                Problem(
-                    ("columns", position, "name"),
-                    f"no such column in {lookup.stored_table}",
-                    expected=f"one of {', '.join(schema.names)}",
-                    found=repr(column.name),
-                    hint=did_you_mean(column.name, schema.names),
-                )
-            )
+            key, message = ("columns", position, "name"), f"no such column in {lookup.stored_table}"
+            found.append(unknown_name(key, message, column.name, schema.names))
             continue
         definition = schema.named(column.name).definition
         stored_type = definition.type.strip().lower()
@@ -85,13 +78,7 @@ def _key_problems(lookup: Lookup) -> Iterator[Problem]:
         yield Problem((), "a lookup over a stored table has no keys", expected=expected, found="none")
     for position, key in enumerate(lookup.keys):
         if key not in names:
-            yield Problem(
-                ("keys", position),
-                "no such column",
-                expected=f"one of {', '.join(names)}",
-                found=repr(key),
-                hint=did_you_mean(key, names),
-            )
+            yield unknown_name(("keys", position), "no such column", key, names)
         elif key in lookup.keys[:position]:
             yield Problem(("keys", position), "key is named twice", found=repr(key))
 

@@ -15,7 +15,7 @@ from rtolap.model.formats.avro_schema import SCHEMA_CHARS_MAX, parse_avro_schema
 from rtolap.model.formats.protobuf_set import message_of_set
 from rtolap.model.formats.record_format import RecordFormat
 from rtolap.model.loader import Loader, LoaderColumn, SinkMerge
-from rtolap.model.problems import Key, Problem, did_you_mean
+from rtolap.model.problems import Key, Problem, unknown_name
 from rtolap.model.table import HEADER, VALUE, Column, Table
 from rtolap.model.validation.record_paths import avro_shapes, message_shape, path_problems
 from rtolap.model.value_paths import path_text
@@ -80,9 +80,8 @@ def _source_problems(reads: Table | Loader) -> Iterator[Problem]:
         source, key = column.source, ("columns", place, "source")
         name = source.removeprefix(HEADER) if source.startswith(HEADER) else None
         if source not in _SOURCES and not name:
-            hint = did_you_mean(source, _SOURCES)
             expected = f"one of {', '.join(_SOURCES)}, {HEADER}<name>"
-            yield Problem(key, "unknown source", expected=expected, found=repr(source), hint=hint)
+            yield unknown_name(key, "unknown source", source, _SOURCES, expected)
         elif source != VALUE and column.path is not None:
             expected = "no path: only values have parts"
             yield Problem((*key[:2], "path"), "a path in a source", expected=expected, found=source)
@@ -158,7 +157,7 @@ def _unread(names: Sequence[str], reads: Table | Loader) -> list[Problem]:
     if reads.watermark_records == "field":
         paths["watermark_field",] = reads.watermark_field
     return [
-        Problem(key, "no such field", expected=expected, found=repr(path), hint=did_you_mean(path, names))
+        unknown_name(key, "no such field", path, names, expected)
         for key, path in paths.items()
         if path not in names
     ]

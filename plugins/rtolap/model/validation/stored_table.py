@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rtolap.base.errors import DefinitionError
 from rtolap.column_types import parse_type
 from rtolap.model.durations import format_duration
-from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
+from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all, unknown_name
 from rtolap.model.stored.schema import default_value
 from rtolap.model.stored.table import SKETCH_TYPES, StoredColumn, StoredTable, TableModel
 from rtolap.model.validation.definition import COLUMNS_MAX, duplicates
@@ -198,8 +198,7 @@ def _bucket_problems(table: StoredTable) -> list[Problem]:
 
 def _no_column(table: StoredTable, name: str, key: Key) -> Problem:
     known = [column.name for column in table.columns]
-    expected = f"a column of table {table.name}"
-    return Problem(key, "no such column", expected, repr(name), did_you_mean(name, known))
+    return unknown_name(key, "no such column", name, known, f"a column of table {table.name}")
 
 
 def _a(model: str) -> str:

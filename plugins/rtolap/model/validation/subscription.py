@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from rtolap.base.errors import DefinitionError
 from rtolap.column_types import parse_type
 from rtolap.model.instants import instant_ms
-from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
+from rtolap.model.problems import Key, Problem, bound_problems, raise_all, unknown_name
 from rtolap.model.subscription import START_NOW, HBaseSource, Subscription, SubscriptionListener
 from rtolap.model.validation.definition import cluster_problems, topic_problems
 from rtolap.model.validation.names import name_problems
@@ -148,8 +148,7 @@ def _type_problems(value_type: str, key: Key) -> list[Problem]:
             return [Problem(key, "not a type", expected=str(error.expected), found=repr(value_type))]
         return []
     expected = f"one of {', '.join(_TYPES)}, decimal(p,s)"
-    hint = did_you_mean(value_type, _TYPES)
-    return [Problem(key, "not a type", expected=expected, found=repr(value_type), hint=hint)]
+    return [unknown_name(key, "not a type", value_type, _TYPES, expected)]
 
 
 def _listener_problems(listener: SubscriptionListener) -> Iterator[Problem]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import duckdb
 import msgspec
+from cachetools import LRUCache
 
 from rtolap.base.errors import SqlSyntaxError, UnknownTable, UnsupportedSql
 from rtolap.query.functions.names import unknown_function
@@ -68,7 +68,7 @@ class EngineTexts:
         self._parser = parser
         views = self._parser.execute("SELECT view_name FROM duckdb_views()").fetchall()
         self._views = frozenset(str(name).lower() for (name,) in views)  # the engine's own
-        self._approved: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._approved: LRUCache[str, frozenset[str]] = LRUCache(TEXTS_CACHED_MAX)
 
     def close(self) -> None:
         with self._lock:
@@ -81,15 +81,12 @@ class EngineTexts:
         """
         with self._lock:
             known = self._approved.get(sql)
-            if known is not None:
-                self._approved.move_to_end(sql)
-                return known
+        if known is not None:
+            return known
         relations = _checked(self._tree(sql), self._views)
         if len(sql) <= TEXT_CHARACTERS_MAX:
             with self._lock:
                 self._approved[sql] = relations
-                while len(self._approved) > TEXTS_CACHED_MAX:
-                    self._approved.popitem(last=False)
         return relations
 
     def _tree(self, sql: str) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from rtolap.base.clock import Clock
@@ -20,6 +21,7 @@ WAIT_S_MAX = 0.5  # what one statement waits for a newer value while an older on
 FRESH_WAIT_S_MAX = 5.0  # where the older one may lack what another service has just defined
 
 
+@dataclass(eq=False)
 class Remembered(Closeable, Generic[T]):
     """A value that is looked up elsewhere. No caller waits long for a newer value while one is known.
 
@@ -31,28 +33,21 @@ class Remembered(Closeable, Generic[T]):
     still.
     """
 
-    def __init__(
-        self,
-        name: str,
-        look: Callable[[], T],
-        clock: Clock,
-        *,
-        max_age_s: float,
-        wait_s_max: float = WAIT_S_MAX,
-        fresh_wait_s_max: float = FRESH_WAIT_S_MAX,
-    ) -> None:
-        self._name = name
-        self._look = look
-        self._clock = clock
-        self._max_age_s = max_age_s
-        self._wait_s_max = wait_s_max
-        self._fresh_wait_s_max = fresh_wait_s_max
-        self._lock = threading.Lock()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"look-{name}")
-        self._known: tuple[float, T] | None = None  # (when its look began, monotonic seconds; the value)
-        self._newest: Future[T] | None = None
-        self._slow: Future[T] | None = None
-        self._stuck: Future[T] | None = None  # somebody has waited `fresh_wait_s_max` for it
+    name: str
+    look: Callable[[], T]
+    clock: Clock
+    max_age_s: float
+    wait_s_max: float = WAIT_S_MAX
+    fresh_wait_s_max: float = FRESH_WAIT_S_MAX
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    # When its look began, in monotonic seconds, and the value.
+    _known: tuple[float, T] | None = field(default=None, init=False)
+    _newest: Future[T] | None = field(default=None, init=False)
+    _slow: Future[T] | None = field(default=None, init=False)
+    _stuck: Future[T] | None = field(default=None, init=False)  # it took `fresh_wait_s_max` and more
+
+    def __post_init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"look-{self.name}")
 
     def get(self, *, fresh: bool = False) -> T:
         """Return the value.
@@ -65,7 +60,7 @@ class Remembered(Closeable, Generic[T]):
         """
         with self._lock:
             known = self._known
-            if known is not None and not fresh and self._clock.monotonic_s() - known[0] < self._max_age_s:
+            if known is not None and not fresh and self.clock.monotonic_s() - known[0] < self.max_age_s:
                 return known[1]
             look = self._newest
             if look is None or look.done() or (fresh and look.running()):
@@ -73,7 +68,7 @@ class Remembered(Closeable, Generic[T]):
             if known is not None and not fresh and look is self._slow:
                 return known[1]
             is_stuck = self._stuck is not None and not self._stuck.done()
-        wait_s = self._fresh_wait_s_max if fresh and not is_stuck else self._wait_s_max
+        wait_s = self.fresh_wait_s_max if fresh and not is_stuck else self.wait_s_max
         try:
             return look.result(None if known is None else wait_s)
         except TimeoutError:
@@ -81,7 +76,7 @@ class Remembered(Closeable, Generic[T]):
                 raise
             with self._lock:
                 if self._slow is not look:
-                    log.warning("%s: no answer within %g s, the last one stays", self._name, wait_s)
+                    log.warning("%s: no answer within %g s, the last one stays", self.name, wait_s)
                 self._slow = look
                 if fresh and not is_stuck:
                     self._stuck = look
@@ -89,7 +84,7 @@ class Remembered(Closeable, Generic[T]):
         except Unavailable as error:
             if known is None:
                 raise
-            log.warning("%s: the last one stays: %s", self._name, error)
+            log.warning("%s: the last one stays: %s", self.name, error)
             return known[1]
 
     def close(self) -> None:
@@ -97,8 +92,8 @@ class Remembered(Closeable, Generic[T]):
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _run(self) -> T:
-        began_s = self._clock.monotonic_s()
-        value = self._look()
+        began_s = self.clock.monotonic_s()
+        value = self.look()
         with self._lock:
             self._known = (began_s, value)
         return value

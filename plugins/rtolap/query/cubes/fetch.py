@@ -7,7 +7,6 @@ them.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
+from cachetools import LRUCache
 
 from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
 from rtolap.column_types import ColumnType
@@ -72,7 +72,7 @@ class Fetcher:
         self._history = history
         self._realtime = realtime
         self.coalesced: Coalescing[tuple[pa.Table | SpilledTable, ReadStats]] = Coalescing()
-        self._sizes: OrderedDict[tuple[str, tuple[str, ...]], int] = OrderedDict()  # rows of the last read
+        self._sizes: LRUCache[tuple[str, tuple[str, ...]], int] = LRUCache(SIZES_MAX)  # rows of the last read
         self._lock = threading.Lock()
         self._snapshots = Snapshots(cluster)
         self._answered = SessionPositions()  # by this service, to anybody
@@ -158,9 +158,6 @@ class Fetcher:
     def _remember(self, read: CubeRead, rows: int) -> None:
         with self._lock:
             self._sizes[read.cube, read.dimensions] = rows
-            self._sizes.move_to_end((read.cube, read.dimensions))
-            while len(self._sizes) > SIZES_MAX:
-                self._sizes.popitem(last=False)
 
     def _fetch(
         self, read: CubeRead, cancellation: Cancellation, beyond: Offsets, account: Account

@@ -13,12 +13,12 @@ cached as well.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from rtolap.base.errors import DefinitionError, TooLarge
 from rtolap.metadata.merging.units import HistoryUnit, history_units
@@ -301,7 +301,7 @@ class _Units:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[int, tuple[Sequence[SegmentRecord], list[HistoryUnit]]] = OrderedDict()
+        self._known: LRUCache[int, tuple[Sequence[SegmentRecord], list[HistoryUnit]]] = LRUCache(UNITS_MAX)
 
     def of(self, segments: Sequence[SegmentRecord]) -> list[HistoryUnit]:
         """Return the units of these records. Records are kept with them, so no others have their id."""
@@ -312,6 +312,4 @@ class _Units:
         units = history_units(segments)
         with self._lock:
             self._known[id(segments)] = (segments, units)
-            while len(self._known) > UNITS_MAX:
-                self._known.popitem(last=False)
         return units

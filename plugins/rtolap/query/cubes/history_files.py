@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -13,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from cachetools import LRUCache
 from pyarrow import fs
 
 from rtolap.base.errors import Corrupted, NotFound, Unavailable
@@ -27,7 +27,7 @@ from rtolap.cubes.format.manifest import (
     MergedManifest,
     decode,
 )
-from rtolap.cubes.format.pages import parquet_format
+from rtolap.cubes.format.pages import open_parquet, parquet_format
 from rtolap.metadata.merging.units import HistoryUnit
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cubes.byte_bounded import ByteBounded
@@ -103,6 +103,21 @@ class ParquetFooters:
         self._footers.keep(file.path, footer, metadata.serialized_size)
         return footer
 
+    def read(self, file: HistoryFile, schema: pa.Schema, *, use_threads: bool) -> pa.Table:
+        """Return columns of all rows of a file, strings as dictionaries where the schema has them so.
+
+        Raises OSError, pyarrow.ArrowException and Corrupted.
+        """
+        file.compare()
+        metadata = self.footer(file).fragment.metadata
+        strings = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        with (
+            file.filesystem.open_input_file(file.path) as source,
+            open_parquet(source, metadata=metadata, pre_buffer=True, read_dictionary=strings) as parquet,
+        ):
+            table = parquet.read(schema.names, use_threads=use_threads)
+        return table.select(schema.names).cast(schema)
+
     def discard(self, file: HistoryFile) -> None:
         """Forget the file after a failed read: what is known about it may be wrong."""
         self._footers.discard(file.path)
@@ -127,7 +142,7 @@ class HistoryFiles:
         self._lock = threading.Lock()
         self._manifests: ByteBounded[HistoryManifest | MergedManifest] = ByteBounded(MANIFEST_BYTES_MAX)
         self.footers = ParquetFooters()
-        self._verified: OrderedDict[str, None] = OrderedDict()
+        self._verified: LRUCache[str, bool] = LRUCache(FILES_CACHED_MAX)
 
     def manifest(self, unit: HistoryUnit) -> HistoryManifest | MergedManifest:
         """Return the manifest of a unit. Raises Corrupted when it is missing, damaged or of other
@@ -137,10 +152,8 @@ class HistoryFiles:
             return known
         path = f"{unit.location}/{MANIFEST_NAME}"
         copy = None if self._cache is None else self._cache.read(path)
-        try:
+        with _named(path):
             data = copy or self._store.read(path)
-        except NotFound as error:
-            raise missing_file(path) from error
         manifest = manifest_of(unit, data, path)
         self._manifests.keep(unit.location, manifest, len(data))
         return manifest
@@ -251,12 +264,9 @@ class HistoryFiles:
             return
 
         def compare_size() -> None:
-            try:
+            with _named(path):
                 size = self._store.size_bytes(path)
-            except NotFound as error:
-                raise missing_file(path) from error
-            if size != file.bytes:
-                raise damaged_file(path, f"{file.bytes} bytes", f"{size} bytes")
+            check_found(path, file, size)
 
         self._once(path, compare_size)
         self._verify_ranges(path, file, (len(file.ranges) - 1,))
@@ -271,20 +281,15 @@ class HistoryFiles:
 
     def _once(self, name: str, compare: Callable[[], None]) -> None:
         with self._lock:
-            if name in self._verified:
-                self._verified.move_to_end(name)
+            if self._verified.get(name):
                 return
         compare()
         with self._lock:
-            self._verified[name] = None
-            while len(self._verified) > FILES_CACHED_MAX:
-                self._verified.popitem(last=False)
+            self._verified[name] = True
 
     def _compare_range(self, path: str, start: int, expected: FileRange) -> None:
-        try:
+        with _named(path):
             found = self._store.sha256_of_range(path, start, expected.bytes)
-        except NotFound as error:
-            raise missing_file(path) from error
         if found != expected.sha256:
             where = f"sha256 of bytes {start} to {start + expected.bytes}"
             raise damaged_file(path, f"{where}: {expected.sha256}", found)
@@ -319,14 +324,9 @@ class HistoryFiles:
             ) from error
 
     def _compare(self, path: str, file: FileEntry) -> None:
-        try:
+        with _named(path):
             digest, size = self._store.sha256(path)
-        except NotFound as error:
-            raise missing_file(path) from error
-        if size != file.bytes:
-            raise damaged_file(path, f"{file.bytes} bytes", f"{size} bytes")
-        if digest != file.sha256:
-            raise damaged_file(path, f"sha256 {file.sha256}", digest)
+        check_found(path, file, size, digest)
 
 
 def _copied(cache: HistoryCache, path: str, file: FileEntry) -> HistoryFile:
@@ -356,6 +356,26 @@ def manifest_of(unit: HistoryUnit, data: bytes, path: str) -> HistoryManifest | 
             found=f"{manifest.cube}/{manifest.segment} v{manifest.version}",
         )
     return manifest
+
+
+def check_found(path: str, file: FileEntry, size: int, digest: str | None = None) -> None:
+    """Compare what was found of a file with its manifest; `digest`: None where the size is enough.
+
+    Raises Corrupted.
+    """
+    if size != file.bytes:
+        raise damaged_file(path, f"{file.bytes} bytes", f"{size} bytes")
+    if digest not in (None, file.sha256):
+        raise damaged_file(path, f"sha256 {file.sha256}", str(digest))
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Name the file that the store has not got, as Corrupted."""
+    try:
+        yield
+    except NotFound as error:
+        raise missing_file(path) from error
 
 
 def missing_file(path: str) -> Corrupted:

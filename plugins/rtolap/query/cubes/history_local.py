@@ -7,6 +7,7 @@ of their files piece by piece, and the filter prunes row groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
@@ -28,46 +29,34 @@ T = TypeVar("T")
 AddRows = Callable[[CuboidRows], None]
 
 
+@dataclass(eq=False)
 class LocalRead:
-    """A read of units of history. It is used once."""
+    """A read of units of history. It is used once.
 
-    def __init__(
-        self,
-        read: CubeRead,
-        rows: HistoryRows,
-        files: HistoryFiles,
-        memory: FileMemory,
-        choices: Choices,
-        beside: Beside,
-        cancellation: Cancellation,
-        *,
-        with_copies: bool,
-    ) -> None:
-        """Begin a read.
+    Attributes:
+        with_copies: False if the store's files are read, whatever copies there are.
+    """
 
-        Args:
-            with_copies: False if the store's files are read, whatever copies there are.
-        """
-        self._read = read
-        self._rows = rows
-        self._files = files
-        self._memory = memory
-        self._choices = choices
-        self._beside = beside
-        self._cancellation = cancellation
-        self._with_copies = with_copies
+    read: CubeRead
+    rows: HistoryRows
+    files: HistoryFiles
+    memory: FileMemory
+    choices: Choices
+    beside: Beside
+    cancellation: Cancellation
+    with_copies: bool
 
     @property
     def can_be_coded(self) -> bool:
-        return can_be_coded(self._read, self._rows.needed)
+        return can_be_coded(self.read, self.rows.needed)
 
     def by_rows(self, units: Sequence[HistoryUnit], partials: HistoryPartials, stats: ReadStats) -> None:
         """Add the rows of the units to the partials. Raises CopiesFailed."""
-        versions = self._choices.versions(self._rows, units, self._cancellation)
+        versions = self.choices.versions(self.rows, units, self.cancellation)
 
         def load(version: ScannedVersion, files: Sequence[HistoryFile], add: AddRows) -> int:
             self._add_pieces(files, add)
-            return self._rows.candidate_rows(files)
+            return self.rows.candidate_rows(files)
 
         for version, candidate_rows, done in self._loaded(load, versions, partials):
             count_rows(done, version.cuboid, candidate_rows)
@@ -78,8 +67,8 @@ class LocalRead:
 
         Raises NotCoded where the rows have to be grouped in another way, and CopiesFailed.
         """
-        coded = CodedRead(self._read, self._rows, self._memory, partials)
-        choices = self._choices.known(self._rows)
+        coded = CodedRead(self.read, self.rows, self.memory, partials)
+        choices = self.choices.known(self.rows)
         missing: list[HistoryUnit] = []
         all_rows = 0
         for unit in units:
@@ -87,7 +76,7 @@ class LocalRead:
             if choice is None or not coded.add_known(choice):
                 missing.append(unit)
                 continue
-            self._files.count(choice.location, choice.cuboid, stats)
+            self.files.count(choice.location, choice.cuboid, stats)
             count_cuboid(stats, choice.cuboid)
             all_rows += choice.cuboid.rows
 
@@ -97,10 +86,10 @@ class LocalRead:
             return loaded
 
         if missing:
-            versions = self._choices.versions(self._rows, missing, self._cancellation)
+            versions = self.choices.versions(self.rows, missing, self.cancellation)
             for version, loaded, done in self._loaded(load, versions, partials):
                 coded.add_files(loaded.files)
-                stats.rows_read += self._rows.candidate_rows(loaded.others)
+                stats.rows_read += self.rows.candidate_rows(loaded.others)
                 count_cuboid(done, version.cuboid)
                 add_stats(stats, done)
                 all_rows += version.cuboid.rows
@@ -110,8 +99,8 @@ class LocalRead:
         stats.rows_pruned = all_rows - stats.rows_read
 
     def _add_pieces(self, files: Sequence[HistoryFile], add: AddRows) -> None:
-        for piece in self._rows.pieces(files):
-            self._cancellation.check()
+        for piece in self.rows.pieces(files):
+            self.cancellation.check()
             add(piece)
 
     def _loaded(
@@ -126,7 +115,7 @@ class LocalRead:
         ones, which are read beside each other, when all of the version are there. A sketch takes kilobytes,
         so versions with sketches are large.
         """
-        is_alone = self._beside.is_alone or self._rows.has_sketches
+        is_alone = self.beside.is_alone or self.rows.has_sketches
         beside_bytes_max = -1 if is_alone else partials.bytes_max // _SHARE_BESIDE
 
         def is_large(version: ScannedVersion) -> bool:
@@ -151,11 +140,11 @@ class LocalRead:
         for large, run in groupby(versions, is_large):
             if large:
                 for version in run:
-                    self._cancellation.check()
+                    self.cancellation.check()
                     result, done = stream(version)
                     yield version, result, done
                 continue
-            for version, result, done, pieces in self._beside.each(collect, list(run), self._cancellation):
+            for version, result, done, pieces in self.beside.each(collect, list(run), self.cancellation):
                 for piece in pieces:
                     partials.add_rows(piece)
                 yield version, result, done
@@ -163,11 +152,11 @@ class LocalRead:
     def _use(
         self, version: ScannedVersion, do: Callable[[Sequence[HistoryFile]], T], *, is_streamed: bool
     ) -> tuple[T, ReadStats]:
-        done = ReadStats(self._read.cube)
-        result = self._files.use(
+        done = ReadStats(self.read.cube)
+        result = self.files.use(
             *(version.unit, version.location, version.cuboid, done, do),
             verified=True,
-            with_copies=self._with_copies,
+            with_copies=self.with_copies,
             is_streamed=is_streamed,
         )
         return result, done

@@ -5,12 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-import pyarrow as pa
-
 from rtolap.column_types import Kind
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.schema import arrow_type, physical_schema, select_partials
-from rtolap.cubes.format.pages import open_parquet
 from rtolap.model.cube import Schema
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history_files import HistoryFile, ParquetFooters
@@ -104,7 +101,9 @@ class FileMemory:
             and (name not in dimensions or dimensions[name].dictionary is not dictionary)
         ]
         measured = [name for name in partials if name not in measures and name not in uncoded]
-        table = self._read(file, physical_schema(schema, coded, measured, plain=False))
+        footer = self._footers.footer(file)
+        wanted = physical_schema(schema, coded, measured, plain=False)
+        table = self._footers.read(file, wanted, use_threads=footer.rows > _PARALLEL_ROWS)
         for name in coded:
             dimension = coded_column(dictionaries[name], single_chunk(table.column(name)))
             dimensions.pop(name, None)
@@ -118,7 +117,7 @@ class FileMemory:
                 uncoded.add(name)
             else:
                 measures[name] = measure
-        loaded = CodedFile(self._footers.footer(file).rows, dimensions, measures, frozenset(uncoded))
+        loaded = CodedFile(footer.rows, dimensions, measures, frozenset(uncoded))
         overhead = _FILE_BYTES * (1 + len(dimensions) + len(measures))
         self._files.keep(key, loaded, loaded.nbytes + overhead)
         return loaded
@@ -131,19 +130,6 @@ class FileMemory:
                 known = DimensionCodes(arrow_type(schema.dimension_type(name)))
                 self._dictionaries.keep(key, known, known.values.nbytes)
         return known
-
-    def _read(self, file: HistoryFile, schema: pa.Schema) -> pa.Table:
-        file.compare()
-        footer = self._footers.footer(file)
-        strings = [field.name for field in schema if pa.types.is_dictionary(field.type)]
-        with (
-            file.filesystem.open_input_file(file.path) as source,
-            open_parquet(
-                source, metadata=footer.fragment.metadata, pre_buffer=True, read_dictionary=strings
-            ) as parquet,
-        ):
-            table = parquet.read(schema.names, use_threads=footer.rows > _PARALLEL_ROWS)
-        return table.select(schema.names).cast(schema)
 
 
 _NOTHING = CodedFile(0, {}, {}, frozenset())

@@ -18,7 +18,6 @@ import pyarrow.dataset as ds
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.filter import mask
 from rtolap.columnar.schema import physical_schema, select_partials
-from rtolap.cubes.format.pages import open_parquet
 from rtolap.model.predicate import columns_of
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.byte_bounded import ByteBounded
@@ -50,7 +49,7 @@ class FileColumns:
         found = {name: self._columns.find(f"{file.path}\0{name}") for name in schema.names}
         missing = [schema.field(name) for name, column in found.items() if column is None]
         if missing:
-            read = self._read(file, pa.schema(missing))
+            read = self._footers.read(file, pa.schema(missing), use_threads=False)
             found |= {name: single_chunk(read.column(name)) for name in read.column_names}
             for field in missing:
                 column = found[field.name]
@@ -82,17 +81,6 @@ class FileColumns:
         candidate_rows: int = sum(group.num_rows for group in chosen.row_groups)
         self._candidate_rows.keep(key, candidate_rows, len(key) + _STATISTIC_BYTES)
         return candidate_rows
-
-    def _read(self, file: HistoryFile, schema: pa.Schema) -> pa.Table:
-        file.compare()
-        metadata = self._footers.footer(file).fragment.metadata
-        strings = [field.name for field in schema if pa.types.is_dictionary(field.type)]
-        with (
-            file.filesystem.open_input_file(file.path) as source,
-            open_parquet(source, metadata=metadata, pre_buffer=True, read_dictionary=strings) as parquet,
-        ):
-            table = parquet.read(schema.names, use_threads=False)
-        return table.select(schema.names).cast(schema)
 
 
 class CuboidRows(NamedTuple):

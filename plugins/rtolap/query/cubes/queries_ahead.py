@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Protocol
 
 import msgspec
+from cachetools import LRUCache
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
@@ -27,6 +26,7 @@ from rtolap.metadata.records import CubeControl, NextAssignment
 from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 from rtolap.query.cluster.topology import ReceiverTopology
 from rtolap.query.cubes.planner import plan_realtime
+from rtolap.query.cubes.realtime import RealtimeSource
 from rtolap.query.plan import CubeRead
 
 log = logging.getLogger(__name__)
@@ -41,18 +41,12 @@ TIMEOUT_MS = 10_000
 _Kind = tuple[str, int, bytes]  # cube, epoch, and what a result depends on
 
 
-class AheadSource(Protocol):
-    def ask_ahead(self, receiver_id: str, address: str, query: PartialQuery) -> None:
-        """Have the receiver make what it keeps for such a query. Raises what `ask` of it raises."""
-        ...
-
-
 class QueriesAhead:
     """`offer` from any thread. `beside`: where they run; None: a thread of their own."""
 
     def __init__(
         self,
-        source: AheadSource,
+        source: RealtimeSource,
         topology: Callable[[], ReceiverTopology],
         clock: Clock,
         beside: Executor | None = None,
@@ -63,7 +57,7 @@ class QueriesAhead:
         self._beside = beside or CarryingPool(1, thread_name_prefix="queries-ahead")
         self._closed = threading.Event()
         self._lock = threading.RLock()  # of `beside` that runs at once what it is given, too
-        self._asked_s: OrderedDict[_Kind, float | None] = OrderedDict()  # None: it waits for its turn
+        self._asked_s: LRUCache[_Kind, float | None] = LRUCache(KINDS_MAX)  # None: it waits for its turn
         self._waiting = 0
 
     def offer(self, read: CubeRead, snapshot: HistorySnapshot, control: CubeControl) -> None:
@@ -91,9 +85,6 @@ class QueriesAhead:
                 return
             self._waiting += 1
             self._asked_s[kind] = None
-            self._asked_s.move_to_end(kind)
-            while len(self._asked_s) > KINDS_MAX:
-                self._asked_s.popitem(last=False)
             # Results are kept from a statement's second run on.
             self._beside.submit(self._run, kind, query, control, planned, 2 if is_first else 1)
 

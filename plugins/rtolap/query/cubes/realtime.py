@@ -57,7 +57,8 @@ class RealtimeSource(Protocol):
         ...
 
     def ask_ahead(self, receiver_id: str, address: str, query: PartialQuery) -> None:
-        """Have the receiver make what it keeps for such a query: see `queries_ahead`."""
+        """Have the receiver make what it keeps for such a query: see `queries_ahead`. Raises what `ask` of it
+        raises."""
         ...
 
 

@@ -8,7 +8,7 @@ after it was made so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,7 +22,6 @@ from rtolap.model.instants import utc_text
 from rtolap.model.predicate import columns_of
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.cancel import Cancellation
-from rtolap.query.coalescing import Coalescing
 from rtolap.query.cubes.fetch import Fetched, Fetcher
 from rtolap.query.cubes.merge import group_partials, merge
 from rtolap.query.memory_budget import Account
@@ -188,32 +187,25 @@ def united(read: CubeRead, stats: Sequence[ReadStats]) -> ReadStats:
     return found
 
 
-class RevisionFetcher:
-    """Fetches reads of cubes with and without revisions, see `Fetcher`."""
-
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
-
-    @property
-    def coalesced(self) -> Coalescing[tuple[pa.Table | SpilledTable, ReadStats]]:
-        return self._fetcher.coalesced
+class RevisionFetcher(Fetcher):
+    """Fetches reads of cubes with revisions, too: each revision as a cube of its own."""
 
     def segments(self, read: CubeRead, cancellation: Cancellation) -> tuple[SegmentRecord, ...]:
         """Return all segments of the read's time that there are records of."""
         if not read.revisions:
-            return self._fetcher.segments(read, cancellation)
+            return super().segments(read, cancellation)
         found: list[SegmentRecord] = []
         for place, time, _ in _touched(read):
             part = replace(read, schema=read.revisions[place], time=time, filter=None, revisions=())
-            found += self._fetcher.segments(part, cancellation)
+            found += super().segments(part, cancellation)
         return tuple(found)
 
     def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
         """Return what `fetch` would do. Raises QueryError, Corrupted."""
         if not read.revisions:
-            return self._fetcher.estimate(read, cancellation)
-        parts = revision_reads(read)
-        stats = [self._fetcher.estimate(part.read, cancellation) for part in parts if part.read is not None]
+            return super().estimate(read, cancellation)
+        parts, estimate = revision_reads(read), super().estimate
+        stats = [estimate(part.read, cancellation) for part in parts if part.read is not None]
         return self._with_warnings(read, parts, united(read, stats))
 
     def fetch(
@@ -221,14 +213,14 @@ class RevisionFetcher:
     ) -> Fetched:
         """Fetch a read, see `Fetcher.fetch`. Raises QueryError too."""
         if not read.revisions:
-            return self._fetcher.fetch(read, cancellation, session, account)
+            return super().fetch(read, cancellation, session, account)
         parts, tables, stats = revision_reads(read), [], []
         spilled: SpilledTable | None = None
         held_bytes = 0
         for part in parts:
             if part.read is None:
                 continue
-            fetched = self._fetcher.fetch(part.read, cancellation, session, account)
+            fetched = super().fetch(part.read, cancellation, session, account)
             stats.append(fetched.stats)
             if isinstance(fetched.table, SpilledTable):
                 spilled = spilled or fetched.table.beside(read.columns)
@@ -249,12 +241,6 @@ class RevisionFetcher:
         spilled.seal()
         done.partial_rows = spilled.num_rows
         return Fetched(spilled, done)
-
-    def forget_cubes_beside(self, cubes: Collection[str]) -> None:
-        self._fetcher.forget_cubes_beside(cubes)
-
-    def close(self) -> None:
-        self._fetcher.close()
 
     def _with_warnings(self, read: CubeRead, parts: Sequence[RevisionRead], stats: ReadStats) -> ReadStats:
         stats.warnings += tuple(

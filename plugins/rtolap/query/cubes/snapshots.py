@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from cachetools import LRUCache
 
 from rtolap.base.ids import CarryingPool
 from rtolap.metadata.records import CubeControl, SegmentRecord
@@ -44,7 +45,7 @@ class Snapshots:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._plans: OrderedDict[tuple[str, TimeRange], _Planned] = OrderedDict()
+        self._plans: LRUCache[tuple[str, TimeRange], _Planned] = LRUCache(PLANS_MAX)
         self._lock = threading.Lock()
         self._looks = CarryingPool(LOOKS_MAX, thread_name_prefix="look-segments")
 
@@ -76,15 +77,11 @@ class Snapshots:
         key = (read.cube, read.time)
         with self._lock:
             known = self._plans.get(key)
-            if known is not None and known.control is control and known.records is records:
-                self._plans.move_to_end(key)
-                return known.plan
+        if known is not None and known.control is control and known.records is records:
+            return known.plan
         plan = plan_history(read, control, records)
         with self._lock:
             self._plans[key] = _Planned(control, records, plan)
-            self._plans.move_to_end(key)
-            while len(self._plans) > PLANS_MAX:
-                self._plans.popitem(last=False)
         return plan
 
     def refresh(self, cube: str, cancellation: Cancellation) -> None:

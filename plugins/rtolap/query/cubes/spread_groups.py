@@ -83,9 +83,7 @@ class SpreadGroups:
         sent = [self._values(part.rows) for part in parts]
         left = [max(part.largest_left or 0, 0) for part in parts]
         totals = _totals(sent, self.candidates)
-        last = (
-            sorted(totals.values(), reverse=True)[self.top.rows - 1] if len(totals) >= self.top.rows else None
-        )
+        last = _last(totals, self.top.rows)
         if last is None:
             self.candidates.update(*sent)
             self._ask(_last(_totals(sent, self.candidates), self.top.rows), len(parts))

@@ -7,7 +7,7 @@ was pushed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -26,39 +26,28 @@ Ask = Callable[[str, Mapping[str, object]], pa.Table]
 Register = Callable[[str, "pa.Table | SpilledTable"], None]
 
 
+@dataclass(eq=False)
 class ValueSets:
     """The sets of one statement.
 
     Attributes:
+        values: parameter → value.
+        ask: answers SQL.
+        check: raises the error that ended the statement.
         registered: relations of cubes that the engine has already.
     """
 
-    def __init__(
-        self,
-        sets: Sequence[ValueSet],
-        values: Mapping[str, object],
-        ask: Ask,
-        register: Register,
-        check: Callable[[], None],
-    ) -> None:
-        """Create the sets.
-
-        Args:
-            values: parameter → value.
-            ask: answers SQL.
-            check: raises the error that ended the statement.
-        """
-        self.registered: set[str] = set()
-        self._notes: dict[str, list[str]] = {}
-        self._sets = sets
-        self._values = values
-        self._ask = ask
-        self._register = register
-        self._check = check
+    sets: Sequence[ValueSet]
+    values: Mapping[str, object]
+    ask: Ask
+    register: Register
+    check: Callable[[], None]
+    registered: set[str] = field(default_factory=set, init=False)
+    _notes: dict[str, list[str]] = field(default_factory=dict, init=False)
 
     def narrowed(self, read: CubeRead) -> CubeRead:
         """Return the read with the sets of its cube in its filter."""
-        terms = [self._term(read, each) for each in self._sets if each.cube == read.cube]
+        terms = [self._term(read, each) for each in self.sets if each.cube == read.cube]
         known = [term for term in terms if term is not None]
         if not known:
             return read
@@ -69,8 +58,8 @@ class ValueSets:
 
     def have(self, read: CubeRead, table: pa.Table | SpilledTable) -> None:
         """Let later sets look into what was read."""
-        if any(read.cube in each.needs for each in self._sets):
-            self._register(read.relation, table)
+        if any(read.cube in each.needs for each in self.sets):
+            self.register(read.relation, table)
             self.registered.add(read.relation)
 
     def of(self, cube: str) -> tuple[str, ...]:
@@ -84,11 +73,11 @@ class ValueSets:
         return term
 
     def _found(self, read: CubeRead, asked: ValueSet) -> tuple[Predicate | None, str]:
-        used = {name: self._values[name] for name in asked.parameters}
+        used = {name: self.values[name] for name in asked.parameters}
         try:
-            rows = self._ask(f"SELECT * FROM ({asked.sql}) AS asked LIMIT {VALUES_MAX + 2}", used)
+            rows = self.ask(f"SELECT * FROM ({asked.sql}) AS asked LIMIT {VALUES_MAX + 2}", used)
         except QueryError as error:  # perhaps in a row that the statement itself never looks at
-            self._check()
+            self.check()
             return None, f"values that cannot be had beforehand ({error.code}): not pushed"
         found = rows.column(0).to_pylist()
         distinct = [value for value in found if value is not None]

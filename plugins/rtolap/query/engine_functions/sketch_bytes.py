@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from rtolap.columnar import kll, top_k
 from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.hll_image import is_empty
 from rtolap.columnar.sketch_groups import Mergeable, united
+from rtolap.query.engine_functions.sketches import united_lists
 
 
 def hll_bytes(lists: Any) -> Any:
@@ -20,7 +20,8 @@ def hll_bytes(lists: Any) -> Any:
     Equal sets of values give equal bytes. Null for a list without values. Raises Corrupted for bytes that are
     no HLL sketch.
     """
-    return pa.array([image for part in _chunks(lists) for image in _unions(part)], pa.binary())
+    images = united_lists(lists, merge_groups)
+    return pa.array([None if image is None or is_empty(image) else image for image in images], pa.binary())
 
 
 def kll_bytes(lists: Any) -> Any:
@@ -37,17 +38,6 @@ def frequent_items_bytes(lists: Any) -> Any:
     Null for a list without values. Raises Corrupted for bytes that are no such sketch.
     """
     return _united(lists, top_k.read_sketch)
-
-
-def _chunks(lists: Any) -> list[pa.ListArray]:
-    return lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
-
-
-def _unions(lists: pa.ListArray) -> list[bytes | None]:
-    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    owners = np.repeat(np.arange(len(lists)), lengths)
-    images: list[bytes | None] = merge_groups(lists.flatten(), owners, len(lists)).to_pylist()
-    return [None if image is None or is_empty(image) else image for image in images]
 
 
 def _united(lists: Any, read: Callable[[bytes], Mergeable]) -> pa.BinaryArray:

@@ -6,11 +6,13 @@ in whatever order their sketches are united, it is the same to the last bit.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from rtolap.columnar.group_ids import Ids
 from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.hll_image import estimate
 from rtolap.columnar.sketches import bitmap_of_image, merge_bitmaps
@@ -25,8 +27,9 @@ def hll_estimate(lists: Any) -> Any:
     An empty list gives 0, and nulls within a list are skipped. Raises Corrupted for bytes that are no HLL
     sketch.
     """
-    arrays = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
-    return pa.array([number for array in arrays for number in _estimates(array)], pa.float64())
+    images = united_lists(lists, merge_groups)
+    found = [0.0 if image is None else float(round(estimate(image))) for image in images]
+    return pa.array(found, pa.float64())
 
 
 def bitmap_size(lists: Any) -> Any:
@@ -35,19 +38,13 @@ def bitmap_size(lists: Any) -> Any:
     An empty list gives 0, and nulls within a list are skipped. Raises Corrupted for bytes that are no 64-bit
     roaring bitmap.
     """
-    arrays = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
-    return pa.array([size for array in arrays for size in _sizes(array)], pa.int64())
+    images = united_lists(lists, merge_bitmaps)
+    return pa.array([0 if image is None else len(bitmap_of_image(image)) for image in images], pa.int64())
 
 
-def _sizes(lists: pa.ListArray) -> list[int]:
-    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    groups = np.repeat(np.arange(len(lists)), lengths)
-    united = merge_bitmaps(lists.flatten(), groups, len(lists)).to_pylist()
-    return [0 if image is None else len(bitmap_of_image(image)) for image in united]
-
-
-def _estimates(lists: pa.ListArray) -> list[float]:
-    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    groups = np.repeat(np.arange(len(lists)), lengths)
-    united = merge_groups(lists.flatten(), groups, len(lists)).to_pylist()
-    return [0.0 if image is None else float(round(estimate(image))) for image in united]
+def united_lists(lists: Any, unite: Callable[[pa.Array, Ids, int], pa.Array]) -> Iterator[Any]:
+    """Yield what `unite` makes of each list; it takes the items, the list of each, and how many there are."""
+    for chunk in lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]:
+        lengths = chunk.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        owners = np.repeat(np.arange(len(chunk)), lengths)
+        yield from unite(chunk.flatten(), owners, len(chunk)).to_pylist()

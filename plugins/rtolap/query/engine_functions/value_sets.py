@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from rtolap.base.errors import OutOfRange
 from rtolap.columnar.value_sets import united_sizes
+from rtolap.query.engine_functions.sketches import united_lists
 
 
 def distinct_size(lists: Any) -> Any:
@@ -20,13 +20,7 @@ def distinct_size(lists: Any) -> Any:
     An empty list gives 0, and nulls within a list are skipped. Raises Corrupted for bytes that are no sets of
     one form, and OutOfRange for more values than the measure allows.
     """
-    arrays = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
-    return pa.concat_arrays([pa.array([], pa.int64()), *(_sizes(array) for array in arrays)])
-
-
-def _sizes(lists: pa.ListArray) -> pa.Array:
-    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    return sizes(lists.flatten(), np.repeat(np.arange(len(lists)), lengths), len(lists))
+    return pa.array(list(united_lists(lists, sizes)), pa.int64())
 
 
 def sizes(sets: Any, ids: Any, groups: int) -> pa.Array:

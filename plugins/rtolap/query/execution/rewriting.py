@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -21,21 +22,17 @@ from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.statement_cache import StatementCache
 
 
+@dataclass(eq=False)
 class Rewriting:
-    """Rewrites statements by the catalogue, and by a fresh one where the cached one does not do."""
+    """Rewrites statements by the catalogue, and by a fresh one where the cached one does not do.
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        cache: StatementCache,
-        lookups: Lookups,
-        on_fresh: Callable[[QueryCatalogue], None],
-    ) -> None:
-        """`on_fresh` is told of a catalogue that differs from the one before it."""
-        self._cluster = cluster
-        self._cache = cache
-        self._lookups = lookups
-        self._on_fresh = on_fresh
+    `on_fresh` is told of a catalogue that differs from the one before it.
+    """
+
+    cluster: Cluster
+    cache: StatementCache
+    lookups: Lookups
+    on_fresh: Callable[[QueryCatalogue], None]
 
     def rewrite(
         self,
@@ -45,19 +42,19 @@ class Rewriting:
         ending: Cancellation,
     ) -> tuple[Rewritten, QueryCatalogue]:
         """Return the statement over its relations, and the catalogue by which it is. Raises QueryError."""
-        catalogue = self._cluster.catalogue()
+        catalogue = self.cluster.catalogue()
         try:
             rewritten = self._rewritten(catalogue, statement, values, session)
             if not rewritten.information:
                 return rewritten, catalogue
-            newest = self._cluster.catalogue(fresh=True)  # it lists what other services define too
+            newest = self.cluster.catalogue(fresh=True)  # it lists what other services define too
             return self._rewritten(newest, statement, values, session), newest
         except QueryError:  # perhaps about a definition that is newer than the cached catalogue
             ending.check()
-            fresh = self._cluster.catalogue(fresh=True)
+            fresh = self.cluster.catalogue(fresh=True)
             if fresh == catalogue:
                 raise
-            self._on_fresh(fresh)
+            self.on_fresh(fresh)
             return self._rewritten(fresh, statement, values, session), fresh
 
     def _rewritten(
@@ -67,7 +64,7 @@ class Rewriting:
         values: Mapping[str, object],
         session: EngineSession,
     ) -> Rewritten:
-        return self._cache.rewritten(
+        return self.cache.rewritten(
             statement, catalogue, values, lambda one, bound: session.plan(one, bound, catalogue)
         )
 
@@ -81,7 +78,7 @@ class Rewriting:
         """Give the engine lookups and the tables of information_schema. `logged` returns the entries of the
         query log; None where no rows are wanted, but the columns alone."""
         for name in rewritten.lookups:
-            read = self._lookups.empty if logged is None else self._lookups.read
+            read = self.lookups.empty if logged is None else self.lookups.read
             session.register(relation_name(name), read(catalogue.lookups[name]))
         for name in rewritten.information:
             if name != QUERY_LOG:

@@ -16,7 +16,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple
 
 from pyarrow import fs
 
@@ -47,24 +47,9 @@ class FileIdentity(NamedTuple):
     inode: int
 
 
-class CacheDisk(Protocol):
+class CacheDisk:
     """The operations that change the disk: a seam, so that tests can stop the world between any two."""
 
-    def create(self, path: Path) -> BinaryIO: ...
-
-    def write(self, file: BinaryIO, data: bytes) -> None: ...
-
-    def sync(self, file: BinaryIO) -> None: ...
-
-    def rename(self, source: Path, target: Path) -> None: ...
-
-    def remove(self, path: Path) -> None:
-        """Remove the file, if it exists."""
-
-    def free_bytes(self, folder: Path) -> int: ...
-
-
-class RealCacheDisk:
     def create(self, path: Path) -> BinaryIO:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("wb", buffering=0)
@@ -81,6 +66,7 @@ class RealCacheDisk:
         os.replace(source, target)
 
     def remove(self, path: Path) -> None:
+        """Remove the file, if it exists."""
         path.unlink(missing_ok=True)
 
     def free_bytes(self, folder: Path) -> int:
@@ -96,7 +82,7 @@ class CacheFolder:
     def __init__(self, root: Path, disk: CacheDisk | None = None) -> None:
         """Raise DefinitionError for a folder that holds other things."""
         self.root = root
-        self._disk = disk or RealCacheDisk()
+        self._disk = disk or CacheDisk()
         self._lock: int | None = None
         _claim(root)
         files = root / _FILES

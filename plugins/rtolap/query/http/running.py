@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from rtolap.query.cancel import Cancellation
 from rtolap.query.http.answers import Answer, arrow_pieces, json_pieces
@@ -15,20 +15,18 @@ from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.sql_session import SqlSession
 
 
+@dataclass(eq=False)
 class RunningRequest:
     """The statement of one request, from its body to the pieces of its answer. `answer` blocks its thread."""
 
-    def __init__(
-        self, service: QueryService, executor: Executor, session: SqlSession, data: bytes, arrow: bool
-    ) -> None:
-        self._service = service
-        self._executor = executor
-        self._session = session
-        self._data = data
-        self._arrow = arrow
-        self._lock = threading.Lock()
-        self._cancellation: Cancellation | None = None
-        self._gone: str | None = None
+    service: QueryService
+    executor: Executor
+    session: SqlSession
+    data: bytes
+    arrow: bool
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _cancellation: Cancellation | None = field(default=None, init=False)
+    _gone: str | None = field(default=None, init=False)
 
     def cancel(self, reason: str) -> None:
         with self._lock:
@@ -38,8 +36,8 @@ class RunningRequest:
             cancellation.cancel(reason)
 
     def answer(self) -> Answer:
-        body, self._data = decoded(self._data, self._session.account), b""
-        cancellation = self._service.cancellation(body.timeout_ms, self._session.user, body.engine, "http")
+        body, self.data = decoded(self.data, self.session.account), b""
+        cancellation = self.service.cancellation(body.timeout_ms, self.session.user, body.engine, "http")
         with self._lock:
             self._cancellation = cancellation
             gone = self._gone
@@ -47,9 +45,9 @@ class RunningRequest:
             cancellation.cancel(gone)
         try:
             if body.database is not None:
-                self._session.use(body.database)
-            request = classify(plain(body.sql), self._session.database)
-            outcome = self._executor.execute(request, self._session, body.parameters, cancellation)
+                self.session.use(body.database)
+            request = classify(plain(body.sql), self.session.database)
+            outcome = self.executor.execute(request, self.session, body.parameters, cancellation)
             if not needs_admission(request):
                 cancellation.close()
         except BaseException:
@@ -57,7 +55,7 @@ class RunningRequest:
             raise
         if body.rows_max is not None:
             outcome = replace(outcome, batches=FirstRows(outcome.batches, body.rows_max))
-        pieces = arrow_pieces(outcome) if self._arrow else json_pieces(outcome, self._session.account)
-        answer = Answer(pieces, outcome, self._session.account)
+        pieces = arrow_pieces(outcome) if self.arrow else json_pieces(outcome, self.session.account)
+        answer = Answer(pieces, outcome, self.session.account)
         answer.begin()
         return answer

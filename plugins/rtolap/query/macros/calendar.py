@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-_TIME_US_MAX = ((838 * 60 + 59) * 60 + 59) * 1_000_000
 _SECONDS_MAX = 3_020_400  # beyond every TIME, whatever a double's text is
 _YEAR_DIGITS = "CASE WHEN length({0}) < 3 AND CAST({0} AS INTEGER) < 70 THEN '20' || lpad({0}, 2, '0') "
 _PERIOD_YEAR = (

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from rtolap.query.plan import ReadStats
 
+OK = "ok"
 QUERY_LOG = "query_log"  # in information_schema
 Row = tuple[str | int | float, ...]
 _MOMENT = pa.timestamp("us")
@@ -64,48 +65,36 @@ class Asked:
     statement_id: str = ""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A finished statement.
+@dataclass
+class Ended:
+    """The end of a statement.
 
     Attributes:
         outcome: ok, abandoned, or the code of the error that ended it.
         error: the error in words; empty without one.
+        rows: that were answered, whose bytes are as they lay in memory.
         reads: of the cubes; those that another statement made are counted with that one.
     """
 
-    asked: Asked
-    started_ms: int
-    elapsed_ms: float
-    outcome: str
+    outcome: str = OK
     error: str = ""
+    took_s: float = 0.0
     rows: int = 0
     result_bytes: int = 0
-    reads: Sequence[ReadStats] = ()
+    reads: list[ReadStats] = field(default_factory=list)
 
 
-class Ended(Protocol):
-    """The end of a statement: see `metrics.Ended`."""
+@dataclass(frozen=True)
+class Entry:
+    """A finished statement."""
 
-    outcome: str
-    error: str
-    took_s: float
-    rows: int
-    result_bytes: int
-    reads: list[ReadStats]
+    asked: Asked
+    started_ms: int
+    ended: Ended
 
-
-def entry_of(asked: Asked, started_ms: int, ended: Ended) -> Entry:
-    return Entry(
-        asked,
-        started_ms,
-        ended.took_s * 1000,
-        ended.outcome,
-        ended.error,
-        ended.rows,
-        ended.result_bytes,
-        ended.reads,
-    )
+    def shown(self, text: str, error: str) -> Entry:
+        """Return the entry with other words for what was asked, and for its error."""
+        return Entry(replace(self.asked, text=text), self.started_ms, replace(self.ended, error=error))
 
 
 def batch_of(rows: Iterable[Row]) -> pa.RecordBatch:
@@ -118,10 +107,11 @@ def batch_of(rows: Iterable[Row]) -> pa.RecordBatch:
 def row_of(entry: Entry, service: str) -> Row:
     """Return the values of an entry in the order of SCHEMA. Arrow takes its texts, though a client may send
     halves of characters."""
-    asked = entry.asked
+    asked, ended = entry.asked, entry.ended
+    elapsed_ms = ended.took_s * 1000
     segments = pruned = receivers = rows_read = rows = size = files = spilled = 0
     fetch_ms = 0.0
-    for stats in entry.reads:  # one loop: an entry is made for each statement, most of which read one cube
+    for stats in ended.reads:  # one loop: an entry is made for each statement, most of which read one cube
         segments += len(stats.history_segments)
         pruned += len(stats.pruned_segments)
         receivers += len(stats.receivers)
@@ -133,21 +123,21 @@ def row_of(entry: Entry, service: str) -> Row:
             files += stats.files_cached + stats.files_remote
             spilled += stats.spilled_bytes
     return (
-        int((entry.started_ms + entry.elapsed_ms) * 1000),
+        int((entry.started_ms + elapsed_ms) * 1000),
         entry.started_ms * 1000,
         service,
         _whole(asked.user),
         asked.door,
         _whole(asked.database),
         _whole(asked.text),
-        entry.outcome,
-        _whole(entry.error),
-        entry.elapsed_ms,
-        entry.rows,
-        entry.result_bytes,
-        ",".join(sorted({stats.cube for stats in entry.reads})),
-        msgspec.json.encode([_read(stats) for stats in entry.reads]).decode(),
-        ",".join(sorted({stats.engine for stats in entry.reads if stats.engine})),
+        ended.outcome,
+        _whole(ended.error),
+        elapsed_ms,
+        ended.rows,
+        ended.result_bytes,
+        ",".join(sorted({stats.cube for stats in ended.reads})),
+        msgspec.json.encode([_read(stats) for stats in ended.reads]).decode(),
+        ",".join(sorted({stats.engine for stats in ended.reads if stats.engine})),
         segments,
         pruned,
         receivers,

@@ -6,7 +6,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Literal
 
 import pyarrow as pa
@@ -133,17 +132,17 @@ class QueryLog:
 
 
 def _with_text(entry: Entry) -> Entry:
-    if len(entry.error) <= _ERROR_CHARACTERS_MAX:
+    if len(entry.ended.error) <= _ERROR_CHARACTERS_MAX:
         return entry
-    return replace(entry, error=entry.error[:_ERROR_CHARACTERS_MAX])
+    return entry.shown(entry.asked.text, entry.ended.error[:_ERROR_CHARACTERS_MAX])
 
 
 def _without_values(entry: Entry) -> Entry:
-    return replace(entry, asked=replace(entry.asked, text=without_values(entry.asked.text)), error="")
+    return entry.shown(without_values(entry.asked.text), "")
 
 
 def _without_text(entry: Entry) -> Entry:
-    return replace(entry, asked=replace(entry.asked, text=""), error="")
+    return entry.shown("", "")
 
 
 _SHOWN: Mapping[Texts, Callable[[Entry], Entry]] = {

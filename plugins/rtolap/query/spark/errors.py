@@ -37,7 +37,6 @@ _DAMAGED = (
     "HLL_UNION_DIFFERENT_LG_K",
 )
 _GONE = ("INVALID_HANDLE", "NO_ACTIVE_SESSION", "INVALID_CURSOR")
-_RESULT = "spark.driver.maxResultSize"
 
 
 class ScanGone(Unavailable):

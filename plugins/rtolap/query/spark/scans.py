@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from rtolap.base.errors import Corrupted, OutOfRange
 from rtolap.base.ids import CarryingPool
@@ -18,7 +18,7 @@ from rtolap.cubes.format.manifest import FileEntry
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cancel import Cancellation, wait_within
 from rtolap.query.cubes.history_choices import ScannedVersion
-from rtolap.query.cubes.history_files import FILES_CACHED_MAX, damaged_file, missing_file
+from rtolap.query.cubes.history_files import FILES_CACHED_MAX, check_found, missing_file
 from rtolap.query.plan import CubeRead
 from rtolap.query.spark.connections import Connection, Connections
 from rtolap.query.spark.errors import ERRORS, ScanGone, translated
@@ -53,7 +53,7 @@ class SparkScans:
         self._scans = CarryingPool(SCANS_MAX, thread_name_prefix="spark-scan")
         self._interrupts = CarryingPool(SCANS_MAX, thread_name_prefix="spark-interrupt")
         self._lock = threading.Lock()
-        self._verified: OrderedDict[str, None] = OrderedDict()
+        self._verified: LRUCache[str, None] = LRUCache(FILES_CACHED_MAX)
         self._running: dict[str, Connection] = {}  # by tag
 
     @property
@@ -182,15 +182,9 @@ class SparkScans:
         for path, file in left.items():
             if path not in digests:
                 raise missing_file(path)
-            size, digest = digests[path]
-            if size != file.bytes:
-                raise damaged_file(path, f"{file.bytes} bytes", f"{size} bytes")
-            if digest != file.sha256:
-                raise damaged_file(path, f"sha256 {file.sha256}", digest)
+            check_found(path, file, *digests[path])
         with self._lock:
             self._verified.update(dict.fromkeys(left))
-            while len(self._verified) > FILES_CACHED_MAX:
-                self._verified.popitem(last=False)
 
     def _forget(self, paths: Iterable[str]) -> None:
         with self._lock:

@@ -37,30 +37,27 @@ from rtolap.query.stored.ddl import parse_ddl
 
 
 class OpenConnections(Protocol):
-    """The connections that stay open. Statements may list and end them."""
+    """The connections that stay open. Statements may list and end them.
 
-    def sessions(self) -> Sequence[SqlSession]: ...
-
-    def facts(self) -> Mapping[str, VariableValue]:
-        """Return the variables of the server, which no session changes."""
-
-    def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
-        """Interrupt a query, or end a connection, of the same user. Raises QueryError if there is none."""
-
-
-class NoOpenConnections:
-    """The connections of a service to which no client stays connected."""
+    What its methods do here is what they do where no client stays connected.
+    """
 
     def sessions(self) -> Sequence[SqlSession]:
         return ()
 
     def facts(self) -> Mapping[str, VariableValue]:
+        """Return the variables of the server, which no session changes."""
         return {}
 
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
+        """Interrupt a query, or end a connection, of the same user. Raises QueryError if there is none."""
         raise UnknownConnection(
             f"unknown connection {connection_id}", action="SHOW PROCESSLIST lists your own"
         )
+
+
+class NoOpenConnections(OpenConnections):
+    """The connections of a service to which no client stays connected."""
 
 
 class Executor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -29,6 +29,18 @@ _KEY_SOURCES = (
     *("SUB_PART", "PACKED", "NULLABLE", "INDEX_TYPE", "COMMENT", "INDEX_COMMENT", "IS_VISIBLE", "EXPRESSION"),
 )
 ShownRows = tuple[Sequence[str], list[tuple[object, ...]]]
+_ALWAYS: Mapping[ShowKind, ShownRows] = {
+    "engines": (("Engine", "Support", "Comment"), [("rtolap", "DEFAULT", "cubes over Kafka, stored tables")]),
+    "charsets": (
+        ("Charset", "Description", "Default collation", "Maxlen"),
+        [("utf8mb4", "UTF-8 Unicode", "utf8mb4_bin", 4)],
+    ),
+    "collations": (
+        ("Collation", "Charset", "Id", "Default", "Compiled", "Sortlen"),
+        [("utf8mb4_bin", "utf8mb4", 46, "Yes", "Yes", 1)],
+    ),
+    "nothing": (("Name",), []),
+}
 
 
 class Shows:
@@ -37,7 +49,6 @@ class Shows:
     def __init__(self, service: QueryService, processes: Callable[[], Iterable[SqlSession]]) -> None:
         self._service = service
         self._processes = processes
-        self._stored = _StoredShows(service)
         self._answers: dict[ShowKind, Callable[[Show, SqlSession], ShownRows]] = {
             "databases": self._databases,
             "tables": self._tables,
@@ -46,16 +57,12 @@ class Shows:
             "create": self._create,
             "keys": self._keys,
             "partitions": self._partitions,
-            "transaction": self._stored.transaction,
+            "transaction": self._transactions,
             "variables": self._variables,
             "status": self._status,
             "warnings": self._warnings,
             "errors": self._warnings,
             "processlist": self._processlist,
-            "engines": self._engines,
-            "charsets": self._charsets,
-            "collations": self._collations,
-            "nothing": self._none,
             "grants": self._grants,
         }
 
@@ -65,11 +72,9 @@ class Shows:
         Args:
             cancellation: ends the evaluation of its condition, which takes a turn as a query does.
         """
-        names, rows = self._answers[show.kind](show, session)
-        return self._filtered(_table(names, rows), show.condition, cancellation)
-
-    def _filtered(self, table: pa.Table, rest: str, cancellation: Cancellation | None) -> pa.Table:
-        return self._service.filtered(table, rest, cancellation) if rest else table
+        names, rows = _ALWAYS.get(show.kind) or self._answers[show.kind](show, session)
+        table = _table(names, rows)
+        return self._service.filtered(table, show.condition, cancellation) if show.condition else table
 
     def _catalogue(self) -> QueryCatalogue:
         """Return the definitions as of now: another query service may just have changed them."""
@@ -140,7 +145,38 @@ class Shows:
         if relation not in catalogue.stored:
             raise QueryError(f"{relation} has no partitions", expected="a stored table")
         table = catalogue.stored[relation]
-        return self._stored.partitions(TableName(table.db, table.name))
+        head = ("PartitionName", "VisibleVersion", "CommittedVersion", "Start", "End", "Buckets", "Replicas")
+        rows: list[tuple[object, ...]] = []
+        for part in self._service.definitions.partitions(TableName(table.db, table.name)):
+            bounded = part.range.start_ms > -(1 << 62)
+            rows.append(
+                (
+                    part.range.name,
+                    str(part.visible_version),
+                    str(part.committed_version),
+                    _instant(part.range.start_ms) if bounded else None,
+                    _instant(part.range.end_ms) if bounded else None,
+                    str(part.buckets),
+                    str(part.replicas),
+                )
+            )
+        return head, rows
+
+    def _transactions(self, show: Show, session: SqlSession) -> ShownRows:
+        head = (
+            *("TransactionId", "Label", "TransactionStatus", "PrepareTime", "CommitTime", "FinishTime"),
+            *("Reason", "Tables"),
+        )
+        database = show.database or session.database
+        if database is None:
+            raise QueryError("no database is selected", action="write SHOW TRANSACTION FROM database WHERE …")
+        definitions = self._service.definitions
+        if show.is_pattern:
+            return head, [_transaction(each) for each in definitions.transactions(database, show.label)]
+        try:
+            return head, [_transaction(definitions.transaction(database, show.label))]
+        except NotFound:
+            return head, []
 
     def _keys(self, show: Show, session: SqlSession) -> ShownRows:
         relation, catalogue = self._relation(show, session)
@@ -184,22 +220,6 @@ class Shows:
         ]
         return ("Id", "User", "Host", "db", "Command", "State", "Info"), rows
 
-    def _engines(self, show: Show, session: SqlSession) -> ShownRows:
-        return ("Engine", "Support", "Comment"), [("rtolap", "DEFAULT", "cubes over Kafka, stored tables")]
-
-    def _charsets(self, show: Show, session: SqlSession) -> ShownRows:
-        return ("Charset", "Description", "Default collation", "Maxlen"), [
-            ("utf8mb4", "UTF-8 Unicode", "utf8mb4_bin", 4)
-        ]
-
-    def _collations(self, show: Show, session: SqlSession) -> ShownRows:
-        return ("Collation", "Charset", "Id", "Default", "Compiled", "Sortlen"), [
-            ("utf8mb4_bin", "utf8mb4", 46, "Yes", "Yes", 1)
-        ]
-
-    def _none(self, show: Show, session: SqlSession) -> ShownRows:
-        return ("Name",), []
-
     def _grants(self, show: Show, session: SqlSession) -> ShownRows:
         return (f"Grants for {session.user}",), [(f"GRANT SELECT ON `{DATABASE}`.* TO `{session.user}`",)]
 
@@ -232,47 +252,6 @@ def _table(names: Sequence[str], rows: list[tuple[object, ...]]) -> pa.Table:
         whole = any(isinstance(value, int) for value in values)
         arrays.append(pa.array(list(values), pa.int64() if whole else pa.string()))
     return pa.table(arrays, names=list(names))
-
-
-class _StoredShows:
-    """SHOW of stored tables: partitions, transactions. Thread-safe."""
-
-    def __init__(self, service: QueryService) -> None:
-        self._service = service
-
-    def partitions(self, name: TableName) -> ShownRows:
-        head = ("PartitionName", "VisibleVersion", "CommittedVersion", "Start", "End", "Buckets", "Replicas")
-        rows: list[tuple[object, ...]] = []
-        for part in self._service.definitions.partitions(name):
-            bounded = part.range.start_ms > -(1 << 62)
-            rows.append(
-                (
-                    part.range.name,
-                    str(part.visible_version),
-                    str(part.committed_version),
-                    _instant(part.range.start_ms) if bounded else None,
-                    _instant(part.range.end_ms) if bounded else None,
-                    str(part.buckets),
-                    str(part.replicas),
-                )
-            )
-        return head, rows
-
-    def transaction(self, show: Show, session: SqlSession) -> ShownRows:
-        head = (
-            *("TransactionId", "Label", "TransactionStatus", "PrepareTime", "CommitTime", "FinishTime"),
-            *("Reason", "Tables"),
-        )
-        database = show.database or session.database
-        if database is None:
-            raise QueryError("no database is selected", action="write SHOW TRANSACTION FROM database WHERE …")
-        definitions = self._service.definitions
-        if show.is_pattern:
-            return head, [_transaction(each) for each in definitions.transactions(database, show.label)]
-        try:
-            return head, [_transaction(definitions.transaction(database, show.label))]
-        except NotFound:
-            return head, []
 
 
 def _transaction(transaction: TransactionInfo) -> tuple[object, ...]:

@@ -24,93 +24,17 @@ from rtolap.protocols.stored_tables.messages import (
 
 class StoredSource(Protocol):
     """The source of stored rows. It is thread-safe. Raises Unavailable where no front end, or not that node,
-    answers."""
+    answers.
+
+    What its methods do here is what they do where no front end is configured.
+    """
 
     def tables(self) -> tuple[TableInfo, ...]:
         """Return the tables. It is called with every look at the catalogue: quick, without retries."""
-        ...
-
-    def databases(self) -> tuple[str, ...]:
-        """Return the databases, with tables and without. Raises as `tables` does."""
-        ...
-
-    def create_database(self, name: str, *, if_not_exists: bool = False) -> None: ...
-
-    def drop_database(self, name: str) -> None: ...
-
-    def read_view(self, names: Sequence[TableName]) -> ReadView:
-        """Return the view that one statement reads. Raises NotFound."""
-        ...
-
-    def scan(self, address: str, request: ScanRequest, timeout_s: float) -> BatchStream:
-        """Scan tablets at a node. `timeout_s` is for all of its rows. Raises NotYet, StaleSnapshot, NotFound,
-        Corrupted."""
-        ...
-
-    def pin(self, address: str, request: Pin) -> frozenset[TabletId]:
-        """Pin versions at a node for a statement; return the tablets that are pinned."""
-        ...
-
-    def unpin(self, address: str, request: Unpin) -> None:
-        """Unpin what a statement has pinned at a node."""
-        ...
-
-    def ping(self, address: str, within_s: float) -> None:
-        """Raise Unavailable when the node does not answer even this in time."""
-        ...
-
-    def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo: ...
-
-    def drop(self, name: TableName) -> None: ...
-
-    def change_columns(self, name: TableName, changes: Sequence[ColumnChange]) -> TableInfo: ...
-
-    def truncate(self, name: TableName) -> TableInfo: ...
-
-    def add_partition(self, name: TableName, partition: AddPartition) -> TableInfo: ...
-
-    def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo: ...
-
-    def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]: ...
-
-    def transaction(self, db: str, label: str) -> TransactionInfo: ...
-
-    def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]: ...
-
-    def close(self) -> None: ...
-
-
-class RemoteSource(StoredTablesClient):
-    """Endpoints over REST, nodes over Flight. Owns both clients."""
-
-    def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:
-        super().__init__(urls, token, ca=ca)
-        self._nodes = StorageClients(token)
-
-    def scan(self, address: str, request: ScanRequest, timeout_s: float) -> BatchStream:
-        return self._nodes.at(address).scan(request, timeout_s)
-
-    def pin(self, address: str, request: Pin) -> frozenset[TabletId]:
-        return frozenset(self._nodes.at(address).pin(request).tablets)
-
-    def unpin(self, address: str, request: Unpin) -> None:
-        self._nodes.at(address).unpin(request)
-
-    def ping(self, address: str, within_s: float) -> None:
-        self._nodes.at(address).ping(within_s)
-
-    def close(self) -> None:
-        super().close()
-        self._nodes.close()
-
-
-class NoSource:
-    """The source where no frontend is configured."""
-
-    def tables(self) -> tuple[TableInfo, ...]:
         return ()
 
     def databases(self) -> tuple[str, ...]:
+        """Return the databases, with tables and without. Raises as `tables` does."""
         return ()
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
@@ -120,18 +44,24 @@ class NoSource:
         raise _unconfigured()
 
     def read_view(self, names: Sequence[TableName]) -> ReadView:
+        """Return the view that one statement reads. Raises NotFound."""
         raise _unconfigured()
 
     def scan(self, address: str, request: ScanRequest, timeout_s: float) -> BatchStream:
+        """Scan tablets at a node. `timeout_s` is for all of its rows. Raises NotYet, StaleSnapshot, NotFound,
+        Corrupted."""
         raise _unconfigured()
 
     def pin(self, address: str, request: Pin) -> frozenset[TabletId]:
+        """Pin versions at a node for a statement; return the tablets that are pinned."""
         raise _unconfigured()
 
     def unpin(self, address: str, request: Unpin) -> None:
+        """Unpin what a statement has pinned at a node."""
         raise _unconfigured()
 
     def ping(self, address: str, within_s: float) -> None:
+        """Raise Unavailable when the node does not answer even this in time."""
         raise _unconfigured()
 
     def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:
@@ -160,6 +90,36 @@ class NoSource:
 
     def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]:
         raise _unconfigured()
+
+    def close(self) -> None: ...
+
+
+class RemoteSource(StoredTablesClient):
+    """Endpoints over REST, nodes over Flight. Owns both clients."""
+
+    def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:
+        super().__init__(urls, token, ca=ca)
+        self._nodes = StorageClients(token)
+
+    def scan(self, address: str, request: ScanRequest, timeout_s: float) -> BatchStream:
+        return self._nodes.at(address).scan(request, timeout_s)
+
+    def pin(self, address: str, request: Pin) -> frozenset[TabletId]:
+        return frozenset(self._nodes.at(address).pin(request).tablets)
+
+    def unpin(self, address: str, request: Unpin) -> None:
+        self._nodes.at(address).unpin(request)
+
+    def ping(self, address: str, within_s: float) -> None:
+        self._nodes.at(address).ping(within_s)
+
+    def close(self) -> None:
+        super().close()
+        self._nodes.close()
+
+
+class NoSource(StoredSource):
+    """The source where no frontend is configured."""
 
     def close(self) -> None:
         """Do nothing, as nothing is open."""

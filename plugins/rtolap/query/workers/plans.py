@@ -7,24 +7,20 @@ a worker says can only be about what there is.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import msgspec
 
 from rtolap.base.errors import Corrupted
 from rtolap.model.predicate import Predicate, columns_of
-from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import QueryCatalogue, relation_key
 from rtolap.query.information_schema import INFORMATION_TABLES
 from rtolap.query.plan import (
     CubeRead,
-    CutCheck,
-    LatestRows,
     NodeWork,
-    PlainMerge,
     Rewritten,
     TableRead,
     TimeRange,
-    ValueSet,
 )
 from rtolap.query.sql.rules.pushdown import relation_name
 
@@ -55,25 +51,20 @@ class ReadOfTable(msgspec.Struct, frozen=True):
 
 
 class WorkerPlan(msgspec.Struct, frozen=True):
-    """See `plan.Rewritten`."""
+    """A rewritten statement, and the names of what it reads in the place of definitions.
 
-    sql: str
+    Attributes:
+        rest: the statement without its reads.
+    """
+
+    rest: Rewritten
     reads: tuple[ReadOfCube, ...]
     tables: tuple[ReadOfTable, ...]
-    lookups: tuple[str, ...]
-    information: tuple[str, ...]
-    parameters: tuple[str, ...]
-    latest: LatestRows | None
-    warnings: tuple[QueryWarning, ...]
-    merge: PlainMerge | None
-    is_constant: bool
-    sets: tuple[ValueSet, ...]
-    cuts: tuple[CutCheck, ...]
 
 
 def plan_of(rewritten: Rewritten) -> WorkerPlan:
     return WorkerPlan(
-        sql=rewritten.sql,
+        replace(rewritten, reads=(), tables=()),
         reads=tuple(
             ReadOfCube(read.cube, read.dimensions, read.partials, read.filter, read.time)
             for read in rewritten.reads
@@ -85,46 +76,29 @@ def plan_of(rewritten: Rewritten) -> WorkerPlan:
             )
             for read in rewritten.tables
         ),
-        lookups=rewritten.lookups,
-        information=rewritten.information,
-        parameters=rewritten.parameters,
-        latest=rewritten.latest,
-        warnings=rewritten.warnings,
-        merge=rewritten.merge,
-        is_constant=rewritten.is_constant,
-        sets=rewritten.sets,
-        cuts=rewritten.cuts,
     )
 
 
 def rewritten_of(plan: WorkerPlan, catalogue: QueryCatalogue, parameters: tuple[str, ...]) -> Rewritten:
     """Return the rewritten statement of a plan. Raises Corrupted for a plan about anything but the catalogue
     and the parameters."""
-    _check(set(plan.lookups) <= catalogue.lookups.keys(), "a lookup")
-    _check(set(plan.information) <= INFORMATION_TABLES, "a table of information_schema")
-    _check(set(plan.parameters) <= set(parameters), "a parameter")
-    _check(plan.merge is None or len(plan.reads) == 1, "a merge of several cubes")
-    _check(plan.latest is None or len(plan.reads) == 1, "the latest rows of several cubes")
-    for check in plan.cuts:
-        _check(set(check.parameters) <= set(plan.parameters), "a parameter")
+    rest = plan.rest
+    _check(set(rest.lookups) <= catalogue.lookups.keys(), "a lookup")
+    _check(set(rest.information) <= INFORMATION_TABLES, "a table of information_schema")
+    _check(set(rest.parameters) <= set(parameters), "a parameter")
+    _check(rest.merge is None or len(plan.reads) == 1, "a merge of several cubes")
+    _check(rest.latest is None or len(plan.reads) == 1, "the latest rows of several cubes")
+    for check in rest.cuts:
+        _check(set(check.parameters) <= set(rest.parameters), "a parameter")
     read = {each.cube for each in plan.reads}
-    for each in plan.sets:
+    for each in rest.sets:
         _check(read.issuperset((each.cube, *each.needs)), "a cube of a set of values")
         _check(each.column in catalogue.cubes[each.cube].cube.all_dimensions, "a dimension")
         _check(set(each.parameters) <= set(parameters), "a parameter")
-    return Rewritten(
-        sql=plan.sql,
+    return replace(
+        rest,
         reads=tuple(_cube_read(read, catalogue) for read in plan.reads),
-        lookups=plan.lookups,
-        information=plan.information,
-        parameters=plan.parameters,
-        latest=plan.latest,
         tables=tuple(_table_read(read, catalogue) for read in plan.tables),
-        warnings=plan.warnings,
-        merge=plan.merge,
-        is_constant=plan.is_constant,
-        sets=plan.sets,
-        cuts=plan.cuts,
     )
 
 

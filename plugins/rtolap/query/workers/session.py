@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
@@ -50,10 +50,9 @@ from rtolap.query.workers.plans import CatalogueTexts, rewritten_of
 from rtolap.query.workers.process import OUT_OF_MEMORY
 from rtolap.query.workers.worker import Worker, WorkerGone
 
-log = logging.getLogger(__name__)
-
 GIVE_UP_S = 0.5  # within which most operators of the engine notice an interrupt
 SPANS_MAX = 64  # of a session: a long result is asked for in many pieces
+A = TypeVar("A")
 T = TypeVar("T")
 ResultPiece = tuple[
     pa.RecordBatch | None, bool
@@ -97,55 +96,45 @@ class _RowsOfWorker(RelationRows):
             self._memory.close()
 
 
+@dataclass(eq=False)
 class WorkerSession(EngineSession):
     """A statement's session in a worker. One thread at a time uses it; any thread may interrupt or close it.
 
     A worker that does not stop within GIVE_UP_S of an interrupt is killed. Its statement ends at once, and
     its memory is free.
+
+    Attributes:
+        give_back: takes the worker, and the reason for which it cannot be used again. It returns the exit
+            status of the worker's process, if that is known.
     """
 
-    def __init__(
-        self,
-        worker: Worker,
-        number: int,
-        ending: Cancellation,
-        give_back: Callable[[Worker, str | None], int | None],
-        bound_bytes: int,
-        catalogues: CatalogueTexts,
-    ) -> None:
-        """Begin a session in the worker.
+    worker: Worker
+    number: int
+    ending: Cancellation
+    give_back: Callable[[Worker, str | None], int | None]
+    bound_bytes: int
+    catalogues: CatalogueTexts
+    _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
+    _interrupted_s: float | None = field(default=None, init=False)
+    _doubt: str | None = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
+    _requests: int = field(default=0, init=False)
 
-        Args:
-            give_back: takes the worker, and the reason for which it cannot be used again. It returns the exit
-                status of the worker's process, if that is known.
-
-        Raises WorkerGone.
-        """
-        self._worker = worker
-        self._number = number
-        self._ending = ending
-        self._give_back = give_back
-        self._bound_bytes = bound_bytes
-        self._catalogues = catalogues
-        self._changed = threading.Condition()
-        self._interrupted_s: float | None = None
-        self._doubt: str | None = None
-        self._closed = False
-        self._requests = 0
-        worker.send(Begin(number, sent()))
+    def __post_init__(self) -> None:
+        self.worker.send(Begin(self.number, sent()))
 
     def register(self, name: str, table: pa.Table | SpilledTable) -> None:
         if isinstance(table, SpilledTable):
             file = table
-            self._ask(lambda: self._worker.send(Register(name, file.size_bytes), descriptor=file.descriptor))
+            self._ask(lambda: self.worker.send(Register(name, file.size_bytes), descriptor=file.descriptor))
             return
         if table.nbytes <= messages.INLINE_BYTES_MAX:
             body = messages.table_bytes(table)
-            self._ask(lambda: self._worker.send(Register(name, body.size), body))
+            self._ask(lambda: self.worker.send(Register(name, body.size), body))
             return
         descriptor, size = messages.table_memory(table)
         try:
-            self._ask(lambda: self._worker.send(Register(name, size), descriptor=descriptor))
+            self._ask(lambda: self.worker.send(Register(name, size), descriptor=descriptor))
         finally:
             os.close(descriptor)
 
@@ -155,52 +144,44 @@ class WorkerSession(EngineSession):
     def register_memory(self, name: str, memory: messages.RelationMemory) -> None:
         """Register what was written into memory that the worker maps."""
         size = memory.seal()
-        self._ask(lambda: self._worker.send(Register(name, size), descriptor=memory.descriptor))
+        self._ask(lambda: self.worker.send(Register(name, size), descriptor=memory.descriptor))
 
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
-        answer, _ = self._answer(ReadValue(sql, packing.packed_values(parameters)))
+        answer, _ = self._answer(ReadValue(sql, packing.packed_values(parameters)), ValueFound)
         with self._doubting():
-            if not isinstance(answer, ValueFound):
-                raise _strange(answer)
             return packing.unpacked(answer.value)
 
     def read_statement(self, text: str, database: str | None) -> SqlStatement:
-        answer, _ = self._answer(ReadStatement(text, database))
-        with self._doubting():
-            if not isinstance(answer, Understood):
-                raise _strange(answer)
-            return SqlStatement(
-                *(text, database, answer.explain, answer.parameters),
-                *(answer.session_names, answer.has_functions),
-            )
+        answer, _ = self._answer(ReadStatement(text, database), Understood)
+        return SqlStatement(
+            *(text, database, answer.explain, answer.parameters),
+            *(answer.session_names, answer.has_functions),
+        )
 
     def plan(
         self, statement: SqlStatement, values: Mapping[str, object], catalogue: QueryCatalogue
     ) -> Planned:
-        number, definitions = self._catalogues.of(catalogue)
-        if self._worker.catalogue != number:
-            self._ask(lambda: self._worker.send(Learn(), definitions))
-            self._worker.catalogue = number
+        number, definitions = self.catalogues.of(catalogue)
+        if self.worker.catalogue != number:
+            self._ask(lambda: self.worker.send(Learn(), definitions))
+            self.worker.catalogue = number
         given = packing.packed_values(statement.given)
         packed = packing.packed_values(values)
-        answer, _ = self._answer(MakePlan(statement.text, statement.database, given, statement.zone, packed))
+        asked = MakePlan(statement.text, statement.database, given, statement.zone, packed)
+        answer, _ = self._answer(asked, PlanMade)
         with self._doubting():
-            if not isinstance(answer, PlanMade):
-                raise _strange(answer)
             return Planned(rewritten_of(answer.plan, catalogue, statement.parameters), answer.varies)
 
     def show_filter(self, condition: str, first: str) -> str:
-        answer, _ = self._answer(Filter(condition, first))
+        answer, _ = self._answer(Filter(condition, first), ValueFound)
         with self._doubting():
-            if not isinstance(answer, ValueFound) or not isinstance(answer.value, str):
+            if not isinstance(answer.value, str):
                 raise _strange(answer)
             return answer.value
 
     def run(self, sql: str, parameters: Mapping[str, object]) -> WorkerResult:
-        answer, body = self._answer(Run(sql, packing.packed_values(parameters)))
+        answer, body = self._answer(Run(sql, packing.packed_values(parameters)), Ran)
         with self._doubting():
-            if not isinstance(answer, Ran):
-                raise _strange(answer)
             schema = messages.read_schema(answer.schema)
             try:
                 first: ResultPiece | RtolapError = self._piece(self._checked(answer.first), body, schema)
@@ -209,27 +190,23 @@ class WorkerSession(EngineSession):
             return WorkerResult(self, schema, first)
 
     def next_piece(self, schema: pa.Schema) -> ResultPiece:
-        answer, body = self._answer(Next())
+        answer, body = self._answer(Next(), ResultRows)
         return self._piece(answer, body, schema)
 
     def drain(self) -> int:
         """Return the number of rows after those that were sent."""
-        answer, _ = self._answer(Drain())
-        with self._doubting():
-            if not isinstance(answer, Drained):
-                raise _strange(answer)
-            return answer.rows
+        return self._answer(Drain(), Drained)[0].rows
 
-    def _piece(self, answer: WorkerAnswer, body: pa.Buffer, schema: pa.Schema) -> ResultPiece:
+    def _piece(self, answer: ResultRows, body: pa.Buffer, schema: pa.Schema) -> ResultPiece:
         with self._doubting():
-            if not isinstance(answer, ResultRows):
-                raise _strange(answer)
             return (messages.read_batch(body, schema), answer.is_last) if body.size else (None, True)
 
-    def _answer(self, request: WorkerRequest) -> tuple[WorkerAnswer, pa.Buffer]:
+    def _answer(self, request: WorkerRequest, kind: type[A]) -> tuple[A, pa.Buffer]:
+        """Return the answer, which is of this kind, with its body."""
+
         def ask() -> tuple[WorkerAnswer, pa.Buffer]:
-            self._worker.send(request)
-            return self._worker.receive()
+            self.worker.send(request)
+            return self.worker.receive()
 
         asked_ns = time.perf_counter_ns()
         try:
@@ -239,17 +216,21 @@ class WorkerSession(EngineSession):
             raise
         refusal = type(from_dict(answer.error)).__name__ if isinstance(answer, Failed) else ""
         # A worker may say anything: it has worked no longer than it was waited for.
-        self._note(request, min(self._worker.worked_ns, time.perf_counter_ns() - asked_ns), refusal)
-        return self._checked(answer), body
+        self._note(request, min(self.worker.worked_ns, time.perf_counter_ns() - asked_ns), refusal)
+        checked = self._checked(answer)
+        with self._doubting():
+            if not isinstance(checked, kind):
+                raise _strange(checked)
+            return checked, body
 
     def _note(self, request: WorkerRequest, took_ns: int, error: str) -> None:
         """Make a span of what the worker has done, below that of the statement."""
         self._requests += 1
         if self._requests <= SPANS_MAX:
             name = f"worker {type(request).__name__}"
-            measured(name, took_ns, error=error, **{"process.pid": self._worker.pid or 0})
+            measured(name, took_ns, error=error, **{"process.pid": self.worker.pid or 0})
 
-    def _checked(self, answer: WorkerAnswer) -> WorkerAnswer:
+    def _checked(self, answer: A | Failed) -> A:
         if isinstance(answer, Failed):
             if answer.is_doubtful:
                 self._doubt = MEMORY if answer.error.get("code") == Unavailable.code else DOUBTFUL
@@ -257,11 +238,11 @@ class WorkerSession(EngineSession):
         return answer
 
     def _ask(self, call: Callable[[], T]) -> T:
-        self._ending.check()
+        self.ending.check()
         with self._changed:
             if self._closed:
                 raise Unavailable("the query was closed")
-            self._worker.busy_since_s = time.monotonic()
+            self.worker.busy_since_s = time.monotonic()
         try:
             with self._doubting():
                 return call()
@@ -269,7 +250,7 @@ class WorkerSession(EngineSession):
             raise self._death() from error
         finally:
             with self._changed:
-                self._worker.busy_since_s = None
+                self.worker.busy_since_s = None
                 self._changed.notify_all()
 
     @contextmanager
@@ -283,12 +264,12 @@ class WorkerSession(EngineSession):
 
     def _death(self) -> RtolapError:
         """Return the error for the worker's statement. The worker is given back."""
-        self._doubt = self._worker.killed or DIED
+        self._doubt = self.worker.killed or DIED
         status = self._return_worker()
         if self._doubt == SUM:
             return Unavailable(
                 "the query needs more memory than it may have",
-                expected=f"at most {self._bound_bytes >> 20} MiB for all queries together",
+                expected=f"at most {self.bound_bytes >> 20} MiB for all queries together",
                 found="it took the most of them",
                 action="group by less, or ask again when fewer queries run",
             )
@@ -302,7 +283,7 @@ class WorkerSession(EngineSession):
         if status in (-signal.SIGABRT, OUT_OF_MEMORY):  # so ends what cannot tell that an allocation failed
             return Unavailable(
                 "the query needs more memory than it may have",
-                expected=f"at most {self._bound_bytes >> 20} MiB",
+                expected=f"at most {self.bound_bytes >> 20} MiB",
                 action="group by less",
             )
         cause = self._doubt if status is None else _exit_status(status)
@@ -311,16 +292,16 @@ class WorkerSession(EngineSession):
 
     def interrupt(self) -> None:
         with self._changed:
-            if self._worker.busy_since_s is None or self._closed:
+            if self.worker.busy_since_s is None or self._closed:
                 return
             now_s = time.monotonic()
             if self._interrupted_s is None:
                 self._interrupted_s = now_s
-            is_deaf = now_s - max(self._interrupted_s, self._worker.busy_since_s) > GIVE_UP_S
+            is_deaf = now_s - max(self._interrupted_s, self.worker.busy_since_s) > GIVE_UP_S
         if is_deaf:
-            self._worker.kill(DEAF)
+            self.worker.kill(DEAF)
         else:
-            self._worker.interrupt(self._number)
+            self.worker.interrupt(self.number)
 
     def close(self) -> None:
         """Close the session. Another thread that waits for an answer gets an error."""
@@ -328,23 +309,23 @@ class WorkerSession(EngineSession):
             if self._closed:
                 return
             self._closed = True
-            if self._worker.busy_since_s is not None:
-                self._worker.interrupt(self._number)
-                if not self._changed.wait_for(lambda: self._worker.busy_since_s is None, GIVE_UP_S):
-                    self._worker.kill(LEFT)
+            if self.worker.busy_since_s is not None:
+                self.worker.interrupt(self.number)
+                if not self._changed.wait_for(lambda: self.worker.busy_since_s is None, GIVE_UP_S):
+                    self.worker.kill(LEFT)
         self._return_worker()
 
     def _return_worker(self) -> int | None:
         with self._changed:
-            give_back, self._give_back = self._give_back, _nothing
+            give_back, self.give_back = self.give_back, _nothing
         if give_back is _nothing:
             return None
-        if self._doubt is None and self._worker.killed is None:
+        if self._doubt is None and self.worker.killed is None:
             try:
-                self._worker.send(End())
+                self.worker.send(End())
             except WorkerGone:
                 self._doubt = DIED
-        return give_back(self._worker, self._doubt or self._worker.killed)
+        return give_back(self.worker, self._doubt or self.worker.killed)
 
 
 class WorkerResult:
@@ -375,7 +356,7 @@ class WorkerResult:
         return rows + self._session.drain()
 
 
-def _strange(answer: WorkerAnswer) -> RtolapError:
+def _strange(answer: object) -> RtolapError:
     return Corrupted("a worker answered something else", found=type(answer).__name__)
 
 

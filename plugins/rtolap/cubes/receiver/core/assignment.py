@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from rtolap.base.clock import Clock
 from rtolap.cubes.receiver.core.checkpointing import Checkpoints
@@ -15,25 +15,17 @@ from rtolap.model.completeness import EventLoss, behind_losses
 from rtolap.model.offsets import Offsets
 
 
+@dataclass(eq=False)
 class FollowedAssignment:
     """The partitions that a cube reads here, and their start offsets. Only the core thread uses them."""
 
-    def __init__(
-        self,
-        *,
-        consumer: StreamConsumer,
-        life: ConsumerLifecycle,
-        progress: ConsumerProgress,
-        checkpoints: Checkpoints,
-        clock: Clock,
-    ) -> None:
-        self._consumer = consumer
-        self._life = life
-        self._progress = progress
-        self._checkpoints = checkpoints
-        self._clock = clock
-        self._assigned: frozenset[int] = frozenset()
-        self._cuts: Offsets = {}
+    consumer: StreamConsumer
+    life: ConsumerLifecycle
+    progress: ConsumerProgress
+    checkpoints: Checkpoints
+    clock: Clock
+    _assigned: frozenset[int] = field(default_factory=frozenset, init=False)
+    _cuts: Offsets = field(default_factory=dict, init=False)
 
     def forget(self) -> None:
         """Make the next look assign again, from the positions that the state has then."""
@@ -54,29 +46,29 @@ class FollowedAssignment:
         """Return the state with the positions of what is read from now on; the same object if nothing
         changes. `losses`: offsets that are passed over.
         """
-        checkpoints = self._checkpoints
+        checkpoints = self.checkpoints
         known = {**(checkpoints.known or {}), **state.positions}
         self._cuts = {p: at for p, at in self._cuts.items() if p in owned}
         start_offsets = {p: min(at, self._cuts.get(p, at)) for p, at in start_offsets.items()}
         ready = owned & {*known, *_startable(state, owned - set(known), start_offsets)}
-        if ready == self._assigned and not (ready and self._life.state is ConsumerState.STOPPED):
+        if ready == self._assigned and not (ready and self.life.state is ConsumerState.STOPPED):
             return state
         # Positions known here go on where they are; history may be further than a checkpoint.
         offsets = {
             p: behind_losses(losses, p, max(known.get(p, 0), start_offsets.get(p, 0))) for p in sorted(ready)
         }
-        self._consumer.assign(offsets)
+        self.consumer.assign(offsets)
         self._assigned = ready
-        self._progress.assigned(offsets, self._clock.monotonic_s())
+        self.progress.assigned(offsets, self.clock.monotonic_s())
         checkpoints.known = known
         epochs = {p: e for p, e in {**checkpoints.epochs, **state.epochs}.items() if p in known}
         checkpoints.epochs = epochs
-        if offsets and self._life.state is ConsumerState.STOPPED:
-            self._life.apply(ConsumerEvent.START)
-        elif set(offsets) - set(known) and self._life.state is ConsumerState.CONSUMING:
-            self._life.apply(ConsumerEvent.START)  # what is behind the log's end is not silent
-        elif not offsets and self._life.state is not ConsumerState.STOPPED:
-            self._life.apply(ConsumerEvent.STOP)
+        if offsets and self.life.state is ConsumerState.STOPPED:
+            self.life.apply(ConsumerEvent.START)
+        elif set(offsets) - set(known) and self.life.state is ConsumerState.CONSUMING:
+            self.life.apply(ConsumerEvent.START)  # what is behind the log's end is not silent
+        elif not offsets and self.life.state is not ConsumerState.STOPPED:
+            self.life.apply(ConsumerEvent.STOP)
         return replace(state, positions=offsets, epochs={p: epochs[p] for p in offsets if p in epochs})
 
 

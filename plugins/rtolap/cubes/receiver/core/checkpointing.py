@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -187,34 +187,24 @@ class Checkpoints:
         return offsets
 
 
+@dataclass(eq=False)
 class Persisting:
     """The persistence of one cube's state; used by the core thread only. `beside`: one thread on which
     checkpoints that are due are written out; None: the step itself writes them."""
 
-    def __init__(
-        self,
-        cube: str,
-        checkpoints: Checkpoints,
-        dead_letters: DeadLetterWriter,
-        limits: ConsumerLimits,
-        beside: Executor | None = None,
-    ) -> None:
-        self._cube = cube
-        self._checkpoints = checkpoints
-        self._dead_letters = dead_letters
-        self._limits = limits
-        self._beside = beside
-        self._underway: Future[WrittenCheckpoint] | None = None
-        self._draft: Draft | None = None
+    cube: str
+    checkpoints: Checkpoints
+    dead_letters: DeadLetterWriter
+    limits: ConsumerLimits
+    beside: Executor | None = None
+    _underway: Future[WrittenCheckpoint] | None = field(default=None, init=False)
+    _draft: Draft | None = field(default=None, init=False)
 
     def look_at_dead_letters(self) -> None:
         """Pause the consumer when Kafka refuses dead letters, without waiting for the next checkpoint."""
-        self._dead_letters.poll()
-        if (
-            not self._limits.flush_failing
-            and (delivery_error := self._dead_letters.delivery_error) is not None
-        ):
-            self._limits.flush_failed(delivery_error)
+        self.dead_letters.poll()
+        if not self.limits.flush_failing and (delivery_error := self.dead_letters.delivery_error) is not None:
+            self.limits.flush_failed(delivery_error)
 
     def take_over(self, state: LocalState) -> LocalState:
         """Return the state with what was written out beside by now. Raises TopicMissing, TopicRecreated."""
@@ -224,19 +214,19 @@ class Persisting:
 
     def again_if_due(self, state: LocalState, progress: ConsumerProgress) -> LocalState:
         """Try again, a while after a failure. Raises TopicMissing, TopicRecreated."""
-        if not self._limits.flush_due:
+        if not self.limits.flush_due:
             return state
         return self._attempt(state, lambda: self.write(state, progress))
 
     def if_due(self, state: LocalState, progress: ConsumerProgress) -> LocalState:
         """Write when rows, bytes or time require it; beside the core where it may. Another one waits for it,
         which bounds what is in memory. Raises TopicMissing, TopicRecreated."""
-        if not self._checkpoints.due(state):
+        if not self.checkpoints.due(state):
             return state
-        if self._beside is None:
+        if self.beside is None:
             return self._attempt(state, lambda: self.write(state, progress))
         finished = self._attempt(state, lambda: self._finished(state))
-        if self._limits.flush_failing:
+        if self.limits.flush_failing:
             return finished
         return self._attempt(finished, lambda: self._begun(finished, progress))
 
@@ -245,32 +235,32 @@ class Persisting:
         for everything. Raises OSError, and what `Checkpoints.draft` and `write_out` raise; state and
         checkpoint then stay as they were.
         """
-        if self._checkpoints.known is None:
+        if self.checkpoints.known is None:
             return state
         try:
             state = self._finished(state)  # or the older one would come after this one
         except TOPIC_CHANGED:
             raise
         except (OSError, RtolapError) as error:
-            log.warning("cube %s: a checkpoint beside failed, it is written now: %s", self._cube, error)
-        draft = self._checkpoints.draft(state, progress)
+            log.warning("cube %s: a checkpoint beside failed, it is written now: %s", self.cube, error)
+        draft = self.checkpoints.draft(state, progress)
         try:
-            written = self._checkpoints.write_out(draft)
+            written = self.checkpoints.write_out(draft)
         except BaseException:
-            self._checkpoints.abandon(draft)
+            self.checkpoints.abandon(draft)
             raise
-        self._limits.flush_worked()
-        return self._checkpoints.finish(draft.state, written)
+        self.limits.flush_worked()
+        return self.checkpoints.finish(draft.state, written)
 
     def close(self) -> None:
-        if self._beside is not None:
-            self._beside.shutdown()
+        if self.beside is not None:
+            self.beside.shutdown()
 
     def _begun(self, state: LocalState, progress: ConsumerProgress) -> LocalState:
         """Return the state whose memory is being written out beside."""
-        assert self._beside is not None, "asked for by `if_due`"
-        draft = self._checkpoints.draft(state, progress)
-        self._underway, self._draft = self._beside.submit(self._checkpoints.write_out, draft), draft
+        assert self.beside is not None, "asked for by `if_due`"
+        draft = self.checkpoints.draft(state, progress)
+        self._underway, self._draft = self.beside.submit(self.checkpoints.write_out, draft), draft
         return draft.state
 
     def _finished(self, state: LocalState) -> LocalState:
@@ -283,10 +273,10 @@ class Persisting:
             written = underway.result()
         except BaseException:
             assert draft is not None, "set with `_underway`"
-            self._checkpoints.abandon(draft)
+            self.checkpoints.abandon(draft)
             raise
-        self._limits.flush_worked()
-        return self._checkpoints.finish(state, written)
+        self.limits.flush_worked()
+        return self.checkpoints.finish(state, written)
 
     def _attempt(self, state: LocalState, work: Callable[[], LocalState]) -> LocalState:
         try:
@@ -294,6 +284,6 @@ class Persisting:
         except TOPIC_CHANGED:
             raise  # no checkpoint will ever work: the consumer fails
         except (OSError, RtolapError) as error:
-            log.error("cube %s: checkpoint failed: %s", self._cube, error)
-            self._limits.flush_failed(error)
+            log.error("cube %s: checkpoint failed: %s", self.cube, error)
+            self.limits.flush_failed(error)
             return state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import CommitConflict, Refused
@@ -22,56 +23,46 @@ EVERY_S = 0.2
 CLOSINGS_MAX = 4  # commits a round: consuming waits for them
 
 
+@dataclass(eq=False)
 class ClosingCommits:
     """The commits of closing segments. The core thread uses them. `by`: who closes, for the segment's
     state history."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        core: CubeReceiver,
-        *,
-        cube_id: str,
-        by: str,
-        metadata: ClusterMetadata,
-        election: Election,
-        clock: Clock,
-    ) -> None:
-        self._schema = schema
-        self._core = core
-        self._cube_id = cube_id
-        self._by = by
-        self._metadata = metadata
-        self._election = election
-        self._clock = clock
-        self._closed_at_s = float("-inf")
+    schema: Schema
+    core: CubeReceiver
+    cube_id: str
+    by: str
+    metadata: ClusterMetadata
+    election: Election
+    clock: Clock
+    _closed_at_s: float = field(default=float("-inf"), init=False)
 
     def close_due(self) -> None:
         """Close the segments that are due. Raises what committing raises, except where another leader has
         decided meanwhile."""
-        now_s = self._clock.monotonic_s()
+        now_s = self.clock.monotonic_s()
         if now_s - self._closed_at_s < EVERY_S:
             return
         self._closed_at_s = now_s
-        for closing in self._core.closings()[:CLOSINGS_MAX]:
-            by = f"{self._by}, {closing.why}"
+        for closing in self.core.closings()[:CLOSINGS_MAX]:
+            by = f"{self.by}, {closing.why}"
             try:
                 close_segment(
-                    *(self._metadata, self._schema, closing),
+                    *(self.metadata, self.schema, closing),
                     by=by,
-                    cube_id=self._cube_id,
+                    cube_id=self.cube_id,
                     require=self._requires(),
                 )
             except (Refused, CommitConflict) as error:
                 log.info(
-                    "segment %d of %s is not closed now: %s", closing.start_ms, self._schema.cube.name, error
+                    "segment %d of %s is not closed now: %s", closing.start_ms, self.schema.cube.name, error
                 )
 
     def _requires(self) -> Callable[[], Sequence[Operation]]:
-        if self._schema.cube.watermark is None:
+        if self.schema.cube.watermark is None:
             return tuple
-        epoch = self._core.assignment_epoch
-        return _leading_under(self._metadata, self._schema.cube.name, epoch, self._election)
+        epoch = self.core.assignment_epoch
+        return _leading_under(self.metadata, self.schema.cube.name, epoch, self.election)
 
 
 def close_segment(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import Refused, RtolapError, Unavailable
@@ -27,32 +28,28 @@ ACTION = (
 )
 
 
+@dataclass(eq=False)
 class TopicWatch:
     """The watch over a topic. With `beside`, another thread calls `poll` every LOG_END_EVERY_S, beside the
-    core."""
+    core.
 
-    def __init__(
-        self,
-        consumer: StreamConsumer,
-        topic: TopicIdentity,
-        progress: ConsumerProgress,
-        clock: Clock,
-        *,
-        beside: bool,
-    ) -> None:
-        self._consumer = consumer
-        self._topic = topic
-        self._progress = progress
-        self._clock = clock
-        self._beside = beside
-        self._looked_at_s = float("-inf")
-        self._is_confirmed = False
-        self._missing_after: int | None = None  # the topic's confirmations before it was missing
+    Attributes:
+        is_confirmed: True while the assigned positions are known to be of this topic.
+    """
+
+    consumer: StreamConsumer
+    topic: TopicIdentity
+    progress: ConsumerProgress
+    clock: Clock
+    beside: bool
+    _looked_at_s: float = field(default=float("-inf"), init=False)
+    is_confirmed: bool = field(default=False, init=False)
+    _missing_after: int | None = field(default=None, init=False)  # confirmations before it was missing
 
     def poll_if_due(self, partitions: Iterable[int]) -> str | None:
         """Poll as `poll` does, but at most every LOG_END_EVERY_S, and never while another thread polls."""
-        now_s = self._clock.monotonic_s()
-        if self._beside or now_s - self._looked_at_s < LOG_END_EVERY_S:
+        now_s = self.clock.monotonic_s()
+        if self.beside or now_s - self._looked_at_s < LOG_END_EVERY_S:
             return None
         self._looked_at_s = now_s
         return self.poll(partitions)
@@ -60,42 +57,38 @@ class TopicWatch:
     def poll(self, partitions: Iterable[int]) -> str | None:
         """Look up the ends and return the error, if any. Calls Kafka: tens of milliseconds in which a core
         that calls it does not consume."""
-        requested_s = self._clock.monotonic_s()
+        requested_s = self.clock.monotonic_s()
         try:
-            ends = {p: self._consumer.log_range(p, _TIMEOUT_S).end for p in partitions}
-            self._topic.confirm(_TIMEOUT_S)
-            self._progress.log_ends = ends
+            ends = {p: self.consumer.log_range(p, _TIMEOUT_S).end for p in partitions}
+            self.topic.confirm(_TIMEOUT_S)
+            self.progress.log_ends = ends
         except RtolapError as error:
-            self._progress.log_ends = {}
+            self.progress.log_ends = {}
             return str(error)
-        self._progress.log_ends_requested_s = requested_s
+        self.progress.log_ends_requested_s = requested_s
         return None
 
     def assigned(self) -> None:
         """Require that newly assigned positions are compared with the topic before anything is read."""
-        self._is_confirmed = False
+        self.is_confirmed = False
 
     def confirm_assigned(self) -> str | None:
         """Confirm the topic before anything is read from the assigned positions; return the error while that
         is not possible."""
-        if not self._is_confirmed:
+        if not self.is_confirmed:
             try:
-                self._topic.confirm(TOPIC_WAIT_S)
+                self.topic.confirm(TOPIC_WAIT_S)
             except Unavailable as error:
                 return str(error)
-            self._is_confirmed = True
+            self.is_confirmed = True
         return None
-
-    @property
-    def is_confirmed(self) -> bool:
-        return self._is_confirmed
 
     def cause_of(self, error: RtolapError) -> RtolapError:
         """Return why reading failed: an offset that is gone may be one of a topic that is gone, or of a log
         that was cut."""
         if isinstance(error, OffsetsGone):
             try:
-                self._topic.confirm(TOPIC_WAIT_S)
+                self.topic.confirm(TOPIC_WAIT_S)
             except (TopicRecreated, LogTruncated) as cause:
                 return cause
             except RtolapError as cause:
@@ -103,7 +96,7 @@ class TopicWatch:
         return error
 
     def note_missing(self) -> None:
-        self._missing_after = self._topic.confirmations
+        self._missing_after = self.topic.confirmations
 
     def returned(self, partitions: Iterable[int]) -> bool:
         """Return True, once, if the topic was missing and is there again. Raises TopicRecreated where it is
@@ -112,8 +105,8 @@ class TopicWatch:
         if self._missing_after is None:
             return False
         self.poll_if_due(partitions)
-        self._topic.raise_if_changed()
-        if self._topic.confirmations <= self._missing_after:
+        self.topic.raise_if_changed()
+        if self.topic.confirmations <= self._missing_after:
             return False
         self._missing_after = None
         return True

@@ -11,7 +11,7 @@ from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
 from rtolap.query.approval.own_functions import SketchCall
 from rtolap.query.engine_functions.checksums import CRC32
 from rtolap.query.sql.rules.macro_calls import macro
-from rtolap.query.sql.rules.mysql_functions import exactly
+from rtolap.query.sql.rules.mysql_functions import exactly, macro_with
 
 _PATH = re.compile(r"\$(?:\s*\.\s*(?:[A-Za-z_]\w*|\"[^\"\\]*\")|\[\d{1,9}\])*\s*")
 _COMPARED = (exp.Predicate, exp.Between, exp.In, exp.Binary)
@@ -30,21 +30,8 @@ def _elt(node: exp.Expr) -> exp.Expr:
     return case
 
 
-def _mid(node: exp.Expr) -> exp.Expr:
-    text, start, length = exactly(node, 3)
-    return macro("SUBSTRING", text, start, length)
-
-
 def _crc32(node: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=CRC32.upper(), expressions=[macro("BYTES", *exactly(node, 1))])
-
-
-def _conv(node: exp.Expr) -> exp.Expr:
-    return macro("CONV", *exactly(node, 3))
-
-
-def _strcmp(node: exp.Expr) -> exp.Expr:
-    return macro("STRCMP", *exactly(node, 2))
 
 
 def _regexp_substr(node: exp.Expr) -> exp.Expr:
@@ -77,27 +64,19 @@ def _path(written: exp.Expr) -> exp.Expr:
     return exp.Literal.string(text.strip())
 
 
-def _json_unquote(node: exp.Expr) -> exp.Expr:
-    return macro("JSON_UNQUOTE", *exactly(node, 1))
-
-
-def _json_valid(node: exp.Expr) -> exp.Expr:
-    return macro("JSON_VALID", *exactly(node, 1))
-
-
 def to_base64(node: exp.Expr) -> exp.Expr:
     of_bytes = isinstance(node.this, SketchCall | exp.Unhex | exp.FromBase64 | exp.HexString)
     return macro("BYTES_BASE64" if of_bytes else "TO_BASE64", node.this)
 
 
 CONVERSION_FUNCTIONS: dict[str, Callable[[exp.Expr], exp.Expr | None]] = {
-    "conv": _conv,
+    "conv": macro_with("CONV", 3),
     "crc32": _crc32,
     "elt": _elt,
     "json_extract": _json_extract,
-    "json_unquote": _json_unquote,
-    "json_valid": _json_valid,
-    "mid": _mid,
+    "json_unquote": macro_with("JSON_UNQUOTE", 1),
+    "json_valid": macro_with("JSON_VALID", 1),
+    "mid": macro_with("SUBSTRING", 3),
     "regexp_substr": _regexp_substr,
-    "strcmp": _strcmp,
+    "strcmp": macro_with("STRCMP", 2),
 }

@@ -72,7 +72,6 @@ _FIXED: dict[type[exp.Expr], SqlType] = {
     **dict.fromkeys((exp.Lower, exp.Trim, exp.Pad, exp.Repeat, exp.Replace, exp.Reverse, exp.Chr), STRING),
     **dict.fromkeys((exp.TimeToStr, exp.GroupConcat, exp.Hex, exp.RegexpReplace, exp.Dayname), STRING),
     **dict.fromkeys((exp.MD5, exp.SHA, exp.SHA2, exp.NumberToStr, exp.SubstringIndex, exp.ToBase64), STRING),
-    **dict.fromkeys((exp.Unhex, exp.FromBase64), SqlType("binary")),
     **dict.fromkeys((exp.BitLength, exp.Ascii, exp.Week, exp.TimestampDiff), BIGINT),
     **dict.fromkeys(
         (exp.Sin, exp.Cos, exp.Tan, exp.Atan, exp.Atan2, exp.Degrees, exp.Radians, exp.Pi), DOUBLE
@@ -113,10 +112,9 @@ _MACROS: dict[str, SqlType] = {
                 "grouped",
                 "unsigned_zero",
                 "group",
-                "year_digits",
-                "joined",
-                "repeated",
             ),
+            *("year_digits", "joined", "repeated", "insert", "char", "ltrim", "rtrim", "replace", "bin"),
+            *("monthname", "sha1", "bytes_base64", "upper", "bytes_text"),
         ),
         STRING,
     ),
@@ -124,20 +122,18 @@ _MACROS: dict[str, SqlType] = {
     **dict.fromkeys(("strcmp", "json_valid", "week", "week_year", "yearweek", "time_to_sec"), BIGINT),
     **dict.fromkeys(("period_add", "period_diff", "time_part"), BIGINT),
     **dict.fromkeys(("makedate", "read_date", "read_day", "read_week"), DATE),
-    **dict.fromkeys(("moment_at", "plus_time", "shifted"), DATETIME),
-    "text_number": DOUBLE,
-    **dict.fromkeys(("text_moment", "number_moment"), DATETIME),
-    **dict.fromkeys(("sqrt", "ln", "log", "acos", "asin", "exp", "pow", "cot"), DOUBLE),
-    **dict.fromkeys(("insert", "char", "ltrim", "rtrim", "replace", "ordinal"), STRING),
+    **dict.fromkeys(
+        ("moment_at", "plus_time", "shifted", "text_moment", "number_moment", "from_unixtime"), DATETIME
+    ),
+    **dict.fromkeys(
+        ("text_number", "round_even", "sqrt", "ln", "log", "acos", "asin", "exp", "pow", "cot"), DOUBLE
+    ),
     **dict.fromkeys(("bits", "whole", "left_shift", "right_shift"), HUGEINT),
     **dict.fromkeys(("time", "timediff", "time_of", "time_now", "between", "maketime", "within_time"), TIME),
     **dict.fromkeys(
         ("ord", "strlen", "octet_length", "weekday", "datesub", "date_diff", "unix_timestamp"), BIGINT
     ),
-    **dict.fromkeys(("bin", "monthname", "sha1", "to_base64", "bytes_base64", "upper", "bytes_text"), STRING),
-    **dict.fromkeys(("from_base64", "unhex"), SqlType("binary")),
-    "round_even": DOUBLE,
-    "from_unixtime": DATETIME,
+    **dict.fromkeys(("from_base64", "unhex"), BINARY),
     CRC32: BIGINT,
     JOINED_TEXTS: STRING,
     **dict.fromkeys((each.engine_name for each in SKETCH_BYTES), BINARY),
@@ -305,22 +301,21 @@ class Typed:
         """Return the type of the column that a query gives that name; those of a UNION's sides go by
         place."""
         names = query.named_selects if isinstance(query, exp.Query) else []
-        return self._at(query, names.index(name)) if name in names else None
+        return self.shown(query, names.index(name)) if name in names else None
 
-    def _at(self, query: exp.Expr, position: int) -> SqlType | None:
+    def shown(self, query: exp.Expr, position: int) -> SqlType | None:
+        """Return the type of a column of a query, by its place."""
         query = query.unnest()
         if isinstance(query, exp.SetOperation):
-            return sql_types.common((self._at(query.this, position), self._at(query.expression, position)))
+            return sql_types.common(
+                (self.shown(query.this, position), self.shown(query.expression, position))
+            )
         shown = query.expressions if isinstance(query, exp.Select) else []
         return self.of(shown[position]) if position < len(shown) else None
 
-    def shown(self, query: exp.Expr, place: int) -> SqlType | None:
-        """Return the type of a column of a query, by its place."""
-        return self._at(query, place)
-
     def _of_query(self, query: exp.Expr) -> SqlType | None:
         """Return the type of a query that is used as a value."""
-        return self._at(query, 0) if isinstance(query, exp.Query) else None
+        return self.shown(query, 0) if isinstance(query, exp.Query) else None
 
 
 def branches(node: exp.Expr) -> list[exp.Expr]:

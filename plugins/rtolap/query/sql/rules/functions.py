@@ -43,15 +43,7 @@ from rtolap.query.sql.rules.dates.calendar import (
     week_year_of,
 )
 from rtolap.query.sql.rules.macro_calls import macro
-from rtolap.query.sql.rules.mysql_functions import (
-    adddate,
-    from_unixtime,
-    subdate,
-    time,
-    time_literal,
-    time_now,
-    timediff,
-)
+from rtolap.query.sql.rules.mysql_functions import macro_with, moved, time_literal
 from rtolap.query.sql.rules.texts import (
     ANONYMOUS_TEXT_FUNCTIONS,
     TEXT_FUNCTIONS,
@@ -157,7 +149,7 @@ def _days(node: exp.Expr) -> exp.Expr | None:
 
 
 def _from_unixtime(node: exp.Expr) -> exp.Expr:
-    at = from_unixtime(node)
+    at = macro("FROM_UNIXTIME", node.this)
     written = node.args.get("format")
     return at if written is None else _date_format(exp.TimeToStr(this=at, format=written.copy()))
 
@@ -234,9 +226,9 @@ _KNOWN: dict[type[exp.Expr], Rewrite] = {
     exp.TimestampDiff: _difference,
     exp.DateDiff: _days,
     exp.UnixToTime: _from_unixtime,
-    exp.Time: time,
-    exp.CurrentTime: time_now,
-    exp.UtcTime: time_now,
+    exp.Time: macro_of("TIME", "this"),
+    exp.CurrentTime: lambda node: macro("TIME_NOW"),
+    exp.UtcTime: lambda node: macro("TIME_NOW"),
     exp.Cast: time_literal,
     exp.TimeToStr: _date_format,
 }
@@ -246,7 +238,7 @@ _ANONYMOUS: dict[str, Rewrite] = {
     **CONVERSION_FUNCTIONS,
     "weekday": _weekday,
     "microsecond": _microsecond,
-    "adddate": adddate,
-    "subdate": subdate,
-    "timediff": timediff,
+    "adddate": lambda node: moved(node, exp.DateAdd),
+    "subdate": lambda node: moved(node, exp.DateSub),
+    "timediff": macro_with("TIMEDIFF", 2),
 }

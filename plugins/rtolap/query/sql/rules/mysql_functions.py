@@ -50,23 +50,13 @@ def exactly(node: exp.Expr, *counts: int) -> list[exp.Expr]:
     return list(node.expressions)
 
 
-def substring_index(node: exp.Expr) -> exp.Expr:
-    return macro("SUBSTRING_INDEX", node.this, node.args["delimiter"], node.args["count"])
+def macro_with(name: str, count: int) -> Callable[[exp.Expr], exp.Expr]:
+    """Return what writes a function of so many arguments as a macro of them."""
+    return lambda node: macro(name, *exactly(node, count))
 
 
-def find_in_set(node: exp.Expr) -> exp.Expr:
-    return macro("FIND_IN_SET", *exactly(node, 2))
-
-
-def adddate(node: exp.Expr) -> exp.Expr:
-    return _moved(node, exp.DateAdd)
-
-
-def subdate(node: exp.Expr) -> exp.Expr:
-    return _moved(node, exp.DateSub)
-
-
-def _moved(node: exp.Expr, by: type[exp.Func]) -> exp.Expr:
+def moved(node: exp.Expr, by: type[exp.Func]) -> exp.Expr:
+    """Return ADDDATE or SUBDATE as the engine's function of an INTERVAL."""
     day, step = (argument.copy() for argument in exactly(node, 2))
     if day.is_string:
         day = exp.cast(day, _T.DATE if _DATE_ONLY.fullmatch(day.name) else _T.TIMESTAMP)
@@ -75,26 +65,10 @@ def _moved(node: exp.Expr, by: type[exp.Func]) -> exp.Expr:
     return by(this=day, expression=exp.cast(step, _T.INT), unit=exp.var("DAY"))
 
 
-def from_unixtime(node: exp.Expr) -> exp.Expr:
-    return macro("FROM_UNIXTIME", node.this)
-
-
-def time(node: exp.Expr) -> exp.Expr:
-    return macro("TIME", node.this)
-
-
-def time_now(node: exp.Expr) -> exp.Expr:
-    return macro("TIME_NOW")
-
-
-def timediff(node: exp.Expr) -> exp.Expr:
-    return macro("TIMEDIFF", *exactly(node, 2))
-
-
 def time_literal(node: exp.Expr) -> exp.Expr | None:
     """Return TIME '…' and CAST(… AS TIME) as the engine computes them."""
     assert isinstance(node, exp.Cast)
-    return time(node) if node.to.this is _T.TIME else None
+    return macro("TIME", node.this) if node.to.this is _T.TIME else None
 
 
 def by_types(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:

@@ -12,7 +12,7 @@ from rtolap.query.sql.dialect import rewritten_sql
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
 from rtolap.query.sql.rules.macro_calls import macro
-from rtolap.query.sql.rules.mysql_functions import find_in_set, substring_index
+from rtolap.query.sql.rules.mysql_functions import macro_with
 from rtolap.query.sql.types import DECIMAL_DIGITS, QUOTIENT, SqlType
 
 _ALL = (exp.Concat, exp.ConcatWs)
@@ -31,12 +31,6 @@ _MACROS = {  # how many of their arguments are texts, which stand first
             "repeat",
             "ascii",
             "ord",
-            "repeated",
-        )
-    },
-    **{
-        f"mysql_{name}": 1
-        for name in (
             "conv",
             "text",
             "bytes",
@@ -50,7 +44,6 @@ _MACROS = {  # how many of their arguments are texts, which stand first
     },
     **{f"mysql_{name}": 2 for name in ("substring_index", "find_in_set", "strcmp", "regexp_substr")},
     **{f"mysql_{name}": 2 for name in ("ltrim", "rtrim")},
-    "mysql_repeated": 1,
     "mysql_replace": 3,
 }
 _OF_BYTES = frozenset(("unhex", "from_base64", "mysql_unhex", "mysql_from_base64"))
@@ -129,10 +122,6 @@ def _joined_texts(node: exp.Expr) -> exp.Expr:
     return operand
 
 
-def _replace(node: exp.Expr) -> exp.Expr:
-    return macro("REPLACE", node.this, node.expression, node.args["replacement"])
-
-
 def _length(node: exp.Expr) -> exp.Expr | None:
     return _bytes(node.this) if node.args.get("binary") else None
 
@@ -192,20 +181,8 @@ def _trim(node: exp.Expr) -> exp.Expr:
     return macro("RTRIM", trimmed, part) if side in ("TRAILING", "BOTH") else trimmed
 
 
-def _insert(node: exp.Expr) -> exp.Expr:
-    return macro("INSERT", node.this, node.args["start"], node.args["length"], node.expression)
-
-
 def _char(node: exp.Expr) -> exp.Expr:
     return exp.Concat(expressions=[macro("CHAR", each) for each in node.expressions], safe=True)
-
-
-def _ord(node: exp.Expr) -> exp.Expr:
-    return macro("ORD", only_argument(node))
-
-
-def _make_time(node: exp.Expr) -> exp.Expr:
-    return macro("MAKETIME", node.args["hour"], node.args["min"], node.args["sec"])
 
 
 def _pad(node: exp.Expr) -> exp.Expr:
@@ -282,7 +259,10 @@ def _format_digits(node: exp.Expr) -> exp.Expr | None:
     return rewritten
 
 
-def macro_of(name: str) -> Rewrite:
+def macro_of(name: str, *operands: str) -> Rewrite:
+    """Return what writes a node as a macro of these operands; without any, of the one or two that it has."""
+    if operands:
+        return lambda node: macro(name, *(node.args.get(operand) for operand in operands))
     return lambda node: macro(name, node.this, node.args.get("expression"))
 
 
@@ -306,15 +286,15 @@ TEXT_FUNCTIONS: dict[type[exp.Expr], Rewrite] = {
     exp.Length: _length,
     exp.Lower: _of_text,
     exp.Upper: _upper,
-    exp.SubstringIndex: substring_index,
+    exp.SubstringIndex: macro_of("SUBSTRING_INDEX", "this", "delimiter", "count"),
     exp.Trim: _trim,
-    exp.Replace: _replace,
-    exp.Stuff: _insert,
+    exp.Replace: macro_of("REPLACE", "this", "expression", "replacement"),
+    exp.Stuff: macro_of("INSERT", "this", "start", "length", "expression"),
     exp.Chr: _char,
-    exp.TimeFromParts: _make_time,
+    exp.TimeFromParts: macro_of("MAKETIME", "hour", "min", "sec"),
 }
 ANONYMOUS_TEXT_FUNCTIONS: dict[str, Rewrite] = {
     "octet_length": _octet_length,
-    "ord": _ord,
-    "find_in_set": find_in_set,
+    "ord": lambda node: macro("ORD", only_argument(node)),
+    "find_in_set": macro_with("FIND_IN_SET", 2),
 }

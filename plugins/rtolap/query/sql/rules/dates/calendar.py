@@ -20,10 +20,9 @@ from rtolap.base.errors import UnsupportedSql
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.dates.formats import str_to_date, time_format
 from rtolap.query.sql.rules.macro_calls import macro
-from rtolap.query.sql.rules.mysql_functions import exactly
+from rtolap.query.sql.rules.mysql_functions import exactly, macro_with
 from rtolap.query.sql.rules.zones import converted
 
-_T = exp.DType
 _PARTS = ("DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND")
 _WEIGHTS = {"HOUR": 100, "MINUTE": 100, "SECOND": 100, "MICROSECOND": 1_000_000}  # of what stands before it
 _UNIT_US = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
@@ -56,10 +55,6 @@ def _date(day: exp.Expr) -> exp.Expr:
 def _yearweek(node: exp.Expr) -> exp.Expr:
     day, *mode = exactly(node, 1, 2)
     return macro("YEARWEEK", _date(day), mode[0] if mode else exp.Literal.number(0))
-
-
-def _macro_of(name: str, count: int) -> Callable[[exp.Expr], exp.Expr]:
-    return lambda node: macro(name, *exactly(node, count))
 
 
 def _time_to_sec(node: exp.Expr) -> exp.Expr:
@@ -147,10 +142,10 @@ def convert_zone(node: exp.ConvertTimezone, context: Context) -> exp.Expr | None
 
 
 CALENDAR_FUNCTIONS: dict[str, Callable[[exp.Expr], exp.Expr | None]] = {
-    "makedate": _macro_of("MAKEDATE", 2),
-    "period_add": _macro_of("PERIOD_ADD", 2),
-    "period_diff": _macro_of("PERIOD_DIFF", 2),
-    "sec_to_time": _macro_of("SEC_TO_TIME", 1),
+    "makedate": macro_with("MAKEDATE", 2),
+    "period_add": macro_with("PERIOD_ADD", 2),
+    "period_diff": macro_with("PERIOD_DIFF", 2),
+    "sec_to_time": macro_with("SEC_TO_TIME", 1),
     "str_to_date": str_to_date,
     "time_format": time_format,
     "time_to_sec": _time_to_sec,
