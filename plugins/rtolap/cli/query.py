@@ -25,11 +25,6 @@ from rtolap.query.statement_service import QueryLimits
 app = typer.Typer(no_args_is_help=True, help="The query service.")
 
 
-@app.callback()
-def root() -> None:
-    """The query service answers SQL over history and receivers."""
-
-
 @app.command()
 def serve(
     memory_mb: Annotated[

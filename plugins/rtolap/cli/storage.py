@@ -30,11 +30,6 @@ app = typer.Typer(no_args_is_help=True, help="Storage nodes.")
 _DEFAULTS = StorageSettings()
 
 
-@app.callback()
-def root() -> None:
-    """Storage nodes keep the rows of stored tables: they take loads, publish versions and answer scans."""
-
-
 @app.command()
 def serve(
     name: Annotated[str, typer.Option(help="Unique name of this node. The name belongs to its data folder.")],

@@ -49,11 +49,6 @@ EventsOption = Annotated[
 ]
 
 
-@app.callback()
-def root() -> None:
-    """Sizes of cubes are predicted from a sample of their events."""
-
-
 @app.command()
 def size(
     path: Annotated[Path, typer.Argument(help="YAML file, or folder, with the cube and its table.")],
