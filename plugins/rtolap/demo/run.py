@@ -211,9 +211,7 @@ class Demo:
         stats = ask_again(journal, lambda: [receiver.stats() for receiver in self._answering()])
         shown = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
         journal.observe(shown.moments)
-        progress = self._screen.progress
-        progress.states, progress.building, progress.pending = shown.states, shown.building, shown.pending
-        progress.receivers = shown.receivers
+        self._screen.progress.situation = shown
         return shown
 
 
