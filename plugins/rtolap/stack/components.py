@@ -32,7 +32,6 @@ from rtolap.stack.servers.kafka import broker_only, kafka_spec
 from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
 from rtolap.stack.spec import ProcessSpec
-from rtolap.stack.state import DEFAULT_PORTS as DEFAULT_PORTS
 
 
 @dataclass(frozen=True)
