@@ -1,7 +1,5 @@
 """Waits for the end of one generation of a process, renewing its lease and logging what happens to it."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
 import asyncio
