@@ -143,10 +143,12 @@ def describe(name: NameArgument, as_json: JsonOption = False) -> None:
         return
     described = _read(kind, definition)
     source = f"topic {described.topic}" if isinstance(described, Table) else described.source
-    console.print(f"[bold]{kind} {escape(name)}[/bold]  {escape(source)}")
+    console.print(f"[bold]{kind} {escape(name)}[/bold]  {escape(source)}", highlight=True)
     if isinstance(described, Table):
         time = described.time
-        console.print(f"event time {escape(time.column)}, {escape(time.format)}, {escape(time.zone)}")
+        console.print(
+            f"event time {escape(time.column)}, {escape(time.format)}, {escape(time.zone)}", highlight=True
+        )
     print_table(
         ("column", "type", "path"), [(column.name, column.type, column.path) for column in described.columns]
     )
@@ -230,9 +232,9 @@ def _standing(status: CubeStatus) -> dict[str, object]:
 def _describe_standing(status: CubeStatus) -> None:
     """Name the cube's later revisions, and warn of what its answers do not hold, and why."""
     if status.revisions:
-        console.print(f"later events are in {', '.join(status.revisions)}", highlight=False)
+        console.print(f"later events are in {', '.join(status.revisions)}")
     if status.ended:
-        console.print(f"{status.name} accepts no event any more: it is read by nobody", highlight=False)
+        console.print(f"{status.name} accepts no event any more: it is read by nobody")
     elif not status.enabled:
         begun = status.assignment_epoch > 0
         warn(f"{status.name} is disabled" if begun else f"{status.name} was never enabled: it has no events")
@@ -248,26 +250,27 @@ def _describe_filling(revision: Revision) -> None:
     from_ms, since_ms = revision.fills_from_ms, revision.since_ms
     if from_ms is not None and since_ms is not None and from_ms < since_ms:
         source = "the topic" if revision.filled_by == "topic" else "batches"
-        console.print(f"it is filled from {utc_text(from_ms)} on, by {source}", highlight=False)
+        console.print(f"it is filled from {utc_text(from_ms)} on, by {source}")
 
 
 def _describe_cube(schema: Schema) -> None:
     cube = schema.cube
     segment, retention = cube.segment, cube.retention
     after = "" if retention.after_ms is None else f" after {format_duration(retention.after_ms)}"
-    console.print(f"[bold]cube {escape(cube.name)}[/bold]  of table {escape(cube.table)}")
+    console.print(f"[bold]cube {escape(cube.name)}[/bold]  of table {escape(cube.table)}", highlight=True)
     window, lateness = format_duration(segment.window_ms), format_duration(segment.allowed_lateness_ms)
     console.print(
         f"segments of {window}, closed {lateness} behind the low watermark; "
         f"{retention.policy}{after}; late events: {cube.late.policy}"
-        f"{'; what the log has lost is dropped' if cube.truncation == 'drop' else ''}"
+        f"{'; what the log has lost is dropped' if cube.truncation == 'drop' else ''}",
+        highlight=True,
     )
     if cube.revision is not None:
         since_ms, until_ms = cube.revision.bounds_ms
         since = "" if since_ms is None else f" from {utc_text(since_ms)} on"
         until = "" if until_ms is None else f" until {utc_text(until_ms)}"
         of = f"revision {cube.revision.number} of {cube.revision.of}"
-        console.print(f"{of}: its events{since}{until}", highlight=False)
+        console.print(f"{of}: its events{since}{until}")
         _describe_filling(cube.revision)
     print_table(
         ("dimension", "type"), [(name, str(schema.dimension_type(name))) for name in cube.all_dimensions]

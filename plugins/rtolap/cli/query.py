@@ -139,7 +139,7 @@ def cache(
         ],
     )
     if sys.stdout.isatty():
-        console.print(_summary(found))
+        console.print(_summary(found), highlight=True)
     if found.found:
         warn(found.found)
 

@@ -127,7 +127,7 @@ def drain(
             found = client.storage_moves()
             now_left = next(each.replicas for each in found.nodes if each.name == node)
             if now_left != left and not as_json:
-                console.print(f"{now_left} replicas are left on {node}")
+                console.print(f"{now_left} replicas are left on {node}", highlight=True)
             left = now_left
         report(found, f"no replica is left on {node}: it may be stopped", as_json=as_json)
 

@@ -267,7 +267,7 @@ def status(
                 _print_processes(loader)
         for loader in statuses:
             for failure in _failures(loader):
-                console.print(f"{loader.job}: {failure}", highlight=False, soft_wrap=True, markup=False)
+                console.print(f"{loader.job}: {failure}", soft_wrap=True, markup=False)
     _exit_by(statuses)
 
 
@@ -317,7 +317,6 @@ def _print_processes(status: LoaderStatus) -> None:
     living = sum(process.alive for process in status.processes)
     console.print(
         f"{status.job}: {status.shares} shares; {status.processes_wanted} processes wanted, {living} live",
-        highlight=False,
         soft_wrap=True,
     )
 

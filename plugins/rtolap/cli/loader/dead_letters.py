@@ -68,7 +68,7 @@ def list_letters(
     print_table(_COLUMNS, [_row(letter) for letter in sorted(found.letters, key=_place)], as_json=as_json)
     if not as_json:
         counts = ", ".join(f"{number} {state}" for state, number in sorted(found.counts.items()))
-        console.print(f"{job}: {counts or 'none is noted in the ledger'}", highlight=False, soft_wrap=True)
+        console.print(f"{job}: {counts or 'none is noted in the ledger'}", soft_wrap=True)
 
 
 @app.command()

@@ -141,7 +141,7 @@ def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOptio
     if as_json:
         print_json({**_document(state), "warnings": warnings})
     else:
-        console.print(f"[bold]subscription {state.name}[/bold]  {state.state}", highlight=False)
+        console.print(f"[bold]subscription {state.name}[/bold]  {state.state}")
         rows = [("ports", ", ".join(state.ports) or "none")]
         if record is not None:
             rows += [("cluster id", record.cluster_id), ("start", instant_text(record.start_ms))]

@@ -196,7 +196,7 @@ def wait(
 
 def _tell(due: DueLogs, left: DueLogs, as_json: bool) -> None:
     if left.logs and not as_json and console.is_terminal:
-        console.print(f"{len(left.logs)} of {len(due.logs)} logs are waited for", highlight=False, end="\r")
+        console.print(f"{len(left.logs)} of {len(due.logs)} logs are waited for", end="\r")
 
 
 def plot(
