@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -208,11 +208,8 @@ def drop(
 
 @contextmanager
 def _metadata() -> Iterator[ClusterMetadata]:
-    store = open_cluster_store(Settings())
-    try:
+    with closing(open_cluster_store(Settings())) as store:
         yield ClusterMetadata(store, SystemClock())
-    finally:
-        store.close()
 
 
 def _library(module: str) -> Any:

@@ -98,11 +98,8 @@ def clients(
 
 
 def _receiver_pages() -> list[str]:
-    client = coordinator_client()
-    try:
+    with coordinator_client() as client:
         found = client.metrics_targets()
-    finally:
-        client.close()
     return [
         f"http://{address}{PATH}"
         for group in found
