@@ -23,7 +23,7 @@ from rtolap.model.instants import utc_text
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.table import Lookup, Table
 from rtolap.model.validation.files import file_problems
-from rtolap.model.yaml_files import Definitions, read_definitions
+from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import CubeStatus
 from rtolap.protocols.definitions import Takers, create_all, wants_coordinator, wants_endpoints
@@ -55,7 +55,7 @@ def validate(
     definitions = read_definitions(*sources) if elsewhere else read_definitions(*sources, also=file_problems)
     rows = [("table", name, f"topic {table.topic}") for name, table in definitions.tables.items()]
     rows += [("lookup", name, lookup.source) for name, lookup in definitions.lookups.items()]
-    rows += [(kind, name, _summary(definitions, name)) for kind, name in _cubes(definitions)]
+    rows += [("cube", name, _cube_summary(cube)) for name, cube in definitions.cubes.items()]
     rows += [
         ("application", name, f"{len(application.levels)} levels, {len(application.edges)} edges")
         for name, application in definitions.applications.items()
@@ -141,7 +141,7 @@ def describe(name: NameArgument, as_json: JsonOption = False) -> None:
     if kind == "application":
         print_json({"kind": kind, **definition})  # as a tree: rtolap watermark topology
         return
-    described = _read(kind, definition)
+    described = convert(definition, Table) if kind == "table" else convert(definition, Lookup)
     source = f"topic {described.topic}" if isinstance(described, Table) else described.source
     console.print(f"[bold]{kind} {escape(name)}[/bold]  {escape(source)}", highlight=True)
     if isinstance(described, Table):
@@ -196,24 +196,13 @@ def _find(client: CoordinatorClient, name: str) -> tuple[str, dict[str, Any]]:
     raise NotFound(f"no cube, lookup, table or application is named {name!r}")
 
 
-def _read(kind: str, definition: dict[str, Any]) -> Table | Lookup:
-    if kind == "table":
-        return convert(definition, Table)
-    return convert(definition, Lookup)
-
-
 def _stored_summary(table: StoredTable) -> str:
     policy = table.partitions
     by = "one partition" if policy is None else f"partitions by {policy.unit} of {policy.column}"
     return f"{table.model} model, {len(table.columns)} columns, {by}, buckets: {table.buckets.count}"
 
 
-def _cubes(definitions: Definitions) -> list[tuple[str, str]]:
-    return [("cube", name) for name in definitions.cubes]
-
-
-def _summary(definitions: Definitions, name: str) -> str:
-    cube = definitions.cubes[name]
+def _cube_summary(cube: Cube) -> str:
     window = format_duration(cube.segment.window_ms)
     return (
         f"{len(cube.all_dimensions)} dimensions, {len(cube.measures)} measures, "
