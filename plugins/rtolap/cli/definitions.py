@@ -111,11 +111,7 @@ def create(
             opened.enter_context(job_access(Settings())).declare_revocably if definitions.loaders else None,
         )
         created = create_all(takers, definitions, enable=enable, change=change)
-    if as_json:
-        print_json(created)
-        return
-    for kind, name in created:
-        success(f"{kind} {name}")
+    report(created, *(f"{kind} {name}" for kind, name in created), as_json=as_json)
 
 
 @app.command()

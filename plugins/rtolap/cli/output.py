@@ -198,11 +198,12 @@ def success(message: str) -> None:
     console.print(f"[green]✓[/green] {escape(message)}", soft_wrap=True)
 
 
-def report(result: Any, message: str, *, as_json: bool) -> None:
-    """Print what was done: the result as JSON, or one line."""
+def report(result: Any, *messages: str, as_json: bool) -> None:
+    """Print what was done: the result as JSON, or a line for each message."""
     if as_json:
         print_json(result)
-    else:
+        return
+    for message in messages:
         success(message)
 
 

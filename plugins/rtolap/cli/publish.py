@@ -60,11 +60,8 @@ def create(
     with _metadata() as metadata:
         for publication in publications.values():
             create_publication(metadata, publication)
-    if as_json:
-        print_json(list(publications))
-        return
-    for name, publication in publications.items():
-        success(f"publication {name}: cube {publication.cube} as {publication.table}")
+    messages = (f"publication {name}: cube {it.cube} as {it.table}" for name, it in publications.items())
+    report(list(publications), *messages, as_json=as_json)
 
 
 @app.command("list")

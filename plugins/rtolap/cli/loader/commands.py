@@ -22,7 +22,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.loader.dead_letters import JobArgument
 from rtolap.cli.loader.dead_letters import app as dead_letters
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, console, print_json, print_table, report, success, warn
 from rtolap.cli.serving import service_settings
 from rtolap.cli.watching import repeatable
 from rtolap.kafka.schema_registry import SchemaRegistries
@@ -63,11 +63,8 @@ def create(
         raise DefinitionError(f"no loaders in {path}", expected="documents of kind: loader")
     with job_access(Settings()) as access:
         statuses = [access.status(access.declare(loader)) for loader in loaders.values()]
-    if as_json:
-        print_json(LoaderList(tuple(statuses)))
-        return
-    for status in statuses:
-        success(f"loader {status.job}: {status.topic} into {status.database}.{status.table}, {status.state}")
+    messages = (f"loader {it.job}: {it.topic} into {it.database}.{it.table}, {it.state}" for it in statuses)
+    report(LoaderList(tuple(statuses)), *messages, as_json=as_json)
 
 
 @app.command()

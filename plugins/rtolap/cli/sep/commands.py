@@ -108,11 +108,8 @@ def create(
         for warning in made.warnings:
             warn(f"{declared.name}: {warning}")
         created.append(made.state)
-    if as_json:
-        print_json([_document(state) for state in created])
-        return
-    for state in created:
-        success(f"subscription {state.name}, {state.state}")
+    messages = (f"subscription {state.name}, {state.state}" for state in created)
+    report([_document(state) for state in created], *messages, as_json=as_json)
 
 
 @app.command("list")
