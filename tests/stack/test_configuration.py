@@ -30,13 +30,13 @@ def layout(tmp_path: Path) -> StackLayout:
 
 
 def test_servers_listen_on_loopback_only(tmp_path: Path) -> None:
-    assert "clientPortAddress=127.0.0.1\n" in zookeeper_config(tmp_path, "127.0.0.1", 1, 500)
-    config = kafka_config(tmp_path, "127.0.0.1", 1, 2, {})
+    assert "clientPortAddress=127.0.0.1\n" in zookeeper_config(tmp_path, 1)
+    config = kafka_config(tmp_path, 1, 2, {})
     assert "listeners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2\n" in config
 
 
 def test_overrides_replace_kafka_settings(tmp_path: Path) -> None:
-    config = kafka_config(tmp_path, "127.0.0.1", 1, 2, {"offsets.topic.num.partitions": 1})
+    config = kafka_config(tmp_path, 1, 2, {"offsets.topic.num.partitions": 1})
     assert config.count("offsets.topic.num.partitions=") == 1
     assert "offsets.topic.num.partitions=1\n" in config
 

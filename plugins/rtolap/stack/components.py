@@ -17,13 +17,13 @@ from functools import partial
 
 from rtolap.stack.artifacts import find_java, hbase_jars, java_artifacts
 from rtolap.stack.environment import (
-    HOST,
     MARIADB_DATABASE,
     MARIADB_SECRET,
     MARIADB_USER,
     service_env,
 )
 from rtolap.stack.layout import StackLayout
+from rtolap.stack.ports import HOST
 from rtolap.stack.probes import http2_missing, http_missing, mysql_missing, storage_missing
 from rtolap.stack.secrets import read_secret
 from rtolap.stack.servers import airflow

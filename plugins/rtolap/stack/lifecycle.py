@@ -17,9 +17,9 @@ from rtolap.base.errors import DefinitionError, NotFound, ProcessFailed, Refused
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.stack.artifacts import fetches_reported
 from rtolap.stack.components import COMPONENTS, Surroundings
-from rtolap.stack.environment import HOST, STACK_MARK, rtolap_settings, write_env_file
+from rtolap.stack.environment import STACK_MARK, rtolap_settings, write_env_file
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.ports import PortClaims, choose_ports
+from rtolap.stack.ports import HOST, PortClaims, choose_ports
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.secrets import ensure_secrets, read_secret
 from rtolap.stack.state import DEFAULT_PORTS, StackState, adapt, load_state, refuse_other_version, save_state
