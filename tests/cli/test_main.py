@@ -21,11 +21,10 @@ from rtolap.cli.local import stack as stack_commands
 from rtolap.cli.local.running_stack import adopt_running_stack, no_stack_note
 from rtolap.cli.output import errors, print_table, text_table
 from rtolap.cli.produce import find_topic
-from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.environment import rtolap_settings
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.lifecycle import Stack
-from rtolap.stack.state import StackState, save_state
+from rtolap.stack.state import DEFAULT_PORTS, StackState, save_state
 from typer.testing import CliRunner
 
 from tests.support.twins.kafka_broker import MemoryBroker

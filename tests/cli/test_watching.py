@@ -113,7 +113,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     written = io.StringIO()
 
     def on_terminal() -> Console:
-        return Console(file=written, force_terminal=True, width=80, height=24)
+        return Console(file=written, force_terminal=True, width=80, height=24, highlight=False)
 
     for name in ("console", "error_console"):
         one = on_terminal()

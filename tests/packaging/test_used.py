@@ -106,7 +106,6 @@ _SINGLE_CALLS = {  # a face calls each by itself, or reads what was returned, an
     "rtolap.fleet.planning.plan.Plan",
     "rtolap.sep.hbase.peers.ClusterKey",
     "rtolap.sep.status.collect.collect",
-    "rtolap.sep.status.model.QueueStatus",
     "rtolap.sep.status.model.ReplicationStatus",
     "rtolap.sep.status.sources.ReplicationSources",
     "rtolap.sep.status.wait.DueLogs",

@@ -12,10 +12,10 @@ import msgspec
 import psutil
 import pytest
 from rtolap.base.errors import Corrupted, Refused
-from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.pids import PidRecord
 from rtolap.stack.ports import PortClaims, choose_ports, free_port
+from rtolap.stack.state import DEFAULT_PORTS
 
 # Prints the ports it has claimed and lives until its stdin ends; waits for a line first.
 _STACK = """

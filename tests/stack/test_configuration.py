@@ -12,14 +12,14 @@ import pytest
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.base.settings import Settings
 from rtolap.base.users import password_hash
-from rtolap.stack.components import COMPONENTS, DEFAULT_PORTS, needed_first
+from rtolap.stack.components import COMPONENTS, needed_first
 from rtolap.stack.environment import airflow_env, load_line, mysql_line, rtolap_settings, write_env_file
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.lifecycle import Stack, checked_names
 from rtolap.stack.secrets import ensure_secrets, read_secret
 from rtolap.stack.servers.kafka import kafka_config
 from rtolap.stack.servers.zookeeper import zookeeper_config
-from rtolap.stack.state import StackState, load_state, save_state
+from rtolap.stack.state import DEFAULT_PORTS, StackState, load_state, save_state
 
 
 @pytest.fixture
@@ -30,13 +30,13 @@ def layout(tmp_path: Path) -> StackLayout:
 
 
 def test_servers_listen_on_loopback_only(tmp_path: Path) -> None:
-    assert "clientPortAddress=127.0.0.1\n" in zookeeper_config(tmp_path, "127.0.0.1", 1, 500)
-    config = kafka_config(tmp_path, "127.0.0.1", 1, 2, {})
+    assert "clientPortAddress=127.0.0.1\n" in zookeeper_config(tmp_path, 1)
+    config = kafka_config(tmp_path, 1, 2, {})
     assert "listeners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2\n" in config
 
 
 def test_overrides_replace_kafka_settings(tmp_path: Path) -> None:
-    config = kafka_config(tmp_path, "127.0.0.1", 1, 2, {"offsets.topic.num.partitions": 1})
+    config = kafka_config(tmp_path, 1, 2, {"offsets.topic.num.partitions": 1})
     assert config.count("offsets.topic.num.partitions=") == 1
     assert "offsets.topic.num.partitions=1\n" in config
 

@@ -31,12 +31,13 @@ from rtolap.base.pids import lives
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.stack.components import COMPONENTS, DEFAULT_PORTS, Surroundings
-from rtolap.stack.environment import HOST, airflow_url, rtolap_settings
+from rtolap.stack.components import COMPONENTS, Surroundings
+from rtolap.stack.environment import airflow_url, rtolap_settings
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.ports import free_port
+from rtolap.stack.ports import HOST, free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.secrets import ensure_secrets, read_secret
+from rtolap.stack.state import DEFAULT_PORTS
 
 from tests.support.waiting import patience_s
 

@@ -72,16 +72,11 @@ def process_log(dag_id: str, key: str) -> PlainTextResponse:
     The process is looked at before and after: another DAG may take its key over meanwhile.
     """
     with RtolapHook().agent() as agent:
-        generation = _generation(agent, dag_id, check_key(key))
+        generation = _last(agent, dag_id, check_key(key)).generation
         text = agent.log(key, LOG_BYTES_MAX)
-        if _generation(agent, dag_id, key) != generation:
+        if _last(agent, dag_id, key).generation != generation:
             raise Unavailable(f"process {key} has been replaced", action="look again")
         return PlainTextResponse(text)
-
-
-def _generation(agent: AgentClient, dag_id: str, key: str) -> int:
-    """Return the generation of the process, whose task is of this DAG. Raises NotFound for any other."""
-    return _last(agent, dag_id, key).generation
 
 
 def _last(agent: AgentClient, dag_id: str, key: str) -> LastGeneration:

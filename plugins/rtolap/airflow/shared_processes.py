@@ -62,19 +62,17 @@ class SharedWork(msgspec.Struct, frozen=True, kw_only=True):
 def processes_of_loader(status: LoaderStatus) -> SharedWork:
     """Return the processes of a loader. One that is not divided has a single process, without a share."""
     if status.processes or status.shares is not None:
-        processes = tuple(_of_loader(process) for process in status.processes)
-    else:
-        processes = (
-            SharedProcess(
-                process="0",
-                owner=status.owner,
-                state=status.phase if status.alive else SILENT,
-                leads=status.alive,
-                lag=status.lag_records,
-                rate_per_s=status.rows_per_s,
-                last_error=status.last_error,
-            ),
+        processes = tuple(
+            _of_loader(
+                process,
+                process=str(process.number),
+                leads=process.leads,
+                shares=tuple(share.number for share in process.shares),
+            )
+            for process in status.processes
         )
+    else:
+        processes = (_of_loader(status, process="0", leads=status.alive),)
     return SharedWork(
         name=status.job,
         state=status.state,
@@ -85,13 +83,15 @@ def processes_of_loader(status: LoaderStatus) -> SharedWork:
     )
 
 
-def _of_loader(status: LoaderProcessStatus) -> SharedProcess:
+def _of_loader(
+    status: LoaderStatus | LoaderProcessStatus, *, process: str, leads: bool, shares: tuple[int, ...] = ()
+) -> SharedProcess:
     return SharedProcess(
-        process=str(status.number),
+        process=process,
         owner=status.owner,
         state=status.phase if status.alive else SILENT,
-        leads=status.leads,
-        shares=tuple(share.number for share in status.shares),
+        leads=leads,
+        shares=shares,
         lag=status.lag_records,
         rate_per_s=status.rows_per_s,
         last_error=status.last_error,

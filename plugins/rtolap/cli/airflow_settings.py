@@ -24,7 +24,7 @@ import yaml
 
 from rtolap.base.errors import DefinitionError, ProcessFailed
 from rtolap.base.files import shipped
-from rtolap.cli.output import JsonOption, print_json, success
+from rtolap.cli.output import JsonOption, report
 
 app = typer.Typer(no_args_is_help=True, help="Connections, pools and variables for an Airflow.")
 
@@ -67,11 +67,8 @@ def apply(
         "pools": sorted(settings.pools),
         "variables": sorted(settings.variables),
     }
-    if as_json:
-        print_json(names)
-        return
-    for kind, named_settings in names.items():
-        success(f"{kind}: {', '.join(named_settings) or 'none'}")
+    messages = (f"{kind}: {', '.join(named_settings) or 'none'}" for kind, named_settings in names.items())
+    report(names, *messages, as_json=as_json)
 
 
 @app.command("dags-folder")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -41,11 +42,8 @@ def protect(
     The present content is trusted by that, so stop all services first, and check what is shown.
     """
     settings = Settings()
-    store = open_zookeeper(settings)
-    try:
+    with closing(open_zookeeper(settings)) as store:
         done = protect_cluster(store, settings.token(), apply=apply)
-    finally:
-        store.close()
     rows = [(node.path or "/", node.open, node.unsigned) for node in done]
     if as_json:
         names = ("node", "open", "unsigned")

@@ -23,7 +23,7 @@ from rtolap.model.instants import utc_text
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.table import Lookup, Table
 from rtolap.model.validation.files import file_problems
-from rtolap.model.yaml_files import Definitions, read_definitions
+from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import CubeStatus
 from rtolap.protocols.definitions import Takers, create_all, wants_coordinator, wants_endpoints
@@ -55,7 +55,7 @@ def validate(
     definitions = read_definitions(*sources) if elsewhere else read_definitions(*sources, also=file_problems)
     rows = [("table", name, f"topic {table.topic}") for name, table in definitions.tables.items()]
     rows += [("lookup", name, lookup.source) for name, lookup in definitions.lookups.items()]
-    rows += [(kind, name, _summary(definitions, name)) for kind, name in _cubes(definitions)]
+    rows += [("cube", name, _cube_summary(cube)) for name, cube in definitions.cubes.items()]
     rows += [
         ("application", name, f"{len(application.levels)} levels, {len(application.edges)} edges")
         for name, application in definitions.applications.items()
@@ -111,11 +111,7 @@ def create(
             opened.enter_context(job_access(Settings())).declare_revocably if definitions.loaders else None,
         )
         created = create_all(takers, definitions, enable=enable, change=change)
-    if as_json:
-        print_json(created)
-        return
-    for kind, name in created:
-        success(f"{kind} {name}")
+    report(created, *(f"{kind} {name}" for kind, name in created), as_json=as_json)
 
 
 @app.command()
@@ -141,12 +137,14 @@ def describe(name: NameArgument, as_json: JsonOption = False) -> None:
     if kind == "application":
         print_json({"kind": kind, **definition})  # as a tree: rtolap watermark topology
         return
-    described = _read(kind, definition)
+    described = convert(definition, Table) if kind == "table" else convert(definition, Lookup)
     source = f"topic {described.topic}" if isinstance(described, Table) else described.source
-    console.print(f"[bold]{kind} {escape(name)}[/bold]  {escape(source)}")
+    console.print(f"[bold]{kind} {escape(name)}[/bold]  {escape(source)}", highlight=True)
     if isinstance(described, Table):
         time = described.time
-        console.print(f"event time {escape(time.column)}, {escape(time.format)}, {escape(time.zone)}")
+        console.print(
+            f"event time {escape(time.column)}, {escape(time.format)}, {escape(time.zone)}", highlight=True
+        )
     print_table(
         ("column", "type", "path"), [(column.name, column.type, column.path) for column in described.columns]
     )
@@ -194,24 +192,13 @@ def _find(client: CoordinatorClient, name: str) -> tuple[str, dict[str, Any]]:
     raise NotFound(f"no cube, lookup, table or application is named {name!r}")
 
 
-def _read(kind: str, definition: dict[str, Any]) -> Table | Lookup:
-    if kind == "table":
-        return convert(definition, Table)
-    return convert(definition, Lookup)
-
-
 def _stored_summary(table: StoredTable) -> str:
     policy = table.partitions
     by = "one partition" if policy is None else f"partitions by {policy.unit} of {policy.column}"
     return f"{table.model} model, {len(table.columns)} columns, {by}, buckets: {table.buckets.count}"
 
 
-def _cubes(definitions: Definitions) -> list[tuple[str, str]]:
-    return [("cube", name) for name in definitions.cubes]
-
-
-def _summary(definitions: Definitions, name: str) -> str:
-    cube = definitions.cubes[name]
+def _cube_summary(cube: Cube) -> str:
     window = format_duration(cube.segment.window_ms)
     return (
         f"{len(cube.all_dimensions)} dimensions, {len(cube.measures)} measures, "
@@ -230,9 +217,9 @@ def _standing(status: CubeStatus) -> dict[str, object]:
 def _describe_standing(status: CubeStatus) -> None:
     """Name the cube's later revisions, and warn of what its answers do not hold, and why."""
     if status.revisions:
-        console.print(f"later events are in {', '.join(status.revisions)}", highlight=False)
+        console.print(f"later events are in {', '.join(status.revisions)}")
     if status.ended:
-        console.print(f"{status.name} accepts no event any more: it is read by nobody", highlight=False)
+        console.print(f"{status.name} accepts no event any more: it is read by nobody")
     elif not status.enabled:
         begun = status.assignment_epoch > 0
         warn(f"{status.name} is disabled" if begun else f"{status.name} was never enabled: it has no events")
@@ -248,26 +235,27 @@ def _describe_filling(revision: Revision) -> None:
     from_ms, since_ms = revision.fills_from_ms, revision.since_ms
     if from_ms is not None and since_ms is not None and from_ms < since_ms:
         source = "the topic" if revision.filled_by == "topic" else "batches"
-        console.print(f"it is filled from {utc_text(from_ms)} on, by {source}", highlight=False)
+        console.print(f"it is filled from {utc_text(from_ms)} on, by {source}")
 
 
 def _describe_cube(schema: Schema) -> None:
     cube = schema.cube
     segment, retention = cube.segment, cube.retention
     after = "" if retention.after_ms is None else f" after {format_duration(retention.after_ms)}"
-    console.print(f"[bold]cube {escape(cube.name)}[/bold]  of table {escape(cube.table)}")
+    console.print(f"[bold]cube {escape(cube.name)}[/bold]  of table {escape(cube.table)}", highlight=True)
     window, lateness = format_duration(segment.window_ms), format_duration(segment.allowed_lateness_ms)
     console.print(
         f"segments of {window}, closed {lateness} behind the low watermark; "
         f"{retention.policy}{after}; late events: {cube.late.policy}"
-        f"{'; what the log has lost is dropped' if cube.truncation == 'drop' else ''}"
+        f"{'; what the log has lost is dropped' if cube.truncation == 'drop' else ''}",
+        highlight=True,
     )
     if cube.revision is not None:
         since_ms, until_ms = cube.revision.bounds_ms
         since = "" if since_ms is None else f" from {utc_text(since_ms)} on"
         until = "" if until_ms is None else f" until {utc_text(until_ms)}"
         of = f"revision {cube.revision.number} of {cube.revision.of}"
-        console.print(f"{of}: its events{since}{until}", highlight=False)
+        console.print(f"{of}: its events{since}{until}")
         _describe_filling(cube.revision)
     print_table(
         ("dimension", "type"), [(name, str(schema.dimension_type(name))) for name in cube.all_dimensions]

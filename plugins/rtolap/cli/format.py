@@ -52,7 +52,7 @@ def verify(place: Place, as_json: JsonOption = False) -> None:
         print_json(results)
     else:
         for result in damaged:
-            console.print(f"[red]damaged[/red] {result['error']}", soft_wrap=True, highlight=False)
+            console.print(f"[red]damaged[/red] {result['error']}", soft_wrap=True)
         success(f"{len(results) - len(damaged)} of {len(results)} whole")
     if damaged:
         raise typer.Exit(1)

@@ -152,7 +152,7 @@ class MountingGroup(TyperGroup):
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        console.print(f"rtolap {rtolap.__version__}", highlight=False)
+        console.print(f"rtolap {rtolap.__version__}")
         raise typer.Exit
 
 

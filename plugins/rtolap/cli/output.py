@@ -30,8 +30,8 @@ EXIT_INTERRUPTED = 130
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 
-console = Console()
-error_console = Console(stderr=True)
+console = Console(highlight=False)
+error_console = Console(stderr=True, highlight=False)
 
 
 def print_json(value: Any) -> None:
@@ -195,14 +195,15 @@ def text_table(
 
 
 def success(message: str) -> None:
-    console.print(f"[green]✓[/green] {escape(message)}", highlight=False, soft_wrap=True)
+    console.print(f"[green]✓[/green] {escape(message)}", soft_wrap=True)
 
 
-def report(result: Any, message: str, *, as_json: bool) -> None:
-    """Print what was done: the result as JSON, or one line."""
+def report(result: Any, *messages: str, as_json: bool) -> None:
+    """Print what was done: the result as JSON, or a line for each message."""
     if as_json:
         print_json(result)
-    else:
+        return
+    for message in messages:
         success(message)
 
 
@@ -215,7 +216,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def warn(message: str) -> None:
-    error_console.print(f"[yellow]![/yellow] {escape(message)}", highlight=False, soft_wrap=True)
+    error_console.print(f"[yellow]![/yellow] {escape(message)}", soft_wrap=True)
 
 
 @contextmanager
@@ -239,7 +240,7 @@ def errors() -> Iterator[None]:
 
 
 def _print_error(message: str) -> None:
-    error_console.print(f"[red]error:[/red] {escape(message)}", highlight=False, soft_wrap=True)
+    error_console.print(f"[red]error:[/red] {escape(message)}", soft_wrap=True)
 
 
 def end_now(status: int = 0) -> NoReturn:

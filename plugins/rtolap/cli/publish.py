@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,11 +60,8 @@ def create(
     with _metadata() as metadata:
         for publication in publications.values():
             create_publication(metadata, publication)
-    if as_json:
-        print_json(list(publications))
-        return
-    for name, publication in publications.items():
-        success(f"publication {name}: cube {publication.cube} as {publication.table}")
+    messages = (f"publication {name}: cube {it.cube} as {it.table}" for name, it in publications.items())
+    report(list(publications), *messages, as_json=as_json)
 
 
 @app.command("list")
@@ -208,11 +205,8 @@ def drop(
 
 @contextmanager
 def _metadata() -> Iterator[ClusterMetadata]:
-    store = open_cluster_store(Settings())
-    try:
+    with closing(open_cluster_store(Settings())) as store:
         yield ClusterMetadata(store, SystemClock())
-    finally:
-        store.close()
 
 
 def _library(module: str) -> Any:

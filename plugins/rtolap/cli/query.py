@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -23,11 +24,6 @@ from rtolap.query.run import QueryProcess
 from rtolap.query.statement_service import QueryLimits
 
 app = typer.Typer(no_args_is_help=True, help="The query service.")
-
-
-@app.callback()
-def root() -> None:
-    """The query service answers SQL over history and receivers."""
 
 
 @app.command()
@@ -85,8 +81,7 @@ def serve(
             "query_require_tls": require_tls or settings.query_require_tls,
         }
     )
-    store = open_cluster_store(settings)
-    try:
+    with closing(open_cluster_store(settings)) as store:
         limits = QueryLimits(
             memory_bytes=memory_mb << 20,
             threads=threads,
@@ -108,8 +103,6 @@ def serve(
             file_bytes=history_memory_mb << 20, statement_bytes=settings.history_statement_bytes_max
         )
         QueryProcess(settings, store, limits, mysql_limits, bounds).run()
-    finally:
-        store.close()
     end_now()
 
 
@@ -144,7 +137,7 @@ def cache(
         ],
     )
     if sys.stdout.isatty():
-        console.print(_summary(found))
+        console.print(_summary(found), highlight=True)
     if found.found:
         warn(found.found)
 

@@ -27,11 +27,6 @@ app = typer.Typer(no_args_is_help=True, help="Receivers.")
 _DEFAULTS = ReceiverSettings()
 
 
-@app.callback()
-def root() -> None:
-    """Receivers consume partitions, answer for what history does not hold, and upload closed segments."""
-
-
 @app.command()
 def serve(
     receiver_id: Annotated[str, typer.Option("--id", help="Unique name of this receiver.")],

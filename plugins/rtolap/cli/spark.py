@@ -15,11 +15,6 @@ from rtolap.stack.servers.spark import connect_program
 app = typer.Typer(no_args_is_help=True, help="The Spark service of large reads of history.")
 
 
-@app.callback()
-def root() -> None:
-    """The Spark service filters and merges partials of history for the query service."""
-
-
 @app.command()
 def serve(
     memory_mb: Annotated[

@@ -30,11 +30,6 @@ app = typer.Typer(no_args_is_help=True, help="Storage nodes.")
 _DEFAULTS = StorageSettings()
 
 
-@app.callback()
-def root() -> None:
-    """Storage nodes keep the rows of stored tables: they take loads, publish versions and answer scans."""
-
-
 @app.command()
 def serve(
     name: Annotated[str, typer.Option(help="Unique name of this node. The name belongs to its data folder.")],
@@ -132,7 +127,7 @@ def drain(
             found = client.storage_moves()
             now_left = next(each.replicas for each in found.nodes if each.name == node)
             if now_left != left and not as_json:
-                console.print(f"{now_left} replicas are left on {node}")
+                console.print(f"{now_left} replicas are left on {node}", highlight=True)
             left = now_left
         report(found, f"no replica is left on {node}: it may be stopped", as_json=as_json)
 

@@ -15,11 +15,6 @@ from rtolap.stored.frontend.process import run
 app = typer.Typer(help="The front end.")
 
 
-@app.callback()
-def root() -> None:
-    """HTTP endpoint for loads, with labels and transactions."""
-
-
 @app.command()
 def serve(
     loads_max: Annotated[

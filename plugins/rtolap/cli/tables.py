@@ -59,7 +59,7 @@ def show(name: NameArgument, as_json: JsonOption = False) -> None:
         print_json(complete(table))
     else:
         statement = create_table_text(table.definition, table.schema)
-        console.print(statement, markup=False, highlight=False, soft_wrap=True)
+        console.print(statement, markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -1,28 +1,33 @@
-"""`--watch` of commands that look and print: the same look again and again, in place of the one before."""
+"""`--watch` of commands that look and print: the same look again and again, in place of the one before.
+
+`repeatable` gives it to a command that knows nothing of other looks. A command that compares looks, or serves
+them to Prometheus, has the option itself and shows its looks on a `Screen`."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from rtolap.base.errors import RtolapError
-from rtolap.cli.output import console, error_console, warn
+from rtolap.base.errors import DefinitionError, RtolapError
+from rtolap.cli.output import console, error_console, print_json, print_table, text_table, warn
 from rtolap.model.durations import parse_duration_ms
 
 EVERY = "2s"
 _EVERY_MS_MIN = 100
 
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")]
 _OPTIONS = {
-    "watch": (Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")], False),
+    "watch": (WatchOption, False),
     "every": (Annotated[str, typer.Option(help="With --watch: pause between two looks.")], EVERY),
 }
 
@@ -94,3 +99,50 @@ def _without_exit(look: Callable[[], None]) -> None:
 def pause(seconds: float) -> None:
     """Wait between two looks. It is apart so that a test counts looks instead of seconds."""
     time.sleep(seconds)
+
+
+def check_watched(watch: bool, metrics_port: int | None) -> None:
+    """Raise DefinitionError where metrics of a single look are to be served."""
+    if metrics_port is not None and not watch:
+        raise DefinitionError("one look is no use to Prometheus", action="take --watch with --metrics-port")
+
+
+def interrupted(watch: bool) -> AbstractContextManager[None]:
+    """Let Ctrl-C end a watch."""
+    return suppress(KeyboardInterrupt) if watch else nullcontext()
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    title: str | None = None
+
+
+class Screen:
+    """Tables, again and again in one place with --watch; JSON documents one after the other."""
+
+    def __init__(self, opened: ExitStack, *, watch: bool, as_json: bool) -> None:
+        self._as_json = as_json
+        self._live: Live | None = None
+        if watch and not as_json:
+            self._live = opened.enter_context(Live(console=console, auto_refresh=False))
+
+    def show(self, document: object, tables: Sequence[ShownTable], notes: Iterable[str] = ()) -> None:
+        """Show a look. Printed for good, a table below the first is left out where it has no rows."""
+        if self._as_json:
+            print_json(document)
+        elif self._live is not None:
+            parts: list[RenderableType] = [
+                text_table(table.columns, table.rows, title=table.title) for table in tables
+            ]
+            parts += [Text(f"! {note}", style="yellow") for note in notes]
+            self._live.update(Group(*parts), refresh=True)
+        else:
+            for number, table in enumerate(tables):
+                if number and table.rows:
+                    console.print()
+                if table.rows or not number:
+                    print_table(table.columns, table.rows, title=table.title)
+            for note in notes:
+                warn(note)

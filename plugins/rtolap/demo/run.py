@@ -15,12 +15,11 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import httpx
-import msgspec
 import pyarrow as pa
 
 from rtolap.base.addresses import host_port
 from rtolap.base.decoding import decode_json
-from rtolap.base.errors import Refused, RtolapError, Unavailable, from_dict
+from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import Replay, ReplayPlan
@@ -36,8 +35,10 @@ from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.definitions import Takers, create_all
+from rtolap.protocols.query.messages import ARROW_STREAM
 from rtolap.protocols.receiver.client import ReceiverClient, ReceiverClients
 from rtolap.protocols.rest.clients import service_client
+from rtolap.protocols.rest.error_responses import error_of
 
 CUBE = "flights_cube"
 TOPIC = "flights"
@@ -210,9 +211,7 @@ class Demo:
         stats = ask_again(journal, lambda: [receiver.stats() for receiver in self._answering()])
         shown = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
         journal.observe(shown.moments)
-        progress = self._screen.progress
-        progress.states, progress.building, progress.pending = shown.states, shown.building, shown.pending
-        progress.receivers = shown.receivers
+        self._screen.progress.situation = shown
         return shown
 
 
@@ -243,7 +242,6 @@ def _wait_for(goal: str, timeout_s: float, holds: Callable[[], bool]) -> None:
 
 
 _TIMEOUT_S = 60.0
-_ARROW = "application/vnd.apache.arrow.stream"
 _POSITIONS_KEY = b"rtolap.positions"
 
 
@@ -256,7 +254,7 @@ class DemoAnswer(NamedTuple):
 
 class SqlClient:
     def __init__(self, url: str, token: str) -> None:
-        headers = {"Authorization": f"Bearer {token}", "Accept": _ARROW}
+        headers = {"Authorization": f"Bearer {token}", "Accept": ARROW_STREAM}
         self._http = service_client(base_url=url, headers=headers, timeout=_TIMEOUT_S)
 
     def ask(self, sql: str, cube: str) -> DemoAnswer:
@@ -266,7 +264,7 @@ class SqlClient:
         except httpx.TransportError as error:
             raise Unavailable("the query service does not answer", found=str(error)) from error
         if response.is_error:
-            raise _error(response)
+            raise error_of(response)
         table = pa.ipc.open_stream(response.content).read_all()
         stated = (table.schema.metadata or {})[_POSITIONS_KEY]
         positions = decode_json(stated, dict[str, dict[int, int]])
@@ -274,10 +272,3 @@ class SqlClient:
 
     def close(self) -> None:
         self._http.close()
-
-
-def _error(response: httpx.Response) -> RtolapError:
-    try:
-        return from_dict(msgspec.json.decode(response.content))
-    except (msgspec.DecodeError, AttributeError):
-        return RtolapError("the query service refused", found=f"{response.status_code} {response.text[:300]}")

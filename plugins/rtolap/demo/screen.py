@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,9 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from rtolap.demo.journal import DemoJournal, Entry
+from rtolap.demo.moments import Situation
 from rtolap.demo.recount import Rows
 
 _CELL_CHARS = 46
+_UNSEEN = Situation(moments=frozenset(), states={}, building=0, pending=0)
 _LINE_S = 5.0  # how often a line is printed where there is no terminal
 
 
@@ -27,10 +29,7 @@ class ReplayProgress:
     total: int = 0
     produced: int = 0
     queryable: int = 0
-    states: dict[str, int] = field(default_factory=dict)
-    building: int = 0
-    pending: int = 0
-    receivers: tuple[str, ...] = ()
+    situation: Situation = _UNSEEN
 
 
 class Screen:
@@ -66,16 +65,16 @@ class Screen:
             )
 
     def _numbers(self) -> list[tuple[str, str]]:
-        at, journal = self.progress, self._journal
-        states = ", ".join(f"{count} {state}" for state, count in sorted(at.states.items())) or "none yet"
+        at, cube, journal = self.progress, self.progress.situation, self._journal
+        states = ", ".join(f"{count} {state}" for state, count in sorted(cube.states.items())) or "none yet"
         return [
             ("produced", f"{at.produced} of {at.total}"),
             ("queryable", str(at.queryable)),
             ("lag", str(max(0, at.produced - at.queryable))),
-            ("receivers", "; ".join(at.receivers) or "none yet"),
+            ("receivers", "; ".join(cube.receivers) or "none yet"),
             ("segments", states),
-            ("builds running", str(at.building)),
-            ("on the way to history", str(at.pending)),
+            ("builds running", str(cube.building)),
+            ("on the way to history", str(cube.pending)),
             ("answers", f"{journal.asked}, {journal.equal} equal to the recount"),
         ]
 

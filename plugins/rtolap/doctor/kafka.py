@@ -4,34 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Protocol
 
 from rtolap.base.settings import Settings
 from rtolap.doctor.findings import Finding, Look, failed, ok, warning
 from rtolap.kafka.administration.client import KafkaAdministration
-from rtolap.kafka.administration.values import (
-    ClusterDescription,
-    ConfigKind,
-    ConfigResource,
-    TopicDescription,
-)
+from rtolap.kafka.administration.interface import FleetAdministration
+from rtolap.kafka.administration.values import ConfigKind, ConfigResource, TopicDescription
 from rtolap.kafka.clusters import KafkaClusters
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 _UNCLEAN = "unclean.leader.election.enable"
 _POLICY = "cleanup.policy"
-
-
-class Administration(Protocol):
-    """The questions that a cluster is asked."""
-
-    def describe_cluster(self) -> ClusterDescription: ...
-
-    def describe_topics(self, topics: Sequence[str]) -> dict[str, TopicDescription]: ...
-
-    def configs(
-        self, resources: Sequence[ConfigResource], names: Sequence[str], *, inherited: bool
-    ) -> dict[ConfigResource, dict[str, str]]: ...
 
 
 def looks(settings: Settings, topics: Sequence[tuple[str, str]]) -> Iterator[Look]:
@@ -50,7 +33,9 @@ def looks(settings: Settings, topics: Sequence[tuple[str, str]]) -> Iterator[Loo
         yield Look(f"Kafka {name}", make)
 
 
-def look_at_cluster(name: str, administration: Administration, topics: Sequence[str]) -> Iterator[Finding]:
+def look_at_cluster(
+    name: str, administration: FleetAdministration, topics: Sequence[str]
+) -> Iterator[Finding]:
     """All brokers serve, the topics are there, each partition has a leader, and no declaration loses
     acknowledged records."""
     subject = f"Kafka {name}"

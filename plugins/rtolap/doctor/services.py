@@ -16,7 +16,7 @@ from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import ClusterInfo
 
 CLOCK_S_MAX = 3.0  # the header has whole seconds, and an answer takes some time
-_ANSWER_S_MAX = 5.0
+ANSWER_S_MAX = 5.0
 
 
 def looks(settings: Settings) -> Iterator[Look]:
@@ -49,7 +49,7 @@ def look_at_service(
     """The service answers, and its clock is this host's. start: the command that starts it."""
     try:
         verify = str(ca) if ca is not None else True
-        answer = httpx.get(f"{url}/health", timeout=_ANSWER_S_MAX, verify=verify, trust_env=False)
+        answer = httpx.get(f"{url}/health", timeout=ANSWER_S_MAX, verify=verify, trust_env=False)
     except (httpx.HTTPError, OSError) as error:
         judged = failed if needed else warning
         yield judged(subject, f"it does not answer: {error}", start)
@@ -74,10 +74,15 @@ def _clock_ahead_s(date: str) -> float | None:
         return None
 
 
+def coordinator(settings: Settings) -> CoordinatorClient:
+    """Return a client that asks once, and waits a few seconds for the answer."""
+    return CoordinatorClient(
+        settings.coordinator_urls(), settings.token(), timeout_s=ANSWER_S_MAX, retry_s=0.0
+    )
+
+
 def _cluster(settings: Settings) -> ClusterInfo:
-    with CoordinatorClient(
-        settings.coordinator_urls(), settings.token(), timeout_s=_ANSWER_S_MAX, retry_s=0.0
-    ) as client:
+    with coordinator(settings) as client:
         return client.cluster()
 
 
@@ -115,9 +120,7 @@ def topics_of(settings: Settings) -> tuple[tuple[str, str], ...]:
     """Return Kafka cluster and topic of each table; none where no coordinator answers: another look says
     so."""
     try:
-        with CoordinatorClient(
-            settings.coordinator_urls(), settings.token(), timeout_s=_ANSWER_S_MAX, retry_s=0.0
-        ) as client:
+        with coordinator(settings) as client:
             tables = [client.table(name) for name in client.tables()]
     except (Unavailable, DefinitionError):
         return ()

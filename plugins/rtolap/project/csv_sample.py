@@ -13,7 +13,7 @@ from rtolap.model.formats.record_format import RecordFormat
 from rtolap.project.names import plain_name
 from rtolap.project.records import Record
 from rtolap.project.times import time_formats
-from rtolap.project.values import Leaf, kind_of
+from rtolap.project.values import Leaf, Sample, kind_of
 
 DELIMITERS = ",;\t|"
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")  # 007 is a text
@@ -22,8 +22,8 @@ _TRUTH = {"true": True, "false": False}
 _NAME = re.compile(r"[^\W\d][\w .:/#()-]{0,60}")
 
 
-def csv_sample(records: Sequence[Record]) -> tuple[RecordFormat, list[Leaf], list[Record]]:
-    """Return the format, what its fields hold, and the records that have as many fields as most.
+def csv_sample(records: Sequence[Record]) -> Sample:
+    """Return what the fields hold of the records that have as many of them as most.
 
     A header is none of these: a table refuses it like any other record that holds no event.
     """
@@ -46,7 +46,8 @@ def csv_sample(records: Sequence[Record]) -> tuple[RecordFormat, list[Leaf], lis
     leaves = [
         _leaf(name, texts) for name, texts in zip(names, zip(*rows, strict=True), strict=False)
     ]  # without rows none
-    return RecordFormat(type="csv", delimiter=delimiter, fields=tuple(names)), leaves, sound
+    made = RecordFormat(type="csv", delimiter=delimiter, fields=tuple(names))
+    return Sample(made, leaves, {}, sound, [], "a line of CSV with two fields or more")
 
 
 def _line(value: bytes | None) -> str | None:

@@ -7,16 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from rtolap.base.errors import DefinitionError
-from rtolap.events.decode import EventDecoder
 from rtolap.events.formats.readers import Registries, no_registries
-from rtolap.model.cube import Cube, Measure, Schema
+from rtolap.model.cube import Cube, Measure
 from rtolap.model.formats.record_format import FormatName, RecordFormat
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER, Column, Table, TimeColumn
 from rtolap.project.names import plain_name
-from rtolap.project.records import Record
+from rtolap.project.records import Record, read_as
 from rtolap.project.sample import sample_of
 from rtolap.project.times import PATTERNS, TimeGuess, time_guesses
 from rtolap.project.values import Leaf, column_type
@@ -225,15 +223,8 @@ def _why_not(leaf: Leaf, declared: str | None, kinds: dict[tuple[str, ...], set[
 
 def _refused(table: Table, records: Sequence[Record], now_ms: int, registries: Registries) -> str:
     """Return the first reason for which the table refuses a record when all of its columns are read."""
-    counted = tuple(Measure("count", column.name) for column in table.columns)
-    schema = Schema(table, Cube(name="all_columns", table=table.name, dimensions=(), measures=counted))
-    decoded = EventDecoder(schema, registries).decode(
-        [record.value for record in records],
-        np.zeros(len(records), np.int32),
-        np.arange(len(records), dtype=np.int64),
-        now_ms=now_ms,
-        create_ms=np.array([record.create_ms for record in records], np.int64),
-    )
+    names = [column.name for column in table.columns]
+    decoded = read_as(table, names, records, now_ms=now_ms, registries=registries)
     return f"{decoded.rejects.reason[0]}: {decoded.rejects.detail[0]}" if len(decoded.rejects) else ""
 
 

@@ -1,12 +1,19 @@
-"""The first records of a topic."""
+"""The first records of a topic, and what a table makes of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.events.decode import Decoded, EventDecoder
+from rtolap.events.formats.readers import Registries
 from rtolap.kafka.interfaces import StreamConsumer
+from rtolap.model.cube import Cube, Measure, Schema
+from rtolap.model.table import Table
 
 _POLL_S = 0.5
 _SILENT_S_MAX = 20.0
@@ -55,4 +62,19 @@ def _empty(topic: str) -> DefinitionError:
         expected="at least one record",
         found="an empty topic",
         action=f"send some, by `rtolap produce` say, and call `rtolap init {topic}` again",
+    )
+
+
+def read_as(
+    table: Table, columns: Iterable[str], records: Sequence[Record], *, now_ms: int, registries: Registries
+) -> Decoded:
+    """Return the records as a receiver of the table reads them, with these of its columns."""
+    counted = tuple(Measure("count", name) for name in columns)
+    cube = Cube(name="all_columns", table=table.name, dimensions=(), measures=counted)
+    return EventDecoder(Schema(table, cube), registries).decode(
+        [record.value for record in records],
+        np.zeros(len(records), np.int32),
+        np.arange(len(records), dtype=np.int64),
+        now_ms=now_ms,
+        create_ms=np.array([record.create_ms for record in records], np.int64),
     )

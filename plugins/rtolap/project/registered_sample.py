@@ -7,27 +7,22 @@ in a table with these columns; a column that refuses one of them is left out lat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-import numpy as np
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from rtolap.base.errors import DefinitionError, NotFound
-from rtolap.events.decode import EventDecoder
 from rtolap.events.formats.framing import FRAME_BYTES
 from rtolap.events.formats.protobuf_types import file_of_schema, message_at
 from rtolap.events.formats.readers import Registries
 from rtolap.kafka.schema_registry import RegisteredSchema
-from rtolap.model.cube import Cube, Measure, Schema
 from rtolap.model.formats.avro_schema import AvroType, parse_avro_schema
 from rtolap.model.formats.record_format import FormatName, RecordFormat
 from rtolap.model.table import Column, Table, TimeColumn
-from rtolap.project.records import Record
-from rtolap.project.values import DEPTH_MAX, Leaf, kind_of
+from rtolap.project.records import Record, read_as
+from rtolap.project.values import DEPTH_MAX, Leaf, Sample, kind_of
 
 _KINDS: dict[str, FormatName] = {"AVRO": "avro", "PROTOBUF": "protobuf"}
 _SCHEMAS_MAX = 50  # that are asked for
-_STEPS_MAX = 64  # see `events.formats.framing`
 _RECORD_TIME = "time_of_the_record"
 _AVRO_TYPES = {
     "boolean": "boolean",
@@ -50,17 +45,6 @@ _PROTOBUF_TYPES = {
     _TYPES.CPPTYPE_ENUM: "string",
 }
 _WELL_KNOWN = {"google.protobuf.Timestamp": "timestamp"}
-
-
-class Registered(NamedTuple):
-    """See `sample.Sample`."""
-
-    format: RecordFormat
-    leaves: list[Leaf]
-    types: dict[tuple[str, ...], str]
-    sound: list[Record]
-    left_out: list[tuple[str, str]]
-
 
 Declared = tuple[tuple[str, ...], str, str]  # path, type, and why no column has it
 
@@ -94,17 +78,18 @@ def _newest(values: Sequence[bytes], registry: str, registries: Registries) -> t
 
 def registered_sample(
     records: Sequence[Record], form: FormatName, registry: str, registries: Registries
-) -> Registered:
+) -> Sample:
     """Return what records of this format hold. Raises DefinitionError, Unavailable."""
-    framed = [record.value for record in records if record.value is not None and _is_framed(record.value)]
+    broken_as = f"a record of {form} with the id of a schema that registry {registry} has"
+    framed = [record.value for record in records if record.value is not None and is_framed(record.value)]
     if not framed:
-        return Registered(RecordFormat(type=form, registry=registry), [], {}, [], [])
+        return Sample(RecordFormat(type=form, registry=registry), [], {}, [], [], broken_as)
     declared, message = _declared(framed, form, registry, registries)
     made = RecordFormat(type=form, registry=registry, message=message)
     found = [(steps, kind) for steps, kind, why_not in declared if not why_not]
     left_out = [(".".join(steps), why_not) for steps, _, why_not in declared if why_not]
     leaves, sound = _read(records, made, found, registries)
-    return Registered(made, leaves, dict(found), sound, left_out)
+    return Sample(made, leaves, dict(found), sound, left_out, broken_as)
 
 
 def _declared(
@@ -138,15 +123,8 @@ def _read(
     table = Table(
         name="sample", topic="sample", columns=tuple(columns), time=TimeColumn(_RECORD_TIME), format=form
     )
-    counted = tuple(Measure("count", name) for name in names)
-    cube = Cube(name="all_columns", table=table.name, dimensions=(), measures=counted)
-    decoded = EventDecoder(Schema(table, cube), registries).decode(
-        [record.value for record in records],
-        np.zeros(len(records), np.int32),
-        np.arange(len(records), dtype=np.int64),
-        now_ms=max(record.create_ms for record in records),
-        create_ms=np.array([record.create_ms for record in records], np.int64),
-    )
+    now_ms = max(record.create_ms for record in records)
+    decoded = read_as(table, names, records, now_ms=now_ms, registries=registries)
     sound = [records[place] for place in decoded.places.tolist()]
     leaves = []
     for name, (steps, kind) in zip(names, found, strict=True):
@@ -203,7 +181,7 @@ def _message_leaves(message: Descriptor, at: tuple[str, ...], depth: int) -> Ite
             yield from _message_leaves(inner, steps, depth + 1)
 
 
-def _is_framed(value: bytes) -> bool:
+def is_framed(value: bytes) -> bool:
     return len(value) >= FRAME_BYTES and value[0] == 0
 
 

@@ -8,38 +8,16 @@ avro, protobuf   `registered_sample`: by the schemas that the records name
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rtolap.base.errors import DefinitionError
-from rtolap.events.formats.framing import FRAME_BYTES
 from rtolap.events.formats.readers import Registries
 from rtolap.model.formats.record_format import FormatName, RecordFormat
 from rtolap.project.csv_sample import csv_sample
 from rtolap.project.records import Record
-from rtolap.project.registered_sample import registered_format, registered_sample
-from rtolap.project.values import Leaf, leaves_of, parse_records
+from rtolap.project.registered_sample import is_framed, registered_format, registered_sample
+from rtolap.project.values import Sample, leaves_of, parse_records
 
 JSON_SHARE_MIN = 0.5  # of the records that have a value
-
-
-class Sample(NamedTuple):
-    """The records that can be read, and what is in them.
-
-    Attributes:
-        format: of the table.
-        leaves: by path, in the order of the records.
-        types: types of columns that a schema declares, by path; of others the values say it.
-        sound: the records that are read.
-        left_out: path and reason of what a schema has and no column can hold.
-        broken_as: what the other records are not.
-    """
-
-    format: RecordFormat
-    leaves: list[Leaf]
-    types: dict[tuple[str, ...], str]
-    sound: list[Record]
-    left_out: list[tuple[str, str]]
-    broken_as: str
 
 
 def sample_of(
@@ -52,9 +30,9 @@ def sample_of(
     form = form or format_of(records, registry, registries)
     match form:
         case "csv":
-            sample = _of_csv(records)
+            sample = csv_sample(records)
         case "avro" | "protobuf":
-            sample = _of_registry(records, form, registry, registries)
+            sample = registered_sample(records, form, registry, registries)
         case _:
             sample = _of_json(records)
     if not sample.sound:
@@ -74,7 +52,7 @@ def format_of(records: Sequence[Record], registry: str, registries: Registries) 
     objects = sum(each is not None for each in parse_records(values))
     if not values or objects >= JSON_SHARE_MIN * len(values):
         return "json"
-    framed = [value for value in values if value[0] == 0 and len(value) >= FRAME_BYTES]
+    framed = [value for value in values if is_framed(value)]
     if 2 * len(framed) > len(values):
         return registered_format(framed, registry, registries)
     if objects or any(b"\0" in value for value in values):
@@ -87,16 +65,3 @@ def _of_json(records: Sequence[Record]) -> Sample:
     sound = [record for record, value in zip(records, parsed, strict=True) if value is not None]
     leaves = leaves_of(each for each in parsed if each is not None)
     return Sample(RecordFormat(), leaves, {}, sound, [], "a JSON object")
-
-
-def _of_csv(records: Sequence[Record]) -> Sample:
-    form, leaves, sound = csv_sample(records)
-    return Sample(form, leaves, {}, sound, [], "a line of CSV with two fields or more")
-
-
-def _of_registry(
-    records: Sequence[Record], form: FormatName, registry: str, registries: Registries
-) -> Sample:
-    read = registered_sample(records, form, registry, registries)
-    broken_as = f"a record of {form} with the id of a schema that registry {registry} has"
-    return Sample(read.format, read.leaves, read.types, read.sound, read.left_out, broken_as)

@@ -1,4 +1,4 @@
-"""The values at each path of JSON records: types, how many, how often none."""
+"""The values at each path of records: types, how many, how often none."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, NamedTuple
 
-DISTINCT_MAX = 1000  # no more than this are told apart
+from rtolap.model.formats.record_format import RecordFormat
+from rtolap.project.records import Record
+
 DEPTH_MAX = 8
 _BIGINT = 1 << 63
 _WIDE = 10**38
@@ -36,6 +38,26 @@ class Leaf:
 
     def distinct(self) -> int:
         return len({str(each) for each in self.values})
+
+
+class Sample(NamedTuple):
+    """The records that can be read, and what is in them.
+
+    Attributes:
+        format: of the table.
+        leaves: by path, in the order of the records.
+        types: types of columns that a schema declares, by path; of others the values say it.
+        sound: the records that are read.
+        left_out: path and reason of what a schema has and no column can hold.
+        broken_as: what the other records are not.
+    """
+
+    format: RecordFormat
+    leaves: list[Leaf]
+    types: dict[tuple[str, ...], str]
+    sound: list[Record]
+    left_out: list[tuple[str, str]]
+    broken_as: str
 
 
 def parse_records(values: Iterable[bytes | None]) -> list[dict[str, Any] | None]:

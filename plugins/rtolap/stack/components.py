@@ -17,14 +17,13 @@ from functools import partial
 
 from rtolap.stack.artifacts import find_java, hbase_jars, java_artifacts
 from rtolap.stack.environment import (
-    HOST,
     MARIADB_DATABASE,
     MARIADB_SECRET,
     MARIADB_USER,
-    STACK_MARK,
     service_env,
 )
 from rtolap.stack.layout import StackLayout
+from rtolap.stack.ports import HOST
 from rtolap.stack.probes import http2_missing, http_missing, mysql_missing, storage_missing
 from rtolap.stack.secrets import read_secret
 from rtolap.stack.servers import airflow
@@ -33,7 +32,6 @@ from rtolap.stack.servers.kafka import broker_only, kafka_spec
 from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
 from rtolap.stack.spec import ProcessSpec
-from rtolap.stack.state import DEFAULT_PORTS as DEFAULT_PORTS
 
 
 @dataclass(frozen=True)
@@ -64,17 +62,17 @@ class Component:
 
 def _zookeeper(around: Surroundings) -> ProcessSpec:
     folder, ports = around.layout.run("zookeeper"), around.ports
-    return _marked(zookeeper_spec(java_artifacts(), folder, ports["zookeeper"]), around)
+    return zookeeper_spec(java_artifacts(), folder, ports["zookeeper"])
 
 
 def _kafka(around: Surroundings) -> ProcessSpec:
     folder, ports = around.layout.run("kafka"), around.ports
-    return _marked(kafka_spec(java_artifacts(), folder, ports["kafka"], ports["kafka-controller"]), around)
+    return kafka_spec(java_artifacts(), folder, ports["kafka"], ports["kafka-controller"])
 
 
 def _more_kafka(node: int, around: Surroundings) -> ProcessSpec:
     name, ports = f"kafka-{node}", around.ports
-    spec = kafka_spec(
+    return kafka_spec(
         java_artifacts(),
         around.layout.run(name),
         ports[name],
@@ -83,23 +81,21 @@ def _more_kafka(node: int, around: Surroundings) -> ProcessSpec:
         name=name,
         joins=around.layout.run("kafka"),
     )
-    return _marked(spec, around)
 
 
 def _mariadb(around: Surroundings) -> ProcessSpec:
     password = read_secret(around.layout, MARIADB_SECRET)
-    spec = mariadb_spec(
+    return mariadb_spec(
         around.layout.run("mariadb"),
         around.ports["mariadb"],
         databases=(MARIADB_DATABASE,),
         users={MARIADB_USER: password},
     )
-    return _marked(spec, around)
 
 
 def _hbase(around: Surroundings) -> ProcessSpec:
     ports = around.ports
-    spec = hbase_spec(
+    return hbase_spec(
         find_java(),
         hbase_jars(),
         around.layout.run("hbase"),
@@ -107,12 +103,6 @@ def _hbase(around: Surroundings) -> ProcessSpec:
         ports["hbase-zookeeper"],
         info_port=ports["hbase-info"],
     )
-    return _marked(spec, around)
-
-
-def _marked(spec: ProcessSpec, around: Surroundings) -> ProcessSpec:
-    """Mark the processes. The services carry the mark in their environment anyway."""
-    return replace(spec, env={**spec.env, STACK_MARK: str(around.layout.root)})
 
 
 def _service(

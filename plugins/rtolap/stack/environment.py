@@ -12,6 +12,7 @@ from pathlib import Path
 from rtolap.base.files import checkout, shipped, write_atomic
 from rtolap.stack.java import spark_submit_options
 from rtolap.stack.layout import StackLayout
+from rtolap.stack.ports import HOST
 from rtolap.stack.secrets import (
     AIRFLOW_PASSWORD,
     AIRFLOW_PASSWORDS,
@@ -23,7 +24,6 @@ from rtolap.stack.secrets import (
 
 # In the environment of everything the stack starts, and so of what those start: `down` finds them by it.
 STACK_MARK = "RTOLAP_STACK_ID"
-HOST = "127.0.0.1"
 MARIADB_DATABASE = MARIADB_USER = "rtolap"
 MARIADB_SECRET = "mariadb-password"
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -16,9 +17,9 @@ from rtolap.base.errors import DefinitionError, NotFound, ProcessFailed, Refused
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.stack.artifacts import fetches_reported
 from rtolap.stack.components import COMPONENTS, Surroundings
-from rtolap.stack.environment import HOST, rtolap_settings, write_env_file
+from rtolap.stack.environment import STACK_MARK, rtolap_settings, write_env_file
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.ports import PortClaims, choose_ports
+from rtolap.stack.ports import HOST, PortClaims, choose_ports
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.secrets import ensure_secrets, read_secret
 from rtolap.stack.state import DEFAULT_PORTS, StackState, adapt, load_state, refuse_other_version, save_state
@@ -162,11 +163,9 @@ class Stack:
 
     def _processes(self, state: StackState, names: Collection[str]) -> dict[str, ManagedProcess]:
         around = Surroundings(self.layout, state.ports, state.settings)
-        return {
-            name: ManagedProcess(component.spec(around))
-            for name, component in COMPONENTS.items()
-            if name in names
-        }
+        specs = {name: component.spec(around) for name, component in COMPONENTS.items() if name in names}
+        mark = {STACK_MARK: str(self.layout.root)}
+        return {name: ManagedProcess(replace(spec, env={**spec.env, **mark})) for name, spec in specs.items()}
 
     def _next_state(self, names: Collection[str], wanted_ports: Mapping[str, int]) -> StackState:
         """Return the state to start with. While any part runs, ports stay and components are added; otherwise

@@ -33,6 +33,7 @@ from rtolap.base.undecodable import decode_own
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.pids import PidRecord, ProcessId, identify, is_same_process, read_record, session_members
 
+HOST = "127.0.0.1"  # where all of a stack listens
 # Below the range that Linux gives to outgoing connections (32768 and up), so that a server which is
 # restarted on its port does not find it taken by a client socket.
 _FIRST, _LAST = 15_000, 32_000
@@ -41,12 +42,12 @@ _POLL_S = 0.05
 _FREE_TIMEOUT_S = 5.0  # a predecessor's socket may need a moment to close
 
 
-def is_free(port: int, host: str = "127.0.0.1") -> bool:
+def is_free(port: int) -> bool:
     """Return True if a server could listen on the port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind((HOST, port))
         except OSError:
             return False
     return True

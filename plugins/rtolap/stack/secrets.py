@@ -9,12 +9,12 @@ import secrets
 from rtolap.base.files import write_atomic
 from rtolap.base.users import password_hash
 from rtolap.stack.layout import StackLayout
+from rtolap.stack.ports import HOST
 
 SQL_USER = "rtolap"
 AIRFLOW_USER = "admin"
 AIRFLOW_PASSWORD, AIRFLOW_PASSWORDS = "airflow-password", "airflow-passwords.json"
 ZOOKEEPER_PASSWORD = "zookeeper-password"
-_ENDPOINTS = "127.0.0.1"  # where all endpoints of a stack listen
 
 
 def ensure_secrets(layout: StackLayout) -> None:
@@ -34,7 +34,7 @@ def ensure_secrets(layout: StackLayout) -> None:
     _ensure(layout, AIRFLOW_PASSWORDS, json.dumps({AIRFLOW_USER: read_secret(layout, AIRFLOW_PASSWORD)}))
     password = read_secret(layout, "sql-password")
     _ensure(layout, "users", f"{SQL_USER}:{password_hash(password)}:define")
-    _ensure(layout, "netrc", f"machine {_ENDPOINTS} login {SQL_USER} password {password}")
+    _ensure(layout, "netrc", f"machine {HOST} login {SQL_USER} password {password}")
 
 
 def read_secret(layout: StackLayout, name: str) -> str:

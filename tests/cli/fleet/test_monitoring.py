@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,7 +160,7 @@ def test_from_a_slow_client_one_command_goes_to_broker_stage_and_disk(
         MetricsTargets(targets=("c:1",), labels={"service": "coordinator"}),
         MetricsTargets(targets=("r:1",), labels={"service": "receiver"}),
     ]
-    known = SimpleNamespace(metrics_targets=lambda: targets, close=lambda: None)
+    known = nullcontext(SimpleNamespace(metrics_targets=lambda: targets))
     monkeypatch.setattr(fleet_clients, "coordinator_client", lambda: known)
 
     def clients_of(urls: list[str], headers: dict[str, str]) -> ClientLook:

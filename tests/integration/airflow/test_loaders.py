@@ -24,8 +24,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.loader.client import LoaderClient
-from rtolap.stack.environment import HOST
-from rtolap.stack.ports import free_port
+from rtolap.stack.ports import HOST, free_port
 from rtolap.watermark_client.client import WatermarkClient
 
 from tests.support.airflow_stack import AirflowStack

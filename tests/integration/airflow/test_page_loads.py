@@ -23,8 +23,7 @@ from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_STOPPED, LoaderSt
 from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.protocols.stored_tables.messages import TableName, TabletReplicaInfo
 from rtolap.stack.components import COMPONENTS
-from rtolap.stack.environment import HOST
-from rtolap.stack.ports import free_port
+from rtolap.stack.ports import HOST, free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.secrets import SQL_USER, read_secret
 

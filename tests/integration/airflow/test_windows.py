@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from rtolap.protocols.watermark.messages import Explanation
-from rtolap.stack.environment import HOST
+from rtolap.stack.ports import HOST
 from rtolap.watermark_client.client import WatermarkClient
 
 pytestmark = pytest.mark.integration

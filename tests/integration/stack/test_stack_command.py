@@ -23,10 +23,10 @@ from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import SendOptions
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.class_recording import run_build
-from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.ports import free_port
 from rtolap.stack.secrets import SQL_USER, read_secret
+from rtolap.stack.state import DEFAULT_PORTS
 from rtolap.stack.together import marked_processes
 
 from tests.support.waiting import patience_s, until

@@ -98,7 +98,7 @@ class ReceiverWorld:
         arguments += ["--data-dir", str(self.folder / receiver), "--checkpoint-interval-s", "1"]
         with (self.folder / f"{receiver}.log").open("ab") as log:
             self.processes[receiver] = subprocess.Popen(
-                [sys.executable, "-c", SERVE, "serve", *arguments],
+                [sys.executable, "-c", SERVE, *arguments],
                 env=self.environment,
                 stdout=log,
                 stderr=log,

@@ -19,7 +19,9 @@ class AwaitedConnections(BaseHook):
         self._awaited: dict[str, Connection | None] = {}
 
     async def read(self, conn_id: str) -> None:
-        self._awaited[conn_id] = await supervisor.loaded_connection(conn_id, self.log)
+        """Read the connection without blocking, unless that was done. Airflow is asked until it answers."""
+        if conn_id not in self._awaited:
+            self._awaited[conn_id] = await supervisor.loaded_connection(conn_id, self.log)
 
     def get_connection(self, conn_id: str) -> Connection:  # type: ignore[override]
         if conn_id not in self._awaited:
@@ -28,3 +30,12 @@ class AwaitedConnections(BaseHook):
         if known is None:
             raise AirflowNotFoundException(f"there is no connection {conn_id}")
         return known
+
+    def optional_connection(self, conn_id: str, *, required: bool) -> Connection | None:
+        """Return the connection; None where there is none, if it is not `required`."""
+        try:
+            return self.get_connection(conn_id)
+        except AirflowNotFoundException:
+            if required:
+                raise
+            return None

@@ -10,8 +10,6 @@ import logging
 from functools import cached_property
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowNotFoundException
-
 from rtolap.airflow.hooks.awaited import AwaitedConnections
 from rtolap.airflow.hooks.hbase_connection import HBASE_CONN_TYPE, HBASE_DEFAULT, DueArguments
 from rtolap.base.addresses import host_port
@@ -61,12 +59,8 @@ class HBaseHook(AwaitedConnections):
     @cached_property
     def _declared(self) -> Any:
         """The connection; None for the default one where there is none."""
-        try:
-            return self.get_connection(self.hbase_conn_id)
-        except AirflowNotFoundException:
-            if self.hbase_conn_id != HBASE_DEFAULT:
-                raise
-            return None
+        is_default = self.hbase_conn_id == HBASE_DEFAULT
+        return self.optional_connection(self.hbase_conn_id, required=not is_default)
 
     def root_dir_of(self, cluster: ClusterKey) -> str | None:
         """Return the folder of the cluster's logs; None where the connection is another's or says none."""

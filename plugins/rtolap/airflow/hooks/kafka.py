@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from rtolap.airflow.hooks.awaited import AwaitedConnections
 from rtolap.base.errors import DefinitionError
@@ -66,13 +65,8 @@ class KafkaClusterHook(AwaitedConnections, KafkaBaseHook):
 
     @cached_property
     def _extra(self) -> dict[str, Any] | None:
-        try:
-            extra: dict[str, Any] = self.get_connection(self.kafka_config_id).extra_dejson
-        except AirflowNotFoundException:
-            if self._named:
-                raise
-            return None
-        return extra
+        connection = self.optional_connection(self.kafka_config_id, required=self._named)
+        return None if connection is None else connection.extra_dejson
 
     @cached_property
     def cluster(self) -> KafkaCluster:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
-
-from rtolap.airflow.hooks import supervisor
+from rtolap.airflow.hooks.awaited import AwaitedConnections
 from rtolap.airflow.hooks.connection import (
     CONN_TYPE,
     DEFAULT_CONN_ID,
@@ -27,7 +24,7 @@ from rtolap.protocols.rest.request import RETRY_S, TIMEOUT_S
 from rtolap.protocols.stored_tables.client import StoredTablesClient
 
 
-class RtolapHook(BaseHook):
+class RtolapHook(AwaitedConnections):
     """A hook that reads its connection once. The default connection may be missing; RTOLAP_* variables then
     serve."""
 
@@ -42,30 +39,16 @@ class RtolapHook(BaseHook):
 
     @cached_property
     def endpoints(self) -> Endpoints:
-        try:
-            connection = self.get_connection(self.rtolap_conn_id)
-        except AirflowNotFoundException:
-            if self.rtolap_conn_id != DEFAULT_CONN_ID:
-                raise
-            return self._of_settings()
+        is_default = self.rtolap_conn_id == DEFAULT_CONN_ID
+        connection = self.optional_connection(self.rtolap_conn_id, required=not is_default)
+        if connection is None:
+            self.log.info("connection %s is not seen here: RTOLAP_* variables serve", self.rtolap_conn_id)
+            return from_settings(Settings())
         return from_connection(connection, Settings())
 
     async def load(self) -> None:
-        """Read the connection without blocking, unless that was done; triggers call it before they request a
-        client. Airflow is asked until it answers."""
-        if "endpoints" in self.__dict__:
-            return
-        connection = await supervisor.loaded_connection(self.rtolap_conn_id, self.log)
-        if connection is not None:
-            self.endpoints = from_connection(connection, Settings())
-        elif self.rtolap_conn_id == DEFAULT_CONN_ID:
-            self.endpoints = self._of_settings()
-        else:
-            raise AirflowNotFoundException(f"there is no connection {self.rtolap_conn_id}")
-
-    def _of_settings(self) -> Endpoints:
-        self.log.info("connection %s is not seen here: RTOLAP_* variables serve", self.rtolap_conn_id)
-        return from_settings(Settings())
+        """Read the connection without blocking; triggers call it before they request a client."""
+        await self.read(self.rtolap_conn_id)
 
     def coordinator(self, *, timeout_s: float = TIMEOUT_S, retry_s: float = RETRY_S) -> CoordinatorClient:
         """Return a client that waits `timeout_s` for an answer, and asks again for `retry_s`."""

@@ -13,6 +13,7 @@ from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.links import PageLink
+from rtolap.airflow.operators.coordinator import started_by
 from rtolap.base.errors import DefinitionError
 from rtolap.protocols.loader.client import LoaderClient
 from rtolap.protocols.loader.letters import REPLAY_TIMEOUT_S, DropRequest, LetterSelection, ReplayRequest
@@ -54,8 +55,7 @@ class DeadLettersOperator(BaseOperator):
         self.rtolap_conn_id = rtolap_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        run = context.get("dag_run")
-        who = f"airflow:{getattr(run, 'triggering_user_name', None) or 'airflow'}"
+        who = f"airflow:{started_by(context)}"
         hook = RtolapHook(self.rtolap_conn_id)
         with final_at_once():
             with hook.agent() as agent:

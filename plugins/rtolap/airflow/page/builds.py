@@ -11,7 +11,7 @@ import msgspec
 
 from rtolap.airflow.operators.build_batch import PROGRESS_MARK, builds_of, outcomes
 from rtolap.airflow.page.tasks import TaskLink, link_of
-from rtolap.base.decoding import decode_json
+from rtolap.base.decoding import copied, decode_json
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.agent.messages import LastGeneration, ProcessStatus
 
@@ -61,15 +61,15 @@ class BuildProcess(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: str
-    state: str
-    reason: str
-    started_ms: int | None
-    step: str
-    cuboids_done: int | None
-    cuboids: int | None
-    rows: int | None
-    stages: SparkStages | None
-    segments: tuple[BuiltSegment, ...]
+    state: str = ""
+    reason: str = ""
+    started_ms: int | None = None
+    step: str = ""
+    cuboids_done: int | None = None
+    cuboids: int | None = None
+    rows: int | None = None
+    stages: SparkStages | None = None
+    segments: tuple[BuiltSegment, ...] = ()
     task: TaskLink | None
 
 
@@ -133,30 +133,14 @@ def build_process(
     if not last.generation:
         return None
     if process is None:
-        return BuildProcess(
-            kind=kind,
-            state="",
-            reason="",
-            started_ms=None,
-            step="",
-            cuboids_done=None,
-            cuboids=None,
-            rows=None,
-            stages=None,
-            segments=(),
-            task=link_of(key, last.labels),
-        )
-    progress = progress_in(log)
-    return BuildProcess(
+        return BuildProcess(kind=kind, task=link_of(key, last.labels))
+    return copied(
+        BuildProcess,
+        progress_in(log),
         kind=kind,
         state=process.state,
         reason=process.reason,
         started_ms=process.started_ms,
-        step=progress.step,
-        cuboids_done=progress.cuboids_done,
-        cuboids=progress.cuboids,
-        rows=progress.rows,
-        stages=progress.stages,
         segments=_segments(process, log),
         task=link_of(key, process.labels, process.state, process.reason),
     )

@@ -79,12 +79,9 @@ def _late(cluster: ClusterInfo, cube: str, window_ms: int) -> tuple[LateEvent, .
     for receiver in cluster.receivers:
         for each in receiver.cubes[cube].late if window_ms and cube in receiver.cubes else ():
             start_ms = each.event_ms // window_ms * window_ms
-            found[each.partition, each.offset] = LateEvent(
-                partition=each.partition,
-                offset=each.offset,
-                event_ms=each.event_ms,
-                segment=SegmentRange(start_ms, start_ms + window_ms).name,
-                receiver=receiver.receiver_id,
+            segment = SegmentRange(start_ms, start_ms + window_ms).name
+            found[each.partition, each.offset] = copied(
+                LateEvent, each, segment=segment, receiver=receiver.receiver_id
             )
     return tuple(found[place] for place in sorted(found))
 

@@ -126,17 +126,14 @@ def _disks(look: FleetLook) -> tuple[Disk, ...]:
 def _plan(look: PlanLook) -> FleetPlan:
     status = look.status
     record = status.record
-    return FleetPlan(
+    return copied(
+        FleetPlan,
+        status,
         plan_id=record.plan_id,
         digest=record.digest,
         state=str(record.state),
         by=record.by,
         submitted_ms=record.submitted_ms,
-        counts=status.counts,
-        total_bytes=status.total_bytes,
-        moved_bytes=status.moved_bytes,
-        left_bytes=status.left_bytes,
-        bytes_per_s=status.bytes_per_s,
         throttle_bytes_per_s=record.rate_bytes_per_s,
         expected_end_ms=None if look.standing.is_stale else status.expected_end_ms,
         stages=tuple(copied(PlanStage, each) for each in look.stages),

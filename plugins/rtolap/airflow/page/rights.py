@@ -6,8 +6,7 @@ Who may start a run of that DAG may ask statements: they read the data, and take
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, Literal
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
@@ -34,37 +33,30 @@ ANSWERED_ON_THE_PAGE = (
     "rtolap_fleet_retire",
 )
 
+_RUN: Final = ("POST", DagAccessEntity.RUN)
+_ANSWER: Final = ("PUT", DagAccessEntity.HITL_DETAIL)
+
 # A route's dependency: 401 without a signed-in user, 403 for one who may not read.
 reader = requires_access_dag("GET", DagAccessEntity.TASK_LOGS, READ_AS)
-asker = requires_access_dag("POST", DagAccessEntity.RUN, READ_AS)
+asker = requires_access_dag(*_RUN, READ_AS)
 
 
-def may_start(user: Any, dag_ids: Sequence[str] = STARTED_BY_THE_PAGE) -> tuple[str, ...]:
-    """Return those of the DAGs that this user may start. Airflow checks it again when one is started."""
-    return tuple(dag_id for dag_id in dag_ids if _may_run(user, dag_id))
+def may_start(user: Any) -> tuple[str, ...]:
+    """Return the DAGs of the page that this user may start. Airflow checks it again when one is started."""
+    return tuple(dag_id for dag_id in STARTED_BY_THE_PAGE if _may(user, *_RUN, dag_id))
 
 
-def may_answer(user: Any, dag_ids: Sequence[str] = ANSWERED_ON_THE_PAGE) -> tuple[str, ...]:
-    """Return those of the DAGs whose questions this user may answer. Airflow checks it again with each."""
-    may = get_auth_manager().is_authorized_dag
-    return tuple(
-        dag_id
-        for dag_id in dag_ids
-        if may(
-            method="PUT",
-            access_entity=DagAccessEntity.HITL_DETAIL,
-            details=DagDetails(id=dag_id),
-            user=user,
-        )
-    )
+def may_answer(user: Any) -> tuple[str, ...]:
+    """Return the DAGs whose questions this user may answer on the page. Airflow checks it again with each."""
+    return tuple(dag_id for dag_id in ANSWERED_ON_THE_PAGE if _may(user, *_ANSWER, dag_id))
 
 
 def may_ask(user: Any) -> bool:
     """Return True if this user may ask statements. `asker` checks it again with each."""
-    return _may_run(user, READ_AS)
+    return _may(user, *_RUN, READ_AS)
 
 
-def _may_run(user: Any, dag_id: str) -> bool:
+def _may(user: Any, method: Literal["POST", "PUT"], entity: DagAccessEntity, dag_id: str) -> bool:
     return get_auth_manager().is_authorized_dag(
-        method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
+        method=method, access_entity=entity, details=DagDetails(id=dag_id), user=user
     )

@@ -138,11 +138,7 @@ def _waiting(
         conf=conf,
         segments=tuple(segments),
         recorded={
-            entry.segment: MissingShare(
-                source=known.application,
-                expected_missing_ppm=known.expected_missing_ppm,
-                bound_ppm=known.bound_ppm,
-            )
+            entry.segment: copied(MissingShare, known, source=known.application)
             for entry in closed
             if entry.segment in segments and (known := entry.completeness) is not None
         },

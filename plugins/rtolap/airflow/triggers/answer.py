@@ -1,7 +1,5 @@
 """Waits for a person's answer about a window, or for the window."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
 import asyncio

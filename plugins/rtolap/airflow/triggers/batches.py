@@ -1,7 +1,5 @@
 """Trigger of batches: whether all segments of one are history."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,5 @@
 """Triggers of cubes: what their queue holds, and how far their watermarks and windows are."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
 import asyncio

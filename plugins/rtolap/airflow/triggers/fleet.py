@@ -1,7 +1,5 @@
 """Waits for the state of a Kafka cluster: the looks of `fleet_looks`, in the triggerer."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
 import asyncio

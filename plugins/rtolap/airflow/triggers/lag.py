@@ -1,7 +1,5 @@
 """Waits until what reads a topic is near its end."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,5 @@
 """Triggers of loaded tables: a loader is far enough, partitions are complete."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,5 @@
 """The trigger of moves of partitions: it waits until the new assignment stands."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
 import asyncio

@@ -1,18 +1,16 @@
 """Waits for the end of one generation of a process, renewing its lease and logging what happens to it."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import InitVar, dataclass
 from typing import Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
-from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.triggers.base import RtolapTrigger
 from rtolap.airflow.triggers.health import HealthLog
 from rtolap.airflow.triggers.orphans import stop_when_ended, sweep
 from rtolap.base.errors import NotFound, Refused, Unavailable
@@ -27,7 +25,8 @@ DONE = "SUCCEEDED"
 _CRASH_LINES_MAX = 10
 
 
-class ProcessTrigger(BaseTrigger):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ProcessTrigger(RtolapTrigger):
     """Fires {"process_key", "generation", "state", "reason"} once the process has ended, was replaced, or is
     lost.
 
@@ -37,51 +36,26 @@ class ProcessTrigger(BaseTrigger):
     reason to fire; its task waits until somebody acts.
     """
 
-    def __init__(
-        self,
-        *,
-        process_key: str,
-        generation: int,
-        dag_id: str,
-        run_id: str,
-        task_id: str,
-        map_index: int = -1,
-        poll_s: float = 2.0,
-        agent_silence_s: float = 600.0,
-        waits_when_done: bool = False,
-        rtolap_conn_id: str = DEFAULT_CONN_ID,
-    ) -> None:
-        super().__init__()
-        # Not `task_id`: the triggerer sets an attribute of that name.
-        self._arguments: dict[str, Any] = {
-            "process_key": process_key,
-            "generation": generation,
-            "dag_id": dag_id,
-            "run_id": run_id,
-            "task_id": task_id,
-            "map_index": map_index,
-            "poll_s": poll_s,
-            "agent_silence_s": agent_silence_s,
-            "waits_when_done": waits_when_done,
-            "rtolap_conn_id": rtolap_conn_id,
-        }
-        self.process_key = process_key
-        self.generation = generation
-        self.poll_s = poll_s
-        self.agent_silence_s = agent_silence_s
-        self.waits_when_done = waits_when_done
+    process_key: str
+    generation: int
+    dag_id: str
+    run_id: str
+    task_id: InitVar[str]
+    map_index: int = -1
+    poll_s: float = 2.0
+    agent_silence_s: float = 600.0
+    waits_when_done: bool = False
+
+    def __post_init__(self, task_id: str) -> None:
+        super().__post_init__()
+        self.waiting_task = WaitingTask(self.dag_id, self.run_id, task_id, self.map_index)
         self._steps_seen = 0
         self._end_logged = False
-        self._hook = RtolapHook(rtolap_conn_id)
         self._health = HealthLog(self._hook, self.log)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.ProcessTrigger", dict(self._arguments)
-
-    @property
-    def waiting_task(self) -> WaitingTask:
-        named = self._arguments
-        return WaitingTask(named["dag_id"], named["run_id"], named["task_id"], named["map_index"])
+        path, arguments = super().serialize()
+        return path, {**arguments, "task_id": self.waiting_task.task_id}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()

@@ -1,7 +1,5 @@
 """Triggers of HBase's replication: what was written before an instant is delivered, all is caught up."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,5 @@
 """A trigger of stored tables: new versions, whoever has loaded them, by a loader or by Stream Load."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
 import asyncio

@@ -128,7 +128,7 @@ def _renamed(given: list[str]) -> dict[str, str]:
 
 def _show(alteration: Alteration) -> None:
     if alteration.table_columns:
-        console.print(f"the table gets: {', '.join(alteration.table_columns)}", highlight=False)
+        console.print(f"the table gets: {', '.join(alteration.table_columns)}")
     if not alteration.changes:
         if not alteration.table_columns:
             success(f"{alteration.cube} has this definition already")
@@ -148,22 +148,19 @@ def _show(alteration: Alteration) -> None:
         ("columns that statements can name no more", alteration.gone_columns),
     ):
         if names:
-            console.print(f"{what}: {_named(names)}", highlight=False)
+            console.print(f"{what}: {_named(names)}")
     if alteration.segments_without_new_cuboids:
-        console.print(
-            f"`rtolap segments requeue {alteration.cube} SEGMENT` builds one again", highlight=False
-        )
+        console.print(f"`rtolap segments requeue {alteration.cube} SEGMENT` builds one again")
     if alteration.dropped_segments:
         warn(f"dropped for good by the next retention: {_named(alteration.dropped_segments)}")
     if alteration.revision is not None and alteration.since_ms is not None:
         console.print(
             f"{alteration.revision} holds the events from {utc_text(alteration.since_ms)} on; statements "
             f"name {alteration.cube}, and see all",
-            highlight=False,
         )
         _show_filling(alteration)
         if not alteration.applied:
-            console.print("`--new-revision` makes it", highlight=False)
+            console.print("`--new-revision` makes it")
     if alteration.applied:
         success(f"{alteration.cube} is changed")
 
@@ -178,7 +175,6 @@ def _show_filling(alteration: Alteration) -> None:
     }
     console.print(
         f"{how[alteration.filled_by]}; as it is filled, it holds the events from {since} on",
-        highlight=False,
     )
 
 

@@ -49,11 +49,6 @@ EventsOption = Annotated[
 ]
 
 
-@app.callback()
-def root() -> None:
-    """Sizes of cubes are predicted from a sample of their events."""
-
-
 @app.command()
 def size(
     path: Annotated[Path, typer.Argument(help="YAML file, or folder, with the cube and its table.")],
@@ -200,7 +195,8 @@ def _show_sample(schema: Schema, sample: Sample, segment: SegmentSample) -> None
     window = format_duration(schema.cube.segment.window_ms)
     console.print(
         f"{segment.events} of {sample.records} records lie in one segment of {window} and cover "
-        f"{segment.covered:.1%} of it, which has {segment.all_events:.0f} events"
+        f"{segment.covered:.1%} of it, which has {segment.all_events:.0f} events",
+        highlight=True,
     )
     for reason, detail in sample.refused.items():
         warn(f"refused: {reason}: {detail}")
@@ -223,7 +219,7 @@ def _show_advice(advice: Sequence[Advice], statements: int, before: int, after: 
             for each in advice
         ],
     )
-    console.print(escape(_groups_yaml(advice)), highlight=False)
+    console.print(escape(_groups_yaml(advice)))
     success(f"{statements} statements would read {after} rows a segment instead of {before}")
 
 

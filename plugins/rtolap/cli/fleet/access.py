@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -25,9 +24,8 @@ from rtolap.fleet.isolation.registry import (
 from rtolap.fleet.isolation.registry import read_registry as read_declared_fleet
 from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.client import KafkaAdministration
-from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata.cluster_store import open_cluster_store
-from rtolap.metadata.store import MetadataStore
+from rtolap.metadata.signed import SignedStore
 from rtolap.model.fleet import KafkaFleet
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.model.yaml_files import read_definitions
@@ -58,22 +56,12 @@ class OperatorOptions:
     as_json: JsonOption = False
 
 
-@contextmanager
-def open_administration(cluster: str = DEFAULT_KAFKA_CLUSTER) -> Iterator[FleetAdministration]:
-    administration = KafkaAdministration(kafka_cluster(Settings(), cluster))
-    try:
-        yield administration
-    finally:
-        administration.close()
+def open_administration(cluster: str = DEFAULT_KAFKA_CLUSTER) -> closing[KafkaAdministration]:
+    return closing(KafkaAdministration(kafka_cluster(Settings(), cluster)))
 
 
-@contextmanager
-def open_metadata(settings: Settings) -> Iterator[MetadataStore]:
-    store = open_cluster_store(settings)
-    try:
-        yield store
-    finally:
-        store.close()
+def open_metadata(settings: Settings) -> closing[SignedStore]:
+    return closing(open_cluster_store(settings))
 
 
 def read_registry(paths: list[Path] | None, settings: Settings) -> KafkaFleet:

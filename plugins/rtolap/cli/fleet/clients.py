@@ -15,17 +15,15 @@ from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.fleet.looking import (
     EveryOption,
-    Screen,
     SharesOfOption,
     SnapshotOption,
     SourcesOption,
-    WatchOption,
-    interrupted,
     shares_of,
     windows,
 )
 from rtolap.cli.fleet.slow import EXIT_SLOW
 from rtolap.cli.output import JsonOption
+from rtolap.cli.watching import Screen, ShownTable, WatchOption, interrupted
 from rtolap.fleet.monitoring.causes import LogDirShare, cause_of
 from rtolap.fleet.monitoring.clients import ClientBroker, ClientLook, read_clients
 from rtolap.fleet.monitoring.collect import MissingSource
@@ -98,11 +96,8 @@ def clients(
 
 
 def _receiver_pages() -> list[str]:
-    client = coordinator_client()
-    try:
+    with coordinator_client() as client:
         found = client.metrics_targets()
-    finally:
-        client.close()
     return [
         f"http://{address}{PATH}"
         for group in found
@@ -168,7 +163,8 @@ def _show(
     }
     notes = [f"not read: {it.source}: {it.reason}" for it in (*look.missing, *missing)]
     title = f"{len(found)} of {len(look.rows)} are slow"
-    screen.show(document, COLUMNS, [_row(row, found.get(row)) for row in shown], notes, title=title)
+    rows = [_row(row, found.get(row)) for row in shown]
+    screen.show(document, [ShownTable(COLUMNS, rows, title)], notes)
 
 
 def _row(row: ClientBroker, behind: SlowCause | None) -> tuple[Any, ...]:

@@ -30,8 +30,3 @@ for _command in (
 ):
     app.command()(_command)
 app.add_typer(plan_app, name="plan")
-
-
-@app.callback()
-def fleet() -> None:
-    """Kafka brokers: audit, plans, moves, monitoring."""

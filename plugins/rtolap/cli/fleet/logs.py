@@ -12,17 +12,11 @@ import typer
 
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
-from rtolap.cli.fleet.looking import (
-    EveryOption,
-    Screen,
-    SourcesOption,
-    WatchOption,
-    check_options,
-    interrupted,
-)
+from rtolap.cli.fleet.looking import EveryOption, SourcesOption, check_options
 from rtolap.cli.fleet.slow import EXIT_SLOW
 from rtolap.cli.output import JsonOption, print_table
 from rtolap.cli.serving import MetricsPortOption, serve_gauges
+from rtolap.cli.watching import Screen, ShownTable, WatchOption, interrupted
 from rtolap.fleet.monitoring.log_findings import LogCounts, RuleCount
 from rtolap.fleet.monitoring.log_rules import BY_NAME, RULES
 from rtolap.fleet.monitoring.log_watch import LogWatch
@@ -73,7 +67,7 @@ def logs(
             shown = counts.rows()
             document = {"rules": [_document(row) for row in shown], "missing": watched.missing}
             notes = [f"not read: {it.source}: {it.reason}" for it in watched.missing]
-            screen.show(document, COLUMNS, [_row(row) for row in shown], notes)
+            screen.show(document, [ShownTable(COLUMNS, [_row(row) for row in shown])], notes)
             watched.keep()
             if not watch:
                 break

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.text import Text
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import open_administration
-from rtolap.cli.output import console, print_json, print_table, text_table, warn
 from rtolap.cli.serving import serve_gauges
+from rtolap.cli.watching import check_watched
 from rtolap.fleet.monitoring.causes import LogDirShare, log_dir_shares
 from rtolap.fleet.monitoring.collect import TIMEOUT_S, StageLook, StageReader
 from rtolap.fleet.monitoring.history import append_look, read_looks
@@ -38,7 +35,6 @@ SourcesOption = Annotated[
 ]
 BrokerOption = Annotated[list[int] | None, typer.Option("--broker", min=0, help="Only this one. Repeatable.")]
 EveryOption = Annotated[str, typer.Option(help="Time between two looks.")]
-WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")]
 RecordOption = Annotated[Path | None, typer.Option("--record", help="Append each look to this file.")]
 LooksOption = Annotated[
     Path | None, typer.Option("--looks", help="Read the looks of a file that --record has written.")
@@ -66,15 +62,9 @@ def declared_sources(path: Path | None) -> FleetSources:
 
 
 def check_options(watch: bool, metrics_port: int | None, looks: Path | None) -> None:
-    if metrics_port is not None and not watch:
-        raise DefinitionError("one look is no use to Prometheus", action="take --watch with --metrics-port")
+    check_watched(watch, metrics_port)
     if watch and looks is not None:
         raise DefinitionError("looks of a file are shown at once", action="leave out --watch or --looks")
-
-
-def interrupted(watch: bool) -> AbstractContextManager[None]:
-    """Let Ctrl-C end a watch."""
-    return suppress(KeyboardInterrupt) if watch else nullcontext()
 
 
 def windows(
@@ -119,36 +109,6 @@ def _taken(sources: FleetSources, every: str, count: int | None) -> Iterator[Sta
 
 def serve_metrics(opened: ExitStack, port: int | None) -> StageMetrics | None:
     return None if port is None else serve_gauges(opened, port, SERVICE, StageMetrics)
-
-
-class Screen:
-    """Tables, again and again in one place with --watch; JSON documents one after the other."""
-
-    def __init__(self, opened: ExitStack, *, watch: bool, as_json: bool) -> None:
-        self._as_json = as_json
-        self._live: Live | None = None
-        if watch and not as_json:
-            self._live = opened.enter_context(Live(console=console, auto_refresh=False))
-
-    def show(
-        self,
-        document: object,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[object]],
-        notes: Sequence[str] = (),
-        *,
-        title: str | None = None,
-    ) -> None:
-        if self._as_json:
-            print_json(document)
-        elif self._live is not None:
-            parts: list[RenderableType] = [text_table(columns, rows, title=title)]
-            parts += [Text(f"! {note}", style="yellow") for note in notes]
-            self._live.update(Group(*parts), refresh=True)
-        else:
-            print_table(columns, rows, title=title)
-            for note in notes:
-                warn(note)
 
 
 def shares_of(

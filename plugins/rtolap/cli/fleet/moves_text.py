@@ -20,13 +20,12 @@ def print_status(status: PlanStatus, stands: PlanStanding) -> None:
     for doubt in _doubts(record, stands):
         warn(doubt)
     counted = ", ".join(f"{number} {state}" for state, number in status.counts.items())
-    console.print(f"[bold]plan {record.plan_id}[/bold]  {record.state}: {counted}", highlight=False)
+    console.print(f"[bold]plan {record.plan_id}[/bold]  {record.state}: {counted}")
     console.print(
         f"{size_text(status.moved_bytes)} of {size_text(status.total_bytes)}; submitted by {record.by}",
-        highlight=False,
     )
     if record.state is not PlanState.ENDED:
-        console.print("; ".join(_outlook(status, stands)), highlight=False)
+        console.print("; ".join(_outlook(status, stands)))
     if status.active:
         print_table(COLUMNS, [_row(move) for move in status.active])
     if status.tail:

@@ -64,11 +64,10 @@ def print_plan(plan: Plan, *, moves: int) -> None:
     arguments = ", ".join(f"{name} {value}" for name, value in plan.arguments)
     console.print(
         f"[bold]plan {plan.kind}[/bold]{' ' if arguments else ''}{arguments}  of cluster {plan.cluster_id}",
-        highlight=False,
         soft_wrap=True,
     )
     for sentence in plan.why:
-        console.print(f"  {sentence}", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"  {sentence}", soft_wrap=True, markup=False)
     figures, time = summary(plan), plan.copy_time
     spans = [
         f"{size_text(plan.between_brokers_bytes)} between brokers",
@@ -101,7 +100,7 @@ def print_plan(plan: Plan, *, moves: int) -> None:
         order = np.argsort(-plan.moves.size_bytes, kind="stable")[:listed]
         print_table(MOVE_COLUMNS, move_rows(plan, order))
         if listed < len(plan.moves):
-            console.print(f"  … and {len(plan.moves) - listed} smaller moves", highlight=False)
+            console.print(f"  … and {len(plan.moves) - listed} smaller moves")
 
 
 def _written(plan: Plan) -> str:
@@ -139,9 +138,7 @@ def _print_disks(disks: Disks) -> None:
         ],
     )
     if order.size < int((change > 0).sum()):
-        console.print(
-            f"  … and {int((change > 0).sum()) - order.size} disks that change less", highlight=False
-        )
+        console.print(f"  … and {int((change > 0).sum()) - order.size} disks that change less")
 
 
 def _signed(size_bytes: int) -> str:

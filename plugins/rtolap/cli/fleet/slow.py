@@ -13,14 +13,11 @@ from rtolap.cli.fleet.looking import (
     EveryOption,
     LooksOption,
     RecordOption,
-    Screen,
     SharesOfOption,
     SnapshotOption,
     SourcesOption,
-    WatchOption,
     check_options,
     declared_sources,
-    interrupted,
     missing_notes,
     serve_metrics,
     shares_of,
@@ -28,6 +25,7 @@ from rtolap.cli.fleet.looking import (
 )
 from rtolap.cli.output import JsonOption
 from rtolap.cli.serving import MetricsPortOption
+from rtolap.cli.watching import Screen, ShownTable, WatchOption, interrupted
 from rtolap.fleet.monitoring.causes import Cause, cause_of
 from rtolap.fleet.monitoring.collect import StageLook
 from rtolap.fleet.monitoring.slow import BrokerRequests, BrokerStanding, Key, SlowRule, SlowState, judge
@@ -130,4 +128,4 @@ def _show(
         "rows": [slow_document(*pair) for pair in shown],
         "missing": look.missing,
     }
-    screen.show(document, SLOW_COLUMNS, [slow_row(*pair) for pair in shown], notes, title=title)
+    screen.show(document, [ShownTable(SLOW_COLUMNS, [slow_row(*pair) for pair in shown], title)], notes)

@@ -16,18 +16,16 @@ from rtolap.cli.fleet.looking import (
     EveryOption,
     LooksOption,
     RecordOption,
-    Screen,
     SourcesOption,
-    WatchOption,
     check_options,
     declared_sources,
-    interrupted,
     missing_notes,
     serve_metrics,
     windows,
 )
 from rtolap.cli.output import JsonOption, success, write_file
 from rtolap.cli.serving import MetricsPortOption
+from rtolap.cli.watching import Screen, ShownTable, WatchOption, interrupted
 from rtolap.draw.figure import picture_format
 from rtolap.draw.fleet_stages import StageLine, draw_stages
 from rtolap.fleet.monitoring.collect import StageLook
@@ -107,7 +105,7 @@ def _show(screen: Screen, look: StageLook, window: StageWindow, only: Sequence[i
     }
     seconds = (window.to_ms - window.from_ms) / 1000
     title = f"Stages of requests over {seconds:.3g} s: mean / p99"
-    screen.show(document, STAGE_COLUMNS, stage_rows(window, only), missing_notes(look), title=title)
+    screen.show(document, [ShownTable(STAGE_COLUMNS, stage_rows(window, only), title)], missing_notes(look))
 
 
 def _request(name: str) -> RequestType:

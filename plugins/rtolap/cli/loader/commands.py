@@ -22,7 +22,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.loader.dead_letters import JobArgument
 from rtolap.cli.loader.dead_letters import app as dead_letters
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, console, print_json, print_table, report, success, warn
 from rtolap.cli.serving import service_settings
 from rtolap.cli.watching import repeatable
 from rtolap.kafka.schema_registry import SchemaRegistries
@@ -64,11 +64,8 @@ def create(
         raise DefinitionError(f"no loaders in {path}", expected="documents of kind: loader")
     with job_access(Settings()) as access:
         statuses = [access.status(access.declare(loader)) for loader in loaders.values()]
-    if as_json:
-        print_json(LoaderList(tuple(statuses)))
-        return
-    for status in statuses:
-        success(f"loader {status.job}: {status.topic} into {status.database}.{status.table}, {status.state}")
+    messages = (f"loader {it.job}: {it.topic} into {it.database}.{it.table}, {it.state}" for it in statuses)
+    report(LoaderList(tuple(statuses)), *messages, as_json=as_json)
 
 
 @app.command()
@@ -270,7 +267,7 @@ def status(
                 _print_processes(loader)
         for loader in statuses:
             for failure in _failures(loader):
-                console.print(f"{loader.job}: {failure}", highlight=False, soft_wrap=True, markup=False)
+                console.print(f"{loader.job}: {failure}", soft_wrap=True, markup=False)
     _exit_by(statuses)
 
 
@@ -320,7 +317,6 @@ def _print_processes(status: LoaderStatus) -> None:
     living = sum(process.alive for process in status.processes)
     console.print(
         f"{status.job}: {status.shares} shares; {status.processes_wanted} processes wanted, {living} live",
-        highlight=False,
         soft_wrap=True,
     )
 

@@ -65,10 +65,11 @@ def list_letters(
     """List refused records, each once: where they came from, why, and what became of them."""
     with _letters(job) as letters:
         found = letters.list(limit, reason=reason, state=state.upper())
-    print_table(_COLUMNS, [_row(letter) for letter in sorted(found.letters, key=_place)], as_json=as_json)
+    listed = sorted(found.letters, key=lambda letter: (letter.partition, letter.offset))
+    print_table(_COLUMNS, map(_row, listed), as_json=as_json)
     if not as_json:
         counts = ", ".join(f"{number} {state}" for state, number in sorted(found.counts.items()))
-        console.print(f"{job}: {counts or 'none is noted in the ledger'}", highlight=False, soft_wrap=True)
+        console.print(f"{job}: {counts or 'none is noted in the ledger'}", soft_wrap=True)
 
 
 @app.command()
@@ -146,10 +147,6 @@ def _letters(job: str) -> Iterator[LetterAccess]:
 
 def _selection(reason: str, at: list[str] | None) -> LetterSelection:
     return LetterSelection(reason=reason, places=tuple(at or ()))
-
-
-def _place(letter: Letter) -> tuple[int, int]:
-    return letter.partition, letter.offset
 
 
 def _row(letter: Letter) -> tuple[object, ...]:

@@ -106,9 +106,9 @@ def _throw_away(stack: Stack, progress: ProgressView) -> None:
 
 
 def _what_next(stack: Stack, state: StackState) -> None:
-    console.print(f"\nAirflow   {airflow_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
-    console.print(f"SQL       {mysql_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
-    console.print(f"Stop      rtolap stack down --dir {stack.layout.root}", highlight=False, soft_wrap=True)
+    console.print(f"\nAirflow   {airflow_line(stack.layout, state.ports)}", soft_wrap=True)
+    console.print(f"SQL       {mysql_line(stack.layout, state.ports)}", soft_wrap=True)
+    console.print(f"Stop      rtolap stack down --dir {stack.layout.root}", soft_wrap=True)
 
 
 def report(result: DemoOutcome) -> None:

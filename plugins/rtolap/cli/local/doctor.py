@@ -38,10 +38,10 @@ def doctor(
         for each in shown:
             colour = _COLOURS[each.outcome]
             console.print(f"[{colour}]{each.outcome:<8}[/] ", end="")
-            console.print(f"{each.subject}: {each.found}", markup=False, highlight=False)
+            console.print(f"{each.subject}: {each.found}", markup=False)
             if each.action:
-                console.print(f"         {each.action}", markup=False, highlight=False, style="bold")
+                console.print(f"         {each.action}", markup=False, style="bold")
         counts = {outcome: sum(each.outcome == outcome for each in found) for outcome in _COLOURS}
-        console.print(", ".join(f"{number} {outcome}" for outcome, number in counts.items()), highlight=False)
+        console.print(", ".join(f"{number} {outcome}" for outcome, number in counts.items()))
     if any(each.outcome == "failed" for each in found):
         raise typer.Exit(EXIT_ERROR)

@@ -71,7 +71,7 @@ class ProgressView:
             self._rows[name] = (phase, note, time.monotonic())
             if not error_console.is_terminal and phase != "waiting":
                 elapsed_s = time.monotonic() - self._started_s
-                error_console.print(f"{elapsed_s:5.1f} s  {name:22} {phase}  {note}", highlight=False)
+                error_console.print(f"{elapsed_s:5.1f} s  {name:22} {phase}  {note}")
 
     def _render(self) -> Table:
         table = Table.grid(padding=(0, 2))
@@ -152,16 +152,14 @@ def up(
         return
     success(f"{len(state.components)} components answer after {time.monotonic() - started_s:.1f} s")
     for name, port_number in started_ports(state).items():
-        console.print(f"  {name:20} 127.0.0.1:{port_number}", highlight=False)
+        console.print(f"  {name:20} 127.0.0.1:{port_number}")
     if "airflow-api" in state.components:
-        console.print(
-            f"\nAirflow   {airflow_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True
-        )
+        console.print(f"\nAirflow   {airflow_line(stack.layout, state.ports)}", soft_wrap=True)
     if "query" in state.components:
-        console.print(f"SQL       {mysql_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
+        console.print(f"SQL       {mysql_line(stack.layout, state.ports)}", soft_wrap=True)
     if "stream-load" in state.components:
-        console.print(f"Load      {load_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
-    console.print(f"Settings  . {stack.layout.env_file}", highlight=False, soft_wrap=True)
+        console.print(f"Load      {load_line(stack.layout, state.ports)}", soft_wrap=True)
+    console.print(f"Settings  . {stack.layout.env_file}", soft_wrap=True)
 
 
 @app.command()

@@ -54,7 +54,7 @@ def support_bundle(
             warn(f"{entry.name}: {entry.reason}")
     included = sum(entry.outcome != "missing" for entry in archive.entries)
     success(f"{path}: {included} parts, {len(archive.entries) - included} could not be had")
-    console.print("Read it before you send it: it names hosts, topics and columns.", highlight=False)
+    console.print("Read it before you send it: it names hosts, topics and columns.")
 
 
 def _file_name(now_ms: int) -> Path:

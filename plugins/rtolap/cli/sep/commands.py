@@ -108,11 +108,8 @@ def create(
         for warning in made.warnings:
             warn(f"{declared.name}: {warning}")
         created.append(made.state)
-    if as_json:
-        print_json([_document(state) for state in created])
-        return
-    for state in created:
-        success(f"subscription {state.name}, {state.state}")
+    messages = (f"subscription {state.name}, {state.state}" for state in created)
+    report([_document(state) for state in created], *messages, as_json=as_json)
 
 
 @app.command("list")
@@ -141,7 +138,7 @@ def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOptio
     if as_json:
         print_json({**_document(state), "warnings": warnings})
     else:
-        console.print(f"[bold]subscription {state.name}[/bold]  {state.state}", highlight=False)
+        console.print(f"[bold]subscription {state.name}[/bold]  {state.state}")
         rows = [("ports", ", ".join(state.ports) or "none")]
         if record is not None:
             rows += [("cluster id", record.cluster_id), ("start", instant_text(record.start_ms))]

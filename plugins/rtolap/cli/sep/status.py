@@ -6,32 +6,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Group
-from rich.live import Live
-from rich.text import Text
 
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import DefinitionError
-from rtolap.cli.output import (
-    JsonOption,
-    console,
-    print_json,
-    print_table,
-    report,
-    text_table,
-    warn,
-    write_file,
-)
+from rtolap.cli.output import JsonOption, console, report, write_file
 from rtolap.cli.sep.cluster import ClusterOption, key_of
 from rtolap.cli.serving import MetricsPortOption, serve_gauges
+from rtolap.cli.watching import Screen, ShownTable, WatchOption, check_watched, interrupted
 from rtolap.draw.figure import picture_format
 from rtolap.draw.replication_lag import LagLine, draw_replication_lag
 from rtolap.model.durations import parse_duration_ms
@@ -39,7 +26,7 @@ from rtolap.model.instants import instant_ms
 from rtolap.sep.status.collect import collect
 from rtolap.sep.status.history import ReplicationLook, append_look, lag_by_peer, read_looks
 from rtolap.sep.status.metrics import SERVICE, ReplicationMetrics
-from rtolap.sep.status.model import QueueStatus, ReplicationStatus
+from rtolap.sep.status.model import ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.summary import PeerSummary, summarize
 from rtolap.sep.status.tables import ORDERS, QUEUE_COLUMNS, SUMMARY_COLUMNS, choose, queue_row, summary_row
@@ -48,14 +35,6 @@ from rtolap.sep.status.wait import DueLogs, check_peer, due_logs, wait_delivered
 # A trend over fewer looks jumps, over more it hides that a listener has just stopped.
 _LOOKS_KEPT = 15
 _LEAST_EVERY_MS = 200
-
-
-@dataclass(frozen=True)
-class _Shown:
-    status: ReplicationStatus
-    peers: list[PeerSummary]
-    queues: list[QueueStatus]
-    hidden: int
 
 
 def status(
@@ -79,7 +58,7 @@ def status(
     every: Annotated[
         str, typer.Option(help="Time between the two looks from which trends are computed.")
     ] = "1s",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
+    watch: WatchOption = False,
     record: Annotated[
         Path | None, typer.Option(help="Append the summary of each look to this file, for `rtolap sep plot`.")
     ] = None,
@@ -89,22 +68,19 @@ def status(
     """Show how far behind replication is: a summary per peer, and its queues below.
 
     With --watch and --json, a document for each look."""
-    if metrics_port is not None and not watch:
-        raise DefinitionError("one look is no use to Prometheus", action="take --watch with --metrics-port")
+    check_watched(watch, metrics_port)
     key, every_ms = key_of(cluster), max(_LEAST_EVERY_MS, parse_duration_ms(every))
     behind_ms = parse_duration_ms(behind)
     choose((), order=sort)
     with ExitStack() as opened:
-        opened.enter_context(suppress(KeyboardInterrupt) if watch else nullcontext())
+        opened.enter_context(interrupted(watch))
         sources = opened.enter_context(
             ReplicationSources.open(key, root_dir=root_dir, with_jmx=jmx, jmx_urls=jmx_url or ())
         )
         gauges = None
         if metrics_port is not None:
             gauges = serve_gauges(opened, metrics_port, SERVICE, ReplicationMetrics)
-        live = (
-            opened.enter_context(Live(console=console, auto_refresh=False)) if watch and not as_json else None
-        )
+        screen = Screen(opened, watch=watch, as_json=as_json)
         looks = _looks(sources, tuple(peer or ()), every_ms / 1000, watch)
         for number, (now, before) in enumerate(looks):
             peers = summarize(now, before)
@@ -115,13 +91,14 @@ def status(
             if not watch and number == 0:
                 continue  # the second look has trends
             chosen = choose(now.queues, order=sort, server=server, recovered=recovered, behind_ms=behind_ms)
-            shown = _Shown(now, peers, chosen[:limit], len(chosen) - min(limit, len(chosen)))
-            if as_json:
-                print_json({"status": now, "peers": peers, "queues": shown.queues})
-            elif live is not None:
-                live.update(_picture(shown), refresh=True)
-            else:
-                _print(shown)
+            screen.show(
+                {"status": now, "peers": peers, "queues": chosen[:limit]},
+                [
+                    ShownTable(SUMMARY_COLUMNS, [summary_row(row) for row in peers], _title(now, peers)),
+                    ShownTable(QUEUE_COLUMNS, [queue_row(row) for row in chosen[:limit]]),
+                ],
+                _notes(now, len(chosen) - min(limit, len(chosen))),
+            )
 
 
 def _looks(
@@ -140,32 +117,14 @@ def _looks(
         recent.append(now)
 
 
-def _print(shown: _Shown) -> None:
-    print_table(SUMMARY_COLUMNS, map(summary_row, shown.peers), title=_title(shown))
-    if shown.queues:
-        console.print()
-        print_table(QUEUE_COLUMNS, map(queue_row, shown.queues))
-    for note in _notes(shown):
-        warn(note)
+def _title(status: ReplicationStatus, peers: Sequence[PeerSummary]) -> str:
+    return f"{status.cluster}: {status.servers} region servers, {len(peers)} peers"
 
 
-def _picture(shown: _Shown) -> Group:
-    return Group(
-        text_table(SUMMARY_COLUMNS, [summary_row(row) for row in shown.peers], title=_title(shown)),
-        text_table(QUEUE_COLUMNS, [queue_row(row) for row in shown.queues]),
-        *(Text(f"! {note}", style="yellow") for note in _notes(shown)),
-    )
-
-
-def _title(shown: _Shown) -> str:
-    status = shown.status
-    return f"{status.cluster}: {status.servers} region servers, {len(shown.peers)} peers"
-
-
-def _notes(shown: _Shown) -> Iterator[str]:
-    if shown.hidden:
-        yield f"{shown.hidden} more queues; --limit shows more, --sort, --behind and --server choose"
-    for missing in shown.status.missing:
+def _notes(status: ReplicationStatus, hidden: int) -> Iterator[str]:
+    if hidden:
+        yield f"{hidden} more queues; --limit shows more, --sort, --behind and --server choose"
+    for missing in status.missing:
         yield f"not asked: {missing.source}: {missing.reason}"
 
 
@@ -196,7 +155,7 @@ def wait(
 
 def _tell(due: DueLogs, left: DueLogs, as_json: bool) -> None:
     if left.logs and not as_json and console.is_terminal:
-        console.print(f"{len(left.logs)} of {len(due.logs)} logs are waited for", highlight=False, end="\r")
+        console.print(f"{len(left.logs)} of {len(due.logs)} logs are waited for", end="\r")
 
 
 def plot(

@@ -53,7 +53,7 @@ def backup(
     success(
         f"{path}: {written.records} records of {cluster}, read {written.passes} times until they stood still"
     )
-    console.print("Stored tables and loaders are in the ledger: back up its database too.", highlight=False)
+    console.print("Stored tables and loaders are in the ledger: back up its database too.")
 
 
 @app.command("restore")
@@ -98,7 +98,7 @@ def restore_backup(
 def _show(plan: RestorePlan) -> None:
     header = plan.header
     made = instant_text(header.made_ms)
-    console.print(f"{header.records} records of {header.cluster}, of {made}", highlight=False)
+    console.print(f"{header.records} records of {header.cluster}, of {made}")
     if plan.findings:
         rows = [(each.outcome, each.subject, each.message, each.action) for each in plan.findings]
         print_table(("outcome", "subject", "what", "what to do"), rows)

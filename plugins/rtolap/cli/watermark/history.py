@@ -165,9 +165,7 @@ def _remembered(shown: ApplicationHistory) -> None:
     if shown.since_ms is None or not shown.at_ms:
         warn("the owner remembers nothing of that time")
     else:
-        console.print(
-            f"{len(shown.at_ms)} samples; the owner remembers since {at(shown.since_ms)}", highlight=False
-        )
+        console.print(f"{len(shown.at_ms)} samples; the owner remembers since {at(shown.since_ms)}")
 
 
 def _behind(trace: Trace) -> str | None:

@@ -52,7 +52,6 @@ def hosts(
     console.print(
         f"{info.level} is at {at(info.watermark_ms) or 'unknown'}; {info.counting} hosts count, "
         f"{info.unseen} never seen, {info.holding} hold the watermark",
-        highlight=False,
     )
     if info.awaited_partitions:
         waiting = ", ".join(map(str, info.awaited_partitions))
@@ -89,7 +88,7 @@ def units(
     ]
     print_table(("level", "processor", "key group", "oldest work", "behind", "state"), rows)
     numbers = ", ".join(f"{name} {count}" for name, count in info.counts.items())
-    console.print(f"units: {numbers}", highlight=False, markup=False)
+    console.print(f"units: {numbers}", markup=False)
 
 
 def drain(

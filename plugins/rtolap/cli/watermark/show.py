@@ -40,7 +40,7 @@ def show(
     for application_standing in standings:
         console.print(application_standing.table())
         for note in application_standing.notes():
-            console.print(note, highlight=False)
+            console.print(note)
         for problem in application_standing.info.problems:
             warn(problem)
     if not standings:

@@ -45,7 +45,7 @@ def topology(
         tree = Tree(f"[bold]{escape(application)}[/bold]  global {at(marks.global_ms) or 'unknown'}")
         for source in declared.sources:
             _branch(tree, declared, marks, units, source.name)
-        console.print(tree, highlight=False)
+        console.print(tree)
 
 
 def _document(

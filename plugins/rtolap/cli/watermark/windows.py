@@ -46,7 +46,7 @@ def _tell(explanation: Explanation) -> None:
     else:
         warn(f"the window that ends at {ends} waits")
     for line in _reasons(explanation):
-        console.print(f"  {line}", highlight=False, markup=False)
+        console.print(f"  {line}", markup=False)
 
 
 def approve(
@@ -64,7 +64,7 @@ def approve(
     with coordinator_client() as client:
         if not yes:
             for line in _reasons(client.explain_window(application, until_ms)):
-                error_console.print(f"  {line}", highlight=False, markup=False)
+                error_console.print(f"  {line}", markup=False)
             typer.confirm(f"Approve windows of {application} up to {at(until_ms)}?", abort=True, err=True)
         info = client.approve_windows(application, until_ms, by or getpass.getuser(), reason)
     report(

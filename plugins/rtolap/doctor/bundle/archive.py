@@ -44,10 +44,10 @@ class Archive:
     def add_text(self, name: str, text: str, lacks: str = "") -> None:
         self._add(name, self._mask.text(text).encode(), lacks)
 
-    def add_value(self, name: str, value: Any, lacks: str = "") -> None:
+    def add_value(self, name: str, value: Any) -> None:
         """Add a plain value as JSON."""
         masked = self._mask.value(msgspec.to_builtins(value, enc_hook=_plain))
-        self._add(name, msgspec.json.format(msgspec.json.encode(masked), indent=2), lacks)
+        self._add(name, msgspec.json.format(msgspec.json.encode(masked), indent=2), "")
 
     def add_missing(self, name: str, reason: str) -> None:
         shown = self._mask.text(name), self._mask.text(reason)

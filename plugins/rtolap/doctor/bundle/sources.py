@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as PartTimeout
-from contextlib import closing
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from rtolap.doctor.bundle.archive import Archive
 from rtolap.doctor.bundle.log_tails import log_tails
 from rtolap.doctor.bundle.masking import Mask, secrets_of_host
 from rtolap.doctor.examination import LOOK_S_MAX, examine
+from rtolap.doctor.services import ANSWER_S_MAX, coordinator
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import CubeStatus, MetricsTargets
@@ -30,7 +30,6 @@ from rtolap.protocols.rest.request import headers
 LOG_BYTES_MAX = 4 << 20
 LOGS_BYTES_MAX = 64 << 20
 _PAGE_BYTES_MAX = 8 << 20
-_ANSWER_S_MAX = 5.0
 _TARGETS = "cluster/metrics_targets.json"
 _ASKED_AT_ONCE_MAX = 8
 
@@ -116,14 +115,12 @@ def versions() -> dict[str, Any]:
 
 
 def _processes(settings: Settings) -> object:
-    with closing(AgentClient(settings.agent_url(), settings.token())) as agent:
+    with AgentClient(settings.agent_url(), settings.token()) as agent:
         return agent.processes()
 
 
 def _asked(settings: Settings, ask: Callable[[CoordinatorClient], Any]) -> Any:
-    with CoordinatorClient(
-        settings.coordinator_urls(), settings.token(), timeout_s=_ANSWER_S_MAX, retry_s=0.0
-    ) as client:
+    with coordinator(settings) as client:
         return ask(client)
 
 
@@ -178,7 +175,7 @@ def _page(settings: Settings, url: str, ca: Path | None) -> str:
         "GET",
         url,
         headers=headers(settings.token()),
-        timeout=_ANSWER_S_MAX,
+        timeout=ANSWER_S_MAX,
         verify=trust(ca),
         trust_env=False,
     ) as answer:

@@ -10,10 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rtolap.base.files import write_atomic
-from rtolap.stack.environment import HOST, airflow_env, airflow_execution_url, airflow_url
+from rtolap.stack.environment import airflow_env, airflow_execution_url, airflow_url
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.pids import read_record
-from rtolap.stack.ports import foreign_listener
+from rtolap.stack.ports import HOST, foreign_listener
 from rtolap.stack.probes import airflow_missing, http_missing
 from rtolap.stack.spec import ProcessSpec, run_once
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from rtolap.stack.java import LEAN_FLAGS, class_path, hadoop_uri
+from rtolap.stack.ports import HOST
 from rtolap.stack.probes import exchange
 from rtolap.stack.spec import ProcessSpec
 
@@ -20,7 +21,6 @@ REGION_SERVERS = 2
 
 CLASS_PATH_FILE = "class_path"  # in the server's folder: for programs that use HBase's own client
 
-_HOST = "127.0.0.1"
 # HBase's jars have a binding for the first log4j only
 _LOG4J = """log4j.rootLogger={level},console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
@@ -59,7 +59,7 @@ def hbase_spec(
     return ProcessSpec(
         name="hbase",
         folder=folder,
-        address=f"{_HOST}:{zookeeper_port}",
+        address=f"{HOST}:{zookeeper_port}",
         ports=(zookeeper_port, master_port, *(() if info_port is None else (info_port,))),
         argv=(
             java,
@@ -73,7 +73,7 @@ def hbase_spec(
             *("start", f"--localRegionServers={region_servers}"),
         ),
         prepare=prepare,
-        ready=lambda _: hbase_missing(_HOST, master_port),
+        ready=lambda _: hbase_missing(HOST, master_port),
         ready_timeout_s=120,
         # its orderly end takes 20 s and more; whatever it has acknowledged is in its write-ahead logs
         stop_timeout_s=2,
@@ -90,14 +90,14 @@ def hbase_settings(
         "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "hbase.unsafe.stream.capability.enforce": "false",
         "hbase.zookeeper.property.clientPort": zookeeper_port,
-        "hbase.zookeeper.quorum": _HOST,
+        "hbase.zookeeper.quorum": HOST,
         "hbase.master.hostname": "localhost",
-        "hbase.master.ipc.address": _HOST,
+        "hbase.master.ipc.address": HOST,
         "hbase.master.port": master_port,
         "hbase.regionserver.hostname": "localhost",
-        "hbase.regionserver.ipc.address": _HOST,
+        "hbase.regionserver.ipc.address": HOST,
         "hbase.regionserver.port": 0,
-        "hbase.master.info.bindAddress": _HOST,
+        "hbase.master.info.bindAddress": HOST,
         "hbase.regionserver.info.port": -1,
         "hbase.regionserver.handler.count": 10,
         # begin as soon as all are there, not after seconds of nobody new

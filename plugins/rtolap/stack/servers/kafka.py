@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.java import LEAN_FLAGS, archive_flags, class_path, properties, write_log4j
+from rtolap.stack.ports import HOST
 from rtolap.stack.probes import exchange
 from rtolap.stack.spec import ProcessSpec, run_once
 
@@ -24,7 +25,6 @@ def kafka_spec(
     port: int,
     controller_port: int,
     *,
-    host: str = "127.0.0.1",
     overrides: Mapping[str, object] | None = None,
     name: str = "kafka",
     cluster_id: str | None = None,
@@ -53,7 +53,7 @@ def kafka_spec(
     def prepare() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_log4j(folder, log_level)
-        config.write_text(kafka_config(folder / "data", host, port, controller_port, overrides or {}))
+        config.write_text(kafka_config(folder / "data", port, controller_port, overrides or {}))
         if not (Path(data[0]) / "meta.properties").exists():
             its_id = cluster_id if joins is None else _cluster_id(joins)
             _format((java[0], "-Xmx128m", *java[1:]), config, its_id)
@@ -61,24 +61,22 @@ def kafka_spec(
     return ProcessSpec(
         name=name,
         folder=folder,
-        address=f"{host}:{port}",
+        address=f"{HOST}:{port}",
         ports=(port, controller_port) if listens_as_controller else (port,),
         argv=(java[0], "-Xms64m", f"-Xmx{heap}", *jvm_options, *java[1:], "kafka.Kafka", str(config)),
         prepare=prepare,
-        ready=lambda _: kafka_missing(host, port),
+        ready=lambda _: kafka_missing(HOST, port),
         ready_timeout_s=90,
         stop_timeout_s=20,
     )
 
 
-def kafka_config(
-    data: Path, host: str, port: int, controller_port: int, overrides: Mapping[str, object]
-) -> str:
-    listeners = f"PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}"
+def kafka_config(data: Path, port: int, controller_port: int, overrides: Mapping[str, object]) -> str:
+    listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}"
     values: dict[str, object] = {
         "process.roles": "broker,controller",
         "node.id": 1,
-        "controller.quorum.bootstrap.servers": f"{host}:{controller_port}",
+        "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
         "listeners": listeners,
         "advertised.listeners": listeners,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -116,13 +114,13 @@ def _cluster_id(folder: Path) -> str:
     return dict(line.split("=", 1) for line in lines if "=" in line)["cluster.id"]
 
 
-def broker_only(port: int, controller_port: int, node: int, *, host: str = "127.0.0.1") -> dict[str, object]:
+def broker_only(port: int, controller_port: int, node: int) -> dict[str, object]:
     """Return the settings of a broker beside a node of its cluster whose controller listens at that port."""
-    listener = f"PLAINTEXT://{host}:{port}"
+    listener = f"PLAINTEXT://{HOST}:{port}"
     return {
         "node.id": node,
         "process.roles": "broker",
-        "controller.quorum.bootstrap.servers": f"{host}:{controller_port}",
+        "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
         "listeners": listener,
         "advertised.listeners": listener,
     }

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rtolap.base.errors import NotFound
+from rtolap.stack.ports import HOST
 from rtolap.stack.probes import mysql_socket_missing
 from rtolap.stack.spec import ProcessSpec, run_once
 
@@ -33,7 +34,6 @@ def mariadb_spec(
     folder: Path,
     port: int,
     *,
-    host: str = "127.0.0.1",
     databases: tuple[str, ...] = (),
     users: Mapping[str, str] | None = None,
 ) -> ProcessSpec:
@@ -55,7 +55,7 @@ def mariadb_spec(
     return ProcessSpec(
         name="mariadb",
         folder=folder,
-        address=f"{host}:{port}",
+        address=f"{HOST}:{port}",
         ports=(port,),
         argv=(
             find_mariadb("mariadbd"),
@@ -65,7 +65,7 @@ def mariadb_spec(
             f"--socket={socket}",
             f"--pid-file={folder / 'server.pid'}",
             f"--port={port}",
-            f"--bind-address={host}",
+            f"--bind-address={HOST}",
             "--skip-name-resolve",
             "--innodb-buffer-pool-size=64M",
             "--innodb-flush-log-at-trx-commit=1",

@@ -7,26 +7,26 @@ from pathlib import Path
 
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.java import LEAN_FLAGS, archive_flags, class_path, properties, write_log4j
+from rtolap.stack.ports import HOST
 from rtolap.stack.spec import ProcessSpec
 
+_TICK_MS = 500
 _PROBE_TIMEOUT_S = 2.0
 
 
-def zookeeper_spec(
-    artifacts: JavaArtifacts, folder: Path, port: int, *, host: str = "127.0.0.1", tick_ms: int = 500
-) -> ProcessSpec:
+def zookeeper_spec(artifacts: JavaArtifacts, folder: Path, port: int) -> ProcessSpec:
     """Return the server's process. Session time-outs are between 2 and 20 ticks: 1 s and 10 s here."""
     folder = folder.absolute()
 
     def prepare() -> None:
         (folder / "data").mkdir(parents=True, exist_ok=True)
         write_log4j(folder, "warn")
-        (folder / "zoo.cfg").write_text(zookeeper_config(folder / "data", host, port, tick_ms))
+        (folder / "zoo.cfg").write_text(zookeeper_config(folder / "data", port))
 
     return ProcessSpec(
         name="zookeeper",
         folder=folder,
-        address=f"{host}:{port}",
+        address=f"{HOST}:{port}",
         ports=(port,),
         argv=(
             artifacts.java,
@@ -39,20 +39,20 @@ def zookeeper_spec(
             str(folder / "zoo.cfg"),
         ),
         prepare=prepare,
-        ready=lambda _: zookeeper_missing(host, port),
+        ready=lambda _: zookeeper_missing(HOST, port),
         ready_timeout_s=60,
     )
 
 
-def zookeeper_config(data: Path, host: str, port: int, tick_ms: int) -> str:
+def zookeeper_config(data: Path, port: int) -> str:
     return properties(
         {
-            "tickTime": tick_ms,
+            "tickTime": _TICK_MS,
             "initLimit": 10,
             "syncLimit": 5,
             "dataDir": data,
             "clientPort": port,
-            "clientPortAddress": host,
+            "clientPortAddress": HOST,
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr",
             "maxClientCnxns": 0,

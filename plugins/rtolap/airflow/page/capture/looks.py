@@ -154,17 +154,9 @@ def _not_made(
         cluster=address,
         name=subscription.name,
         state=NOT_MADE if is_known else "unknown",
-        problem="a run of rtolap_subscription_definitions makes it"
-        if is_known
-        else "its cluster does not answer",
+        problem=_MADE_BY if is_known else "its cluster does not answer",
         follows=subscription.followed,
         listener=listener_text(subscription.listener),
-        start_ms=None,
-        consumers=(),
-        delivered=None,
-        dead_letters=None,
-        failing_events=None,
-        rows_apart=None,
         task=task_link(running.get(consumer_key(subscription.name))),
     )
 
@@ -195,7 +187,6 @@ def _poison(state: SubscriptionState) -> Iterator[PoisonEvent]:
                 apart=False,
                 row=cut(failing.row),
                 tries=failing.tries,
-                since_ms=None,
                 reason=cut(failing.reason),
             )
         for row in delivery.apart:
@@ -203,7 +194,6 @@ def _poison(state: SubscriptionState) -> Iterator[PoisonEvent]:
                 subscription=state.name,
                 apart=True,
                 row=cut(f"{row.table}: {row.row}"),
-                tries=0,
                 since_ms=row.since_ms,
                 reason=cut(row.reason),
             )

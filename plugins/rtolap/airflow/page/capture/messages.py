@@ -71,8 +71,8 @@ class PoisonEvent(msgspec.Struct, frozen=True, kw_only=True):
     subscription: str
     apart: bool
     row: str
-    tries: int
-    since_ms: int | None
+    tries: int = 0
+    since_ms: int | None = None
     reason: str
 
 
@@ -90,12 +90,12 @@ class CaptureSubscription(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     follows: str
     listener: str
-    start_ms: int | None
-    consumers: tuple[SharedProcess, ...]
-    delivered: int | None
-    dead_letters: int | None
-    failing_events: int | None
-    rows_apart: int | None
+    start_ms: int | None = None
+    consumers: tuple[SharedProcess, ...] = ()
+    delivered: int | None = None
+    dead_letters: int | None = None
+    failing_events: int | None = None
+    rows_apart: int | None = None
     task: TaskLink | None
 
 

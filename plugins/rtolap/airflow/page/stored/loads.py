@@ -39,12 +39,12 @@ LISTED_MAX = 1000  # a front end answers no more transactions at once
 def loads_of(
     databases: tuple[str, ...],
     tables: tuple[TableInfo, ...],
-    moves: MovesInfo | None,
+    moves: MovesInfo,
     *,
     now_ms: int,
     nodes_error: str = "",
 ) -> Loads:
-    """Return tables and nodes. moves: None where `nodes_error` says why they could not be read."""
+    """Return tables and nodes. moves: of no node where `nodes_error` says why they could not be read."""
     rows = [
         StoredTableRow(
             db=each.db,
@@ -59,17 +59,13 @@ def loads_of(
         now_ms=now_ms,
         databases=tuple(sorted({*databases, *(each.db for each in tables)})),
         tables=tuple(sorted(rows, key=lambda row: (row.db, row.name))),
-        nodes=()
-        if moves is None
-        else tuple(
+        nodes=tuple(
             StorageNode(
                 name=each.name, state=each.state.upper(), replicas=each.replicas, held_bytes=each.bytes
             )
             for each in sorted(moves.nodes, key=lambda each: each.name)
         ),
-        moves=()
-        if moves is None
-        else tuple(
+        moves=tuple(
             ReplicaMove(
                 tablet=f"{each.db}.{each.table}/{each.partition}/{each.bucket}",
                 from_node=each.old_node,

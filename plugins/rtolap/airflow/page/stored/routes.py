@@ -102,10 +102,10 @@ def _tablets(front_ends: StoredTablesClient, name: TableName) -> TableTablets:
         return TableTablets(replicas=(), missing={"": str(error)})
 
 
-def _moves(front_ends: StoredTablesClient) -> tuple[MovesInfo | None, str]:
+def _moves(front_ends: StoredTablesClient) -> tuple[MovesInfo, str]:
     """Return nodes and moves, which the master alone knows, or why they are missing: tables stand without
     them."""
     try:
         return front_ends.storage_moves(), ""
     except RtolapError as error:
-        return None, str(error)
+        return MovesInfo(nodes=(), moves=()), str(error)
