@@ -6,7 +6,8 @@ import random
 
 import msgspec
 import pytest
-from rtolap.base.errors import NotFound, NotYet, Refused
+from rtolap.base.errors import Corrupted, NotFound, NotYet, Refused
+from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.publications import (
     RANGES_MAX,
@@ -16,6 +17,8 @@ from rtolap.metadata.publications import (
     among,
     held_ranges,
 )
+from rtolap.metadata.signed import SignedStore
+from rtolap.metadata.store import Put
 from rtolap.model.publication import IcebergCatalog, Publication, PublicationBatch
 from rtolap.model.segment import SegmentRange
 
@@ -118,3 +121,25 @@ def test_a_drop_that_was_interrupted_is_completed(records: Publications) -> None
     assert records.declarations() == {}
     with pytest.raises(NotFound):
         records.declaration("lake")
+
+
+@pytest.mark.parametrize("altered", [b"", b"{", b'{"publication": {"cube": "other"}}', None])
+def test_while_a_declaration_cannot_be_read_it_may_be_one_of_each_cube(altered: bytes | None) -> None:
+    """The purge would delete what its table names, and the cube might be dropped."""
+    outside = MemoryStore(MemoryEnsemble())
+    metadata = ClusterMetadata(SignedStore(outside, "a-token-of-this-test"), ManualClock(1))
+    metadata.create_table(TABLE)
+    metadata.create_cube(CUBE)
+    records = Publications(metadata.store)
+    records.declare(LAKE)
+    assert list(records.of_cube(CUBE.name)) == ["lake"]
+    path = paths.publication_definition("lake")
+    node = outside.get(path)
+    assert node is not None
+    data = node.data + b" " if altered is None else altered
+    outside.commit([Put(path, data, node.version)])
+    assert records.declarations() == {}
+    with pytest.raises(Corrupted, match="publications/lake"):
+        records.of_cube(CUBE.name)
+    with pytest.raises(Corrupted, match="publications/lake"):
+        metadata.drop_cube(CUBE.name, metadata.cube_id(CUBE.name))

@@ -219,7 +219,7 @@ class Assignments:
         """Return the replica sets that may be given partitions, by name, with their load of other cubes.
 
         They have receivers, are not drained, and stand as the placement policy asks."""
-        others = [self._metadata.control(name) for name in self._metadata.cubes() if name != cube]
+        others = self._metadata.other_controls(cube).values()
         loads = []
         replica_sets, racks = self._metadata.replica_sets(), self._placement.racks()
         refused = self._placement.refused(replica_sets)

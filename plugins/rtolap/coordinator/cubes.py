@@ -124,7 +124,9 @@ class Cubes:
             ) from error
         schema = Schema(table, cube)
         validate_schema(schema)
-        definitions = self._metadata.cube_definitions()
+        definitions, unreadable = self._metadata.cube_definitions()
+        if cube.name in unreadable:
+            raise unreadable[cube.name]
         left = sorted(n for n, each in definitions.items() if each.revision and each.revision.of == cube.name)
         stands = cube.name in definitions or bool(left)
         if stands and cube == declared(self._metadata.revisions(cube.name)[-1]):

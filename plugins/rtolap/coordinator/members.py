@@ -12,6 +12,7 @@ from rtolap.coordinator.placement.rules import PlacementRules
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.members.places import SharedPlace
 from rtolap.metadata.records import ReplicaSetRecord
+from rtolap.metadata.updates import read_each
 from rtolap.protocols.coordinator import messages as wire
 
 SetStanding = tuple[str, str | None]  # state, problem
@@ -44,7 +45,7 @@ class Members:
         records = self._metadata.receivers()
         self._heartbeats.keep_only(records)
         live = set(self._metadata.live_receivers())
-        controls = {cube: self._followed.control(cube) for cube in self._followed.cubes()}
+        controls = read_each(self._followed.cubes(), self._followed.control).found
         heartbeats = self._heartbeats.heard()
         healths = self._heartbeats.healths(records, live, controls)
         answer = []

@@ -183,7 +183,7 @@ class Reassignments:
         return names
 
     def _loads(self, cube: str, names: Sequence[str]) -> list[ReplicaSetLoad]:
-        others = [self._metadata.control(name).assignment for name in self._metadata.cubes() if name != cube]
+        others = [control.assignment for control in self._metadata.other_controls(cube).values()]
         racks = self._placement.racks()
         return [
             ReplicaSetLoad(

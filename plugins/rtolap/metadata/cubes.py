@@ -26,7 +26,7 @@ from rtolap.metadata.records import (
 from rtolap.metadata.segment_format.vectors import VectorFiles, VersionFiles
 from rtolap.metadata.segment_nodes import SegmentNodes
 from rtolap.metadata.store import Check, MetadataStore, Operation
-from rtolap.metadata.updates import read, standing, update
+from rtolap.metadata.updates import read, read_each, standing, update
 from rtolap.model.offsets import Offsets
 
 
@@ -49,6 +49,10 @@ class ClusterMetadata(Definitions, Members):
 
     def control(self, cube: str) -> CubeControl:
         return standing(self.store, paths.cube_control(cube), CubeControl, f"cube {cube}")[0]
+
+    def other_controls(self, cube: str) -> dict[str, CubeControl]:
+        """Return those of the other cubes by name, without those that are forged or damaged."""
+        return read_each((name for name in self.cubes() if name != cube), self.control).found
 
     def cube_id(self, cube: str) -> str:
         """Return the id of the cube's creation: it is another cube when it was dropped and recreated."""

@@ -5,7 +5,6 @@ What stored rows depend on never changes; see `model.evolution.cube_changes`.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -18,14 +17,13 @@ from rtolap.metadata.publications import Publications
 from rtolap.metadata.records import ChangeLog, CubeControl
 from rtolap.metadata.requests import Note, remove_all
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
-from rtolap.metadata.updates import genuine, read, retried, standing
+from rtolap.metadata.updates import Read, read, read_each, retried, standing
 from rtolap.model.cube import Cube, Schema
-from rtolap.model.evolution.revisions import revision_name
+from rtolap.model.evolution.revisions import numbered, revision_name
 from rtolap.model.table import Lookup, Table
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_NUMBERED = re.compile(r"(?P<of>.+)_r(?P<number>[1-9][0-9]*)")
 
 DELETE_BATCH = 200  # keeps one transaction well below ZooKeeper's 1 MB
 
@@ -68,13 +66,14 @@ class Definitions:
         self._drop(paths.lookup(name), Lookup, f"lookup {name}", note)
 
     def cubes(self) -> tuple[str, ...]:
-        names = self.store.children(paths.CUBES)
-        return tuple(genuine(names, lambda name: self.store.get(paths.cube_definition(name))))
+        """Return the names of all cubes that are there, whether or not their definitions can be read."""
+        nodes = read_each(
+            self.store.children(paths.CUBES), lambda name: self.store.get(paths.cube_definition(name))
+        )
+        return tuple(sorted({*nodes.found, *nodes.unreadable}))
 
-    def cube_definitions(self) -> dict[str, Cube]:
-        """Return all cubes by name, without those whose definitions are forged."""
-        names = self.store.children(paths.CUBES)
-        return genuine(names, lambda name: read(self.store, paths.cube_definition(name), Cube))
+    def cube_definitions(self) -> Read[Cube]:
+        return read_each(self.store.children(paths.CUBES), self._definition)
 
     def cube(self, name: str) -> Cube:
         return standing(self.store, paths.cube_definition(name), Cube, f"cube {name}")[0]
@@ -83,13 +82,16 @@ class Definitions:
         definition = self.cube(cube)
         return Schema(self.table(definition.table), definition)
 
+    def _definition(self, name: str) -> Cube | None:
+        return read(self.store, paths.cube_definition(name), Cube)
+
     def revisions(self, name: str) -> tuple[Cube, ...]:
         """Return a cube and the revisions that follow it, oldest first.
 
         The first of them may have aged out and be gone: then those that stand are found by its name. Raises
         NotFound where there is none.
         """
-        own = read(self.store, paths.cube_definition(name), Cube)
+        own = self._definition(name)
         if own is not None and own.revision is None:
             return (own,)
         if own is not None and own.revision is not None:
@@ -113,28 +115,23 @@ class Definitions:
 
         Raises NotFound where there is none.
         """
-        if read(self.store, paths.cube_definition(name), Cube) is not None:
+        if self._definition(name) is not None:
             return name
-        numbered = _NUMBERED.fullmatch(name)
-        later = self._numbered(name, 1) or (
-            self._numbered(numbered["of"], int(numbered["number"])) if numbered is not None else ()
-        )
+        of, number = numbered(name)
+        later = self._numbered(name, 1) or (self._numbered(of, number) if number > 1 else ())
         if not later:
             raise NotFound(f"cube {name} does not exist")
         return later[0].name
 
     def _numbered(self, of: str, first: int) -> tuple[Cube, ...]:
         """Return the revisions of a series that have this number or a later one, oldest first."""
-        numbers = [
-            int(numbered["number"])
-            for name in self.store.children(paths.CUBES)
-            if (numbered := _NUMBERED.fullmatch(name)) is not None and numbered["of"] == of
-        ]
+        named = map(numbered, self.store.children(paths.CUBES))
+        numbers = [number for each, number in named if each == of and number > 1]
         if first <= 1:
             numbers.append(1)
         found = []
         for number in sorted(number for number in numbers if number >= first):
-            each = read(self.store, paths.cube_definition(revision_name(of, number)), Cube)
+            each = self._definition(revision_name(of, number))
             if each is not None and each.revision is not None and each.revision.of == of:
                 found.append(each)
         return tuple(found)

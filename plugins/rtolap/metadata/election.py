@@ -15,7 +15,7 @@ from typing import Protocol
 from rtolap.base.errors import CommitConflict
 from rtolap.metadata.dispatch import Dispatcher
 from rtolap.metadata.store import Delete, MetadataStore, Operation, Versioned, Watch
-from rtolap.metadata.updates import genuine
+from rtolap.metadata.updates import read_each
 
 
 class SessionStore(Protocol):
@@ -47,7 +47,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 def identities(store: MetadataStore, path: str) -> tuple[str, ...]:
     """Return the candidates of the election at `path`, leader first, without those that are forged."""
-    nodes = genuine(in_order(store.children(path)), lambda name: store.get(f"{path}/{name}"))
+    nodes = read_each(in_order(store.children(path)), lambda name: store.get(f"{path}/{name}")).found
     return tuple(node.data.decode() for node in nodes.values())
 
 

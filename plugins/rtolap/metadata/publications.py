@@ -17,7 +17,7 @@ from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.metadata import codec, paths
 from rtolap.metadata.requests import remove_all
 from rtolap.metadata.store import Check, Create, MetadataStore, Operation
-from rtolap.metadata.updates import genuine, read, replace, retried, update
+from rtolap.metadata.updates import read, read_each, replace, retried, update
 from rtolap.model.publication import Publication
 from rtolap.model.segment import SegmentRange
 
@@ -129,12 +129,16 @@ class Publications:
         self._store = store
 
     def declarations(self) -> dict[str, PublicationDeclaration]:
-        """Return them by name, without those that are forged."""
-        names = self._store.children(paths.PUBLICATIONS)
-        return genuine(names, self._declaration)
+        """Return them by name, without those that are forged or damaged."""
+        return read_each(self._store.children(paths.PUBLICATIONS), self._declaration).found
 
     def of_cube(self, cube: str) -> dict[str, PublicationDeclaration]:
-        return {name: each for name, each in self.declarations().items() if each.publication.cube == cube}
+        """Return those of a cube. Raises Corrupted while the declaration of any cannot be read: it may be
+        one of the cube's, and what it names must not be deleted."""
+        declared, unreadable = read_each(self._store.children(paths.PUBLICATIONS), self._declaration)
+        for error in unreadable.values():
+            raise error
+        return {name: each for name, each in declared.items() if each.publication.cube == cube}
 
     def declaration(self, name: str) -> PublicationDeclaration:
         found = self._declaration(name)

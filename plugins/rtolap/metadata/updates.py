@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from functools import wraps
-from typing import ParamSpec, TypeVar
+from functools import lru_cache, wraps
+from typing import Generic, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from rtolap.base.errors import CommitConflict, CommitUnknown, Forged, NotFound
+from rtolap.base.errors import CommitConflict, CommitUnknown, Corrupted, Forged, NotFound
 from rtolap.metadata import codec
 from rtolap.metadata.store import Create, Delete, MetadataStore, Operation, Put, Versioned
+
+log = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=msgspec.Struct)
 C = TypeVar("C", bound=msgspec.Struct | None)
@@ -23,6 +25,7 @@ R = TypeVar("R")
 ATTEMPTS_MAX = 30
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.2
+_WARNINGS_MAX = 1000
 
 
 def retried(attempt: Callable[P, R]) -> Callable[P, R]:
@@ -59,16 +62,43 @@ def standing(store: MetadataStore, path: str, kind: type[S], subject: str) -> tu
     return codec.decode(node.data, kind, path), node
 
 
-def genuine(names: Iterable[str], reader: Callable[[str], R | None]) -> dict[str, R]:
-    """Return what `reader` returns for each name, without those that are gone, and those whose records are
-    forged: the store has counted and logged them."""
-    found: dict[str, R] = {}
+class Read(NamedTuple, Generic[R]):
+    """What was read of several names that are listed. Names that are gone meanwhile are in neither.
+
+    Attributes:
+        found: what each record says.
+        unreadable: why a record that is there cannot be read, because it is forged or damaged.
+    """
+
+    found: dict[str, R]
+    unreadable: dict[str, Corrupted]
+
+
+def read_each(names: Iterable[str], reader: Callable[[str], R | None]) -> Read[R]:
+    """Read each name apart: one whose record is forged or damaged keeps nobody from the others.
+
+    Its record is there all the same. Who deletes or allows something because nothing is there looks at
+    `unreadable`, or reads so that it is raised.
+    """
+    read_now = Read[R]({}, {})
     for name in names:
-        with suppress(Forged):
+        try:
             record = reader(name)
-            if record is not None:
-                found[name] = record
-    return found
+        except NotFound:
+            continue
+        except Corrupted as error:
+            read_now.unreadable[name] = error
+            if not isinstance(error, Forged):  # those the store has logged
+                _warn_once(str(error))
+            continue
+        if record is not None:
+            read_now.found[name] = record
+    return read_now
+
+
+@lru_cache(maxsize=_WARNINGS_MAX)
+def _warn_once(unreadable: str) -> None:
+    log.warning("left out: %s", unreadable)
 
 
 def put_or_create(path: str, data: bytes, node: Versioned | None) -> Operation:

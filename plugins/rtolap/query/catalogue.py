@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from rtolap.base.errors import QueryError, UnknownColumn, UnknownTable
+from rtolap.base.errors import Corrupted, QueryError, RtolapError, UnknownColumn, UnknownTable
 from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.model.cube import Schema
 from rtolap.model.table import Lookup
@@ -48,6 +48,7 @@ class QueryCatalogue:
         revisions: name of a cube with revisions → these, oldest first, each under its own name.
         stored: the stored tables by `relation_key`.
         created: the databases that exist without tables.
+        unreadable: why a cube or lookup that is there can be in no statement, by its name.
     """
 
     cubes: Mapping[str, Schema] = field(default_factory=dict)
@@ -55,6 +56,7 @@ class QueryCatalogue:
     stored: Mapping[str, TableInfo] = field(default_factory=dict)
     created: tuple[str, ...] = ()
     revisions: Mapping[str, tuple[Schema, ...]] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property  # each statement asks for it
     def own_cubes(self) -> frozenset[str]:
@@ -199,7 +201,12 @@ def cube_columns(schema: Schema) -> dict[str, ColumnType]:
     return columns
 
 
-def unknown_table(name: str, catalogue: QueryCatalogue) -> QueryError:
+def unknown_table(name: str, catalogue: QueryCatalogue) -> RtolapError:
+    """Return what is wrong with a name that no relation has. Corrupted: one that is there has it, whose
+    definition cannot be read."""
+    unreadable = {each.lower(): why for each, why in catalogue.unreadable.items()}
+    if name.lower() in unreadable:
+        return Corrupted(f"{name} cannot be read: {unreadable[name.lower()]}")
     known = (
         *catalogue.relation_names(),
         *sorted(table.qualified_name for table in catalogue.stored.values()),

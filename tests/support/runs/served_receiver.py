@@ -11,6 +11,7 @@ from rtolap.cubes.receiver.assembly import CubeAssembly
 from rtolap.cubes.receiver.process import ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.signed import SignedStore
 from rtolap.model.cube import Cube
 from rtolap.model.table import Table
 from rtolap.object_store.store import open_store
@@ -21,10 +22,12 @@ from tests.support.twins.kafka_consumer import MemoryConsumer
 from tests.support.twins.kafka_producer import MemoryAdmin, MemoryConnections
 from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
+TOKEN = "a-token-of-this-test"
+
 
 class ServedReceiver:
     """Receiver left-0 of replica set left, with some cubes of one table. `start` begins it again with the
-    folder that it has."""
+    folder that it has. `signed`: its records in ZooKeeper are."""
 
     def __init__(
         self,
@@ -33,11 +36,14 @@ class ServedReceiver:
         connections: MemoryConnections,
         table: Table,
         cubes: Sequence[Cube],
+        *,
+        signed: bool = False,
     ) -> None:
-        ensemble, clock = MemoryEnsemble(), SystemClock()
+        self.ensemble, clock = MemoryEnsemble(), SystemClock()
         MemoryAdmin(broker).create_topic(table.topic, 1)
-        self.sessions = [MemoryStore(ensemble) for _ in range(2)]
-        self.metadata = ClusterMetadata(self.sessions[0], clock)
+        self.sessions = [MemoryStore(self.ensemble) for _ in range(2)]
+        own, its = (SignedStore(each, TOKEN) if signed else each for each in self.sessions)
+        self.metadata = ClusterMetadata(own, clock)
         self.metadata.create_table(table)
         for cube in cubes:
             self.metadata.create_cube(cube)
@@ -45,9 +51,9 @@ class ServedReceiver:
         self._assembly = CubeAssembly(
             receiver_id="left-0",
             replica_set="left",
-            token="a-token-of-this-test",
+            token=TOKEN,
             data_dir=self.data_dir,
-            metadata=ClusterMetadata(self.sessions[1], clock),
+            metadata=ClusterMetadata(its, clock),
             store=open_store((folder / "store").as_uri()),
             open_consumer=lambda *arguments, **options: MemoryConsumer(
                 broker, table.topic, with_create_ms=True

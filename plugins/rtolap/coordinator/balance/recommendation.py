@@ -93,7 +93,7 @@ class Recommendations:
         )
 
     def _running(self, cube: str, control: CubeControl) -> dict[str, CubeControl]:
-        others = {name: self._metadata.control(name) for name in self._metadata.cubes() if name != cube}
+        others = self._metadata.other_controls(cube)
         return {cube: control, **{name: other for name, other in others.items() if other.enabled}}
 
     def _check_measured(

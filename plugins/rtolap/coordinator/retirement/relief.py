@@ -23,6 +23,7 @@ from rtolap.coordinator.retirement.drains import Drains, drain_cause
 from rtolap.coordinator.retirement.states import Action, Duty, Looked, SetState, duties
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import ReplicaSetRecord
+from rtolap.metadata.updates import read_each
 from rtolap.model.instants import utc_text
 
 log = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ class Relief:
 
     def _looked(self, records: dict[str, ReplicaSetRecord]) -> dict[str, Looked]:
         live = set(self._followed.live_receivers())
-        controls = [self._followed.control(cube) for cube in self._followed.cubes()]
+        controls = list(read_each(self._followed.cubes(), self._followed.control).found.values())
         relieved = {control.next.relieves for control in controls if control.next is not None}
         return {
             name: Looked(

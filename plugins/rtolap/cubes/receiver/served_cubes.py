@@ -10,7 +10,7 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata import paths
 from rtolap.metadata.records import ChangeLog, CubeControl, NextAssignment
 from rtolap.metadata.store import Election
-from rtolap.metadata.updates import read
+from rtolap.metadata.updates import read, read_each
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.evolution.cube_changes import begins_again
 
@@ -112,41 +112,52 @@ class ServedCubes:
 
     def follow(self) -> None:
         """Start a runner where this replica set is named, end it where the cube is gone or another one, begin
-        again where its definition has changed."""
-        definitions = self._metadata.cube_definitions()
-        cubes = {name: self._cube_id(name) for name in definitions}
-        self._end_dropped(cubes)
+        again where its definition has changed. A cube whose records cannot be read stays as it is."""
+        names = self._metadata.cubes()
+        ids = read_each(names, self._cube_id)
+        self._end_dropped(ids.found, ids.unreadable)
         unserved: dict[str, CubeControl] = {}
-        for name, cube_id in cubes.items():  # first: what a move has made ready serves at once
-            try:
-                serving = self._runners.get(name)
-                control = self._metadata.control(name) if serving is None else serving.control()
-                with _apart(name):
-                    self._follow_move(name, cube_id, control)
-            except NotFound:
-                continue  # dropped in between
-            if control.ended:
-                self._leave_ended(name, cube_id, control)
-            elif serving is None:
-                unserved[name] = control
-        for name, runner in self.served().items():
+        for name, cube_id in ids.found.items():  # first: what a move has made ready serves at once
             with _apart(name):
-                self._take_change(name, runner, definitions[name])
+                self._follow_cube(name, cube_id, unserved)
+        definitions = self._metadata.cube_definitions().found
+        for name, runner in self.served().items():
+            if name in definitions:
+                with _apart(name):
+                    self._take_change(name, runner, definitions[name])
         for name, control in unserved.items():
             try:
                 if name not in self._runners:
-                    self._begin_assigned(name, cubes[name], control)
+                    self._begin_assigned(name, ids.found[name], control)
             except NotFound:
                 self._forget_refusal(name)  # dropped in between
-        for name in set(self._refusals) - set(cubes):
+        for name in set(self._refusals) - set(names):
             self._forget_refusal(name)
 
-    def _end_dropped(self, cubes: Mapping[str, str]) -> None:
+    def _follow_cube(self, name: str, cube_id: str, unserved: dict[str, CubeControl]) -> None:
+        """Follow what its control says. One that is to be begun is entered into `unserved`."""
+        serving = self._runners.get(name)
+        try:
+            control = self._metadata.control(name) if serving is None else serving.control()
+            with _apart(name):
+                self._follow_move(name, cube_id, control)
+        except NotFound:
+            return  # dropped in between
+        if control.ended:
+            self._leave_ended(name, cube_id, control)
+        elif serving is None:
+            unserved[name] = control
+
+    def _end_dropped(self, cubes: Mapping[str, str], unreadable: Container[str]) -> None:
         """End the runners of cubes that are gone, that others have taken the place of, or whose metadata was
         restored from a backup meanwhile."""
-        for name in [name for name, one in self._ahead.items() if _is_over(one.runner, cubes.get(name))]:
+
+        def is_over(name: str, runner: CubeRunner) -> bool:
+            return name not in unreadable and _is_over(runner, cubes.get(name))
+
+        for name in [name for name, one in self._ahead.items() if is_over(name, one.runner)]:
             self._discard_ahead(name)
-        for name in [name for name, runner in self._runners.items() if _is_over(runner, cubes.get(name))]:
+        for name in [name for name, runner in self._runners.items() if is_over(name, runner)]:
             with self._lock:
                 runner = self._runners.pop(name)
             log.info("cube %s was dropped or restored", name)

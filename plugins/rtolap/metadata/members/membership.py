@@ -13,7 +13,7 @@ from rtolap.metadata.members.places import PlacementPolicy, refuse_shared
 from rtolap.metadata.records import ReceiverRecord, ReplicaSetRecord
 from rtolap.metadata.requests import Note
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
-from rtolap.metadata.updates import change, genuine, put_or_create, read, replace, retried, standing, update
+from rtolap.metadata.updates import change, put_or_create, read, read_each, replace, retried, standing, update
 
 
 class Members:
@@ -21,9 +21,8 @@ class Members:
         self.store = store
 
     def receivers(self) -> dict[str, ReceiverRecord]:
-        """Return the receivers' records by name, without forged ones."""
-        names = self.store.children(paths.RECEIVERS)
-        return genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
+        """Return the receivers' records by name, without those that are forged or damaged."""
+        return read_each(self.store.children(paths.RECEIVERS), self._receiver).found
 
     def register_receiver(self, record: ReceiverRecord) -> None:
         """Write the receiver's address and enter it into its replica set, leaving the one it was in."""
@@ -55,7 +54,7 @@ class Members:
             node = self.store.get(path)
             before = None if node is None else codec.decode(node.data, ReplicaSetRecord, path)
             names = () if before is None else before.receivers
-            others = genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
+            others = read_each(names, self._receiver).found
             placed = {**others, record.receiver_id: record}
             refuse_shared(record.replica_set, placed, self.live_receivers(), policy)
             members = tuple(sorted({*names, record.receiver_id}))
@@ -101,9 +100,20 @@ class Members:
         self.store.commit([*operations, Create(path, instance.encode(), ephemeral=True)])
 
     def replica_sets(self) -> dict[str, ReplicaSetRecord]:
-        names = self.store.children(paths.REPLICA_SETS)
-        records = {name: read(self.store, paths.replica_set(name), ReplicaSetRecord) for name in names}
+        """Return all by name. Raises Corrupted where one cannot be read: who its receivers are is not
+        known."""
+        records = {name: self._replica_set(name) for name in self.store.children(paths.REPLICA_SETS)}
         return {name: record for name, record in records.items() if record is not None}
+
+    def readable_replica_sets(self) -> dict[str, ReplicaSetRecord]:
+        """Return them by name, without those whose records are forged or damaged."""
+        return read_each(self.store.children(paths.REPLICA_SETS), self._replica_set).found
+
+    def _receiver(self, name: str) -> ReceiverRecord | None:
+        return read(self.store, paths.receiver(name), ReceiverRecord)
+
+    def _replica_set(self, name: str) -> ReplicaSetRecord | None:
+        return read(self.store, paths.replica_set(name), ReplicaSetRecord)
 
     def replica_set(self, name: str) -> ReplicaSetRecord:
         """Return a replica set. Raises NotFound."""

@@ -9,6 +9,7 @@ ever changes its form. Statements name the first one.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from math import lcm
@@ -20,12 +21,21 @@ from rtolap.base.errors import Refused
 from rtolap.model.cube import Cube, Revision, Schema
 from rtolap.model.evolution.cube_changes import changed_settings
 
+_NUMBERED = re.compile(r"(?P<of>.+)_r(?P<number>[1-9][0-9]*)")
+
 REVISED = frozenset(("dimensions", "time_dimensions", "measures", "segment.window_ms"))
 
 
 def revision_name(of: str, number: int) -> str:
     """Return the name of the cube that holds a revision."""
     return of if number == 1 else f"{of}_r{number}"
+
+
+def numbered(name: str) -> tuple[str, int]:
+    """Return the cube and the number of the revision that a cube of this name may hold: 1 where no other cube
+    can have named it."""
+    match = _NUMBERED.fullmatch(name)
+    return (name, 1) if match is None else (match["of"], int(match["number"]))
 
 
 def series_of(cubes: Mapping[str, Schema]) -> dict[str, tuple[Schema, ...]]:

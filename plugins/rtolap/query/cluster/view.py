@@ -11,12 +11,12 @@ import logging
 import threading
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import NotFound, RtolapError
+from rtolap.base.errors import RtolapError
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.metadata.updates import genuine
+from rtolap.metadata.updates import read_each
 from rtolap.metadata.view import SegmentView
-from rtolap.model.evolution.revisions import seen_cubes, series_of
+from rtolap.model.evolution.revisions import numbered, seen_cubes, series_of
 from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.query.catalogue import QueryCatalogue, relation_key
 from rtolap.query.cluster.remembered import Remembered
@@ -117,14 +117,9 @@ class Cluster:
         return current
 
     def snapshots(self) -> dict[str, tuple[CubeControl, dict[str, SegmentRecord]]]:
-        """Return control and all segment records of every cube. Open a view of each cube that has none."""
-        found = {}
-        for cube in sorted(self.catalogue().own_cubes):
-            try:
-                found[cube] = self.view(cube).snapshot()
-            except NotFound:  # dropped meanwhile
-                continue
-        return found
+        """Return control and all segment records of every cube whose records can be read. Open a view of each
+        cube that has none."""
+        return read_each(sorted(self.catalogue().own_cubes), lambda cube: self.view(cube).snapshot()).found
 
     def close(self) -> None:
         self._catalogue.close()
@@ -135,14 +130,21 @@ class Cluster:
             view.close()
 
     def _look_catalogue(self) -> QueryCatalogue:
-        cubes = genuine(self._metadata.cubes(), self._metadata.schema)
+        schemas, unreadable = read_each(self._metadata.cubes(), self._metadata.schema)
+        lookups, unreadable_lookups = read_each(self._metadata.lookups(), self._metadata.lookup)
+        # The others of a series would answer without the events of the one that cannot be read.
+        partial = {numbered(name)[0]: error for name, error in unreadable.items()}
+        cubes = {name: schema for name, schema in schemas.items() if numbered(name)[0] not in partial}
         revisions = series_of(cubes)
         catalogue = QueryCatalogue(
             cubes=seen_cubes(cubes, revisions),
             revisions=revisions,
-            lookups=genuine(self._metadata.lookups(), self._metadata.lookup),
+            lookups=lookups,
             stored={} if self._stored is None else self._stored.tables(fresh=True),
             created=() if self._stored is None else self._stored.databases,
+            unreadable={
+                name: str(error) for name, error in {**partial, **unreadable, **unreadable_lookups}.items()
+            },
         )
         if self._shown is None or self._shown != catalogue:
             self._shown = catalogue
@@ -151,6 +153,6 @@ class Cluster:
     def _look_topology(self) -> ReceiverTopology:
         return ReceiverTopology(
             self._metadata.receivers(),
-            self._metadata.replica_sets(),
+            self._metadata.readable_replica_sets(),
             frozenset(self._metadata.live_receivers()),
         )
