@@ -76,6 +76,10 @@ class Endpoint:
         def who(request: Request) -> str:
             return caller_of(request).user
 
+        @app.get("/address")
+        def address(request: Request) -> str:
+            return request.client.host if request.client is not None else ""
+
         @app.post("/bytes")
         async def take(request: Request) -> int:
             size = 0
@@ -376,6 +380,16 @@ def test_a_slow_reader_gets_its_answer() -> None:
 
         eventually(other_is_cut_off, "who takes nothing is cut off")
         assert reader.recv(1 << 20)
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP"])
+def test_no_header_chooses_the_address_that_wrong_passwords_count_for(
+    header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    sent = {header: "203.0.113.7", "Authorization": f"Bearer {TOKEN}"}
+    with opened() as endpoint:
+        assert http_calls.get(f"{endpoint.url}/address", headers=sent).json() == "127.0.0.1"
 
 
 def test_silent_connections_give_way_to_one_that_asks() -> None:

@@ -76,6 +76,7 @@ class HttpServer(uvicorn.Server):
             lifespan=lifespan,  # type: ignore[arg-type]
             log_level="warning",
             access_log=False,
+            proxy_headers=False,  # who asks would choose the address that wrong passwords count for
             timeout_keep_alive=connections.limits.idle_s,
             timeout_graceful_shutdown=graceful_s,
         )
