@@ -19,10 +19,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rtolap.base.hidden_pandas import hide_pandas
-
-hide_pandas()  # before pyspark, which imports it where it is there
-
 from rtolap.base.errors import RtolapError
 from rtolap.cubes.build.batch_stage import attempt
 from rtolap.cubes.build.job_ids import job_of_parent
