@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from rtolap.base.errors import Corrupted
+from rtolap.metadata import paths
 from rtolap.metadata.store import Put
 from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
 
@@ -51,3 +53,15 @@ def test_watermarks_and_checks_of_other_cubes_go_on(cluster: Cluster, seed: int)
     assert (WHOLE, "19700101050000_19700101060000") in [
         (queued.cube, queued.segment) for queued in cluster.client.queue().entries
     ], path
+
+
+@pytest.mark.parametrize("name", [WHOLE, f"{WHOLE}_r2", f"{WHOLE}_r17"])
+def test_no_cube_is_created_where_one_stands_whose_definition_is_damaged(cluster: Cluster, name: str) -> None:
+    """A revision may have outlived the cube that it followed."""
+    cluster.client.create_table(TABLE)
+    cluster.client.create_cube({**CUBE, "name": name})
+    path = paths.cube_definition(name)
+    cluster.store.commit([Put(path, b"{", cluster.ensemble.nodes[path].version)])
+    with pytest.raises(Corrupted, match=name):
+        cluster.client.create_cube({**CUBE, "name": WHOLE})
+    cluster.client.create_cube({**CUBE, "name": DAMAGED})

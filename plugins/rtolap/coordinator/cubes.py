@@ -29,7 +29,7 @@ from rtolap.metadata.requests import Note
 from rtolap.metadata.segment_format.pages import is_settled
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, Schema
-from rtolap.model.evolution.revisions import declared
+from rtolap.model.evolution.revisions import declared, numbered
 from rtolap.model.problems import raise_all
 from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 from rtolap.model.table import Lookup, Table
@@ -125,8 +125,9 @@ class Cubes:
         schema = Schema(table, cube)
         validate_schema(schema)
         definitions, unreadable = self._metadata.cube_definitions()
-        if cube.name in unreadable:
-            raise unreadable[cube.name]
+        for name, error in unreadable.items():
+            if cube.name in (name, numbered(name)[0]):
+                raise error  # it is there, or a revision of an earlier cube of that name
         left = sorted(n for n, each in definitions.items() if each.revision and each.revision.of == cube.name)
         stands = cube.name in definitions or bool(left)
         if stands and cube == declared(self._metadata.revisions(cube.name)[-1]):
