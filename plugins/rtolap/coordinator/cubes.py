@@ -125,9 +125,9 @@ class Cubes:
         schema = Schema(table, cube)
         validate_schema(schema)
         definitions, unreadable = self._metadata.cube_definitions()
-        for name, error in unreadable.items():
+        for name, damage in unreadable.items():
             if cube.name in (name, numbered(name)[0]):
-                raise error  # it is there, or a revision of an earlier cube of that name
+                raise damage  # it is there, or a revision of an earlier cube of that name
         left = sorted(n for n, each in definitions.items() if each.revision and each.revision.of == cube.name)
         stands = cube.name in definitions or bool(left)
         if stands and cube == declared(self._metadata.revisions(cube.name)[-1]):
