@@ -10,22 +10,22 @@ from rtolap.base.errors import TooLarge
 T = TypeVar("T")
 
 
-def blocks(chunks: Iterator[bytes], size_bytes: int) -> Iterator[bytes]:
-    """Yield blocks of `size_bytes` each. The last one may be shorter; none is empty."""
-    buffered: list[bytes] = []
+def blocks(chunks: Iterator[bytes], size_bytes: int) -> Iterator[list[bytes]]:
+    """Yield blocks of `size_bytes` each, in pieces. The last one may be shorter; none is empty."""
+    pieces: list[bytes] = []
     count = 0
     for chunk in chunks:
         at = 0
         while len(chunk) - at >= size_bytes - count:
-            buffered.append(chunk[at : at + size_bytes - count])
+            pieces.append(chunk[at : at + size_bytes - count])
             at += size_bytes - count
-            yield b"".join(buffered)
-            buffered, count = [], 0
+            yield pieces
+            pieces, count = [], 0
         if at < len(chunk):
-            buffered.append(chunk[at:] if at else chunk)
+            pieces.append(chunk[at:] if at else chunk)
             count += len(chunk) - at
-    if buffered:
-        yield b"".join(buffered)
+    if pieces:
+        yield pieces
 
 
 def whole_records(
@@ -44,8 +44,8 @@ def whole_records(
     parts: list[bytes] = []
     buffered = wanted = 0
     for block in blocks(chunks, size_bytes):
-        parts.append(block)
-        buffered += len(block)
+        parts += block
+        buffered += sum(map(len, block))
         if buffered >= wanted:
             data = b"".join(parts)
             consumed, result = take(data, False)
