@@ -40,6 +40,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 from pymysql.constants.COMMAND import COM_QUERY
+from rtolap.base.addresses import host_port
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
@@ -134,7 +135,7 @@ def rolled_up(services: Services) -> pa.Table:
     )
     (receiver,) = services.coordinator.receivers()
     with closing(ReceiverClients(TOKEN)) as clients:
-        return clients.at(f"{receiver.host}:{receiver.port}").query(query)[0]
+        return clients.at(host_port(receiver.host, receiver.port)).query(query)[0]
 
 
 # -- clients that are counted by the second -----------------------------------------------------------------

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
+from rtolap.base.addresses import host_port
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Metrics
@@ -61,7 +62,7 @@ class AnswerEndpoint(Closeable):
             open_paths=(),
             body_bytes_max=lambda path: BODY_BYTES_MAX,
             limits=limits,
-            sessions=ServerSessions(token, f"{host}:{self.port}"),
+            sessions=ServerSessions(token, host_port(host, self.port)),
         )
         app.exception_handler(RtolapError)(_refused)
         # Plain routes without FastAPI's dependencies and models: HTTP is measured at its best.

@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 from pyarrow import flight
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import NotFound
 from rtolap.base.metrics import Metrics
 from rtolap.cli.serving import switch_often
@@ -25,8 +26,9 @@ from rtolap.servers.flight_server import GuardedFlightServer, body_of, guarded, 
 
 from benchmarks.answer_transport.clients import Answers, FlightAnswers, HttpxAnswers, PlainHttpAnswers
 from benchmarks.answer_transport.endpoint import AnswerEndpoint
+from tests.support.runs.loopback import LOOPBACK
 
-HOST, TOKEN = "127.0.0.1", "bench"
+HOST, TOKEN = LOOPBACK, "bench"
 SMALL, LARGE = "small", "large"
 BATCH_ROWS = 32_768
 HELD = PartialAnswer("r0", {partition: 1_000_000 + partition for partition in range(4)}, ("20260101T0000",))
@@ -128,7 +130,7 @@ def server_process(megabytes: int, small_rows: int) -> Iterator[tuple[psutil.Pro
 @contextmanager
 def clients_of(ports: Mapping[str, int]) -> Iterator[dict[str, Answers]]:
     """Yield the clients by the name of their way."""
-    receiver, node, answers = (f"{HOST}:{ports[name]}" for name in ("receiver", "node", "http"))
+    receiver, node, answers = (host_port(HOST, ports[name]) for name in ("receiver", "node", "http"))
     clients: dict[str, Answers] = {
         "flight": FlightAnswers(receiver, node, TOKEN),
         "httpx": HttpxAnswers(answers, TOKEN),

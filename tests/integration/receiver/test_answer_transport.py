@@ -21,6 +21,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 import rtolap
+from rtolap.base.addresses import host_port
 from rtolap.base.errors import Impostor, NotFound, RtolapError, Unauthorized
 from rtolap.protocols.receiver.messages import ANSWER_KEY
 
@@ -126,7 +127,7 @@ def test_an_error_keeps_its_name_and_the_next_call_is_answered(way: str, clients
 
 
 def test_a_connection_that_the_server_has_closed_meanwhile_is_replaced(ports: dict[str, int]) -> None:
-    client = PlainHttpAnswers(f"{HOST}:{ports['http']}", TOKEN)
+    client = PlainHttpAnswers(host_port(HOST, ports["http"]), TOKEN)
     try:
         client.partials(query_of("cube0"))
         (connection,) = client._idle
@@ -139,7 +140,7 @@ def test_a_connection_that_the_server_has_closed_meanwhile_is_replaced(ports: di
 
 
 def test_the_http_port_answers_nobody_without_the_token(ports: dict[str, int]) -> None:
-    url = f"http://{HOST}:{ports['http']}{PARTIALS_PATH}"
+    url = f"http://{host_port(HOST, ports['http'])}{PARTIALS_PATH}"
     body = msgspec.json.encode(query_of("cube0"))
     for headers in ({}, {"Authorization": "Bearer wrong"}):
         assert httpx.post(url, content=body, headers=headers).status_code == httpx.codes.UNAUTHORIZED
@@ -148,7 +149,7 @@ def test_the_http_port_answers_nobody_without_the_token(ports: dict[str, int]) -
 
 
 def test_a_client_with_another_token_is_refused_by_every_way(ports: dict[str, int]) -> None:
-    receiver, node, answers = (f"{HOST}:{ports[name]}" for name in ("receiver", "node", "http"))
+    receiver, node, answers = (host_port(HOST, ports[name]) for name in ("receiver", "node", "http"))
 
     def ask(make: Any) -> None:
         client = make()
@@ -178,7 +179,7 @@ from rtolap.protocols.receiver.client import ReceiverClient
 table = answer_rows(6, seed=1)
 desk = Desk({"cube": table})
 with ReceiverFlightServer(desk, host=HOST, port=0, token=TOKEN, metrics=Metrics("receiver")) as server:
-    client = ReceiverClient(f"{HOST}:{server.port}", TOKEN)
+    client = ReceiverClient(server.address, TOKEN)
     given, held = client.query(query_of("cube"))
     assert held == HELD
     assert given.equals(table.replace_schema_metadata(None))
