@@ -47,6 +47,7 @@ def measure(folder: Path, seed: int, hosts: int, events_per_s: float, stalled: i
     with zookeeper() as nodes, kafka() as bootstrap:
         create_topic(bootstrap, TOPIC, PARTITIONS)
         services = Services(folder, zookeeper=nodes, root="/bench", kafka=bootstrap, coordinators=1)
+        services.environment["RTOLAP_HOST_LIST_FOLDERS"] = str(folder)
         producer = KafkaProducer(bootstrap)
         try:
             services.start_coordinators()

@@ -90,6 +90,8 @@ def main() -> None:
     parser.add_argument("--scenario", choices=list(SCENARIOS), action="append")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    if arguments.hosts < PARTITIONS:
+        parser.error(f"--hosts {arguments.hosts}: expected at least {PARTITIONS}, one of each partition")
     results: dict[str, dict[str, dict[str, Any]]] = {}
     started_s = time.monotonic()
     missed: list[str] = []
