@@ -17,6 +17,7 @@ Mask = NDArray[np.bool_]
 REJECTED = pa.schema(
     [pa.field("row", pa.int64()), pa.field("text", pa.string()), pa.field("reason", pa.string())]
 )
+HELD_RATIO_MAX = 4  # of the memory that rows hold to what their columns count
 TEXT_CHARS_MAX = 1024  # of a refused row: what the error log shows of it
 
 
@@ -134,6 +135,16 @@ class DecodedBatch:
     rejected: Rejected | None
     unselected: int
     total: int
+
+
+def unshared(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows that hold about the memory that they count, which bounds what waits for storage nodes.
+
+    A text may be a piece of the block that it was read from, of which nothing else is kept.
+    """
+    if rows.get_total_buffer_size() <= HELD_RATIO_MAX * rows.nbytes:
+        return rows
+    return rows.take(pa.array(np.arange(rows.num_rows)))
 
 
 @dataclass(slots=True)

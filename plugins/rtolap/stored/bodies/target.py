@@ -17,7 +17,7 @@ from rtolap.columnar.murmur3 import hash_strings_32
 from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.sketches import bitmaps_of
 from rtolap.model.stored.schema import SchemaColumn
-from rtolap.stored.bodies.batches import DecodedBatch, Longs, Mask, SourceRows
+from rtolap.stored.bodies.batches import DecodedBatch, Longs, Mask, SourceRows, unshared
 from rtolap.stored.bodies.casting import convert, convertible, shown
 from rtolap.stored.bodies.clauses import Expression
 from rtolap.stored.bodies.expressions import Computed, Engine
@@ -114,7 +114,7 @@ class BodyTarget:
         batch = pa.RecordBatch.from_arrays([columns[name] for name in names], names)
         if not wanted.all():
             batch = batch.filter(pa.array(wanted))
-        return DecodedBatch(batch, source.refused.rejected(), unselected, source.total)
+        return DecodedBatch(unshared(batch), source.refused.rejected(), unselected, source.total)
 
     def _loaded(self, values: pa.Array, name: str) -> pa.Array:
         if values.type == SENT_TEXTS:
