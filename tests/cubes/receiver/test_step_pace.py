@@ -27,7 +27,7 @@ def test_the_first_step_and_one_after_a_pause_begin_at_once() -> None:
     [
         *((0.001, 0.004), (0.002, 0.008)),
         *((0.0035, SHORT_INTERVAL_S_MAX), (0.005, SHORT_INTERVAL_S_MAX)),
-        *((0.008, 0.02), (0.011, INTERVAL_S_MAX), (0.02, INTERVAL_S_MAX)),
+        *((0.009, SHORT_INTERVAL_S_MAX), (0.011, 0.0143), (0.016, 0.0208), (0.02, INTERVAL_S_MAX)),
     ],
 )
 def test_the_next_step_waits_a_multiple_of_what_the_last_one_took(took_s: float, next_s: float) -> None:

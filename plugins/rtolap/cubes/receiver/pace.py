@@ -5,7 +5,7 @@ from __future__ import annotations
 INTERVAL_S_MAX = 0.025
 INTERVAL_PER_STEP = 4.0  # steps that are short use at most this fraction of the time
 SHORT_INTERVAL_S_MAX = 0.0125  # from one step to the next, while they are short
-INTERVAL_PER_LONG_STEP = 2.5  # the same of long steps, as where others want the processor
+INTERVAL_PER_LONG_STEP = 1.3  # of those too long for that: more pause costs freshness more than it saves
 IDLE_AFTER_S = 5.0
 IDLE_FACTOR = 5.0  # a look of the core takes some 0.6 to 1 ms of processor time: docs/performance/idle.md
 
