@@ -7,6 +7,7 @@ import random
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 from rtolap.kafka.batch import joined, to_batch
+from rtolap.model.leader_epochs import EpochRange
 
 
 def _message(partition: int, offset: int, stamp: tuple[int, int]) -> Message:
@@ -28,6 +29,28 @@ def test_offsets_are_those_of_the_messages_whether_or_not_some_are_missing(seed:
     assert batch.offsets.tolist() == [message.offset() for message in messages]
     assert batch.partitions.tolist() == [message.partition() for message in messages]
     assert batch.values == [message.value() for message in messages]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_epochs_are_those_of_the_messages_whenever_the_leader_changes(seed: int) -> None:
+    dice = random.Random(seed)
+    run_max, change_share = dice.choice((1, 5, 200)), dice.choice((0, 0.001, 0.2))
+    nexts, epochs = [dice.randrange(1 << 40) for _ in range(3)], [dice.randrange(9) for _ in range(3)]
+    messages, wanted = [], {}
+    for _ in range(dice.choice((0, 1, 3, 20))):
+        partition = dice.randrange(3)
+        for _ in range(dice.randrange(1, run_max + 1)):
+            nexts[partition] += dice.choice((1, 1, 1, 4))
+            offset = nexts[partition]
+            ranges = wanted.setdefault(partition, [])
+            if dice.random() < change_share:
+                epochs[partition] += dice.randrange(1, 3)
+            epoch = epochs[partition]
+            begun = ranges.pop().start if ranges and ranges[-1].epoch == epoch else offset
+            ranges.append(EpochRange(epoch, begun, offset + 1))
+            messages.append(Message(topic="t", partition=partition, offset=offset, leader_epoch=epoch))
+    found = to_batch(messages, with_create_ms=False).epochs
+    assert {partition: list(each.ranges) for partition, each in found.items()} == wanted
 
 
 def test_a_gap_that_another_partition_fills_in_number_is_seen() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import reduce
 from itertools import chain
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
@@ -33,7 +34,8 @@ def to_batch(
     """Return the batch of `messages`: records only, no events of the client. `sources`: see `Batch.texts`."""
     count = len(messages)
     partitions = np.fromiter(map(Message.partition, messages), np.int32, count)
-    offsets = _offsets(messages, partitions)
+    runs = _runs(partitions)
+    offsets = _offsets(messages, runs)
     created = None
     if with_create_ms:
         created = np.fromiter(map(_MS, map(Message.timestamp, messages)), np.int64, count)
@@ -49,7 +51,7 @@ def to_batch(
         offsets,
         created,
         statements,
-        _epochs(messages, partitions, offsets),
+        _epochs(messages, partitions, offsets, runs),
         _texts(messages, sources),
     )
 
@@ -84,15 +86,26 @@ def value_bytes(messages: Sequence[Message]) -> int:
     return sum(map(Message.__len__, messages))
 
 
-def _offsets(messages: Sequence[Message], partitions: NDArray[np.int32]) -> NDArray[np.int64]:
+class _Runs(NamedTuple):
+    """Records of one partition that follow each other: places of the first and of the last of each run."""
+
+    firsts: NDArray[np.int64]
+    lasts: NDArray[np.int64]
+
+
+def _runs(partitions: NDArray[np.int32]) -> _Runs:
+    begins = np.flatnonzero(partitions[1:] != partitions[:-1]) + 1
+    edge = np.array([0], np.int64)[: len(partitions)]
+    return _Runs(np.concatenate((edge, begins)), np.concatenate((begins, edge + len(partitions))) - 1)
+
+
+def _offsets(messages: Sequence[Message], runs: _Runs) -> NDArray[np.int64]:
     """Return the offsets of all, out of those at the ends of runs of one partition.
 
     Offsets of a partition only grow: where the last of n is n - 1 beyond the first, all between are there.
     """
-    count = len(messages)
-    begins = np.flatnonzero(partitions[1:] != partitions[:-1]) + 1
-    if count >= _RUN_RECORDS * (len(begins) + 1):
-        firsts, lasts = np.concatenate(([0], begins)), np.concatenate((begins, [count])) - 1
+    count, (firsts, lasts) = len(messages), runs
+    if count >= _RUN_RECORDS * len(firsts):
         low = np.fromiter((messages[at].offset() for at in firsts), np.int64, len(firsts))
         high = np.fromiter((messages[at].offset() for at in lasts), np.int64, len(lasts))
         if np.array_equal(high - low, lasts - firsts):
@@ -101,7 +114,7 @@ def _offsets(messages: Sequence[Message], partitions: NDArray[np.int32]) -> NDAr
 
 
 def _epochs(
-    messages: Sequence[Message], partitions: NDArray[np.int32], offsets: NDArray[np.int64]
+    messages: Sequence[Message], partitions: NDArray[np.int32], offsets: NDArray[np.int64], runs: _Runs
 ) -> PartitionEpochs:
     """Return the leader epochs by partition, out of its first and last record.
 
@@ -109,23 +122,34 @@ def _epochs(
     which happens once a leader.
     """
     found: dict[int, LeaderEpochs] = {}
-    for partition in np.unique(partitions).tolist():
-        at = np.flatnonzero(partitions == partition)
-        first, last = messages[at[0]].leader_epoch(), messages[at[-1]].leader_epoch()
+    of_runs = partitions[runs.firsts]
+    for partition in np.unique(of_runs).tolist():
+        own = np.flatnonzero(of_runs == partition)
+        begin, end = runs.firsts[own[0]], runs.lasts[own[-1]]
+        first, last = messages[begin].leader_epoch(), messages[end].leader_epoch()
         if first is None or last is None or first < 0:
             continue
-        epochs = np.full(len(at), first, np.int64)
-        if first != last:
-            epochs[:] = [messages[index].leader_epoch() or 0 for index in at.tolist()]
-        begins = np.concatenate(([0], np.flatnonzero(np.diff(epochs)) + 1))
-        ends = np.concatenate((begins[1:], [len(at)])) - 1
-        found[partition] = LeaderEpochs(
-            tuple(
-                EpochRange(int(epochs[begin]), int(offsets[at[begin]]), int(offsets[at[end]]) + 1)
-                for begin, end in zip(begins, ends, strict=True)
-            )
-        )
+        if first == last:
+            read = EpochRange(first, int(offsets[begin]), int(offsets[end]) + 1)
+            found[partition] = LeaderEpochs((read,))
+        else:
+            found[partition] = _of_each(messages, np.flatnonzero(partitions == partition), offsets)
     return found
+
+
+def _of_each(
+    messages: Sequence[Message], places: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> LeaderEpochs:
+    """Return the leader epochs of one partition's records, which are asked one by one."""
+    epochs = np.array([messages[at].leader_epoch() or 0 for at in places.tolist()], np.int64)
+    begins = np.concatenate(([0], np.flatnonzero(np.diff(epochs)) + 1))
+    ends = np.concatenate((begins[1:], [len(places)])) - 1
+    return LeaderEpochs(
+        tuple(
+            EpochRange(int(epochs[begin]), int(offsets[places[begin]]), int(offsets[places[end]]) + 1)
+            for begin, end in zip(begins, ends, strict=True)
+        )
+    )
 
 
 def _texts(messages: Sequence[Message], sources: Sequence[str]) -> dict[str, list[bytes | None]]:
