@@ -79,6 +79,28 @@ def test_where_every_machine_finds_itself_is_listened_on_and_never_announced(hos
     assert Settings(host=host, announced_host="10.0.0.7").reached_at() == "10.0.0.7"
 
 
+@given(drawn.sampled_from(("0.0.0.0", "::", "")) | HOSTS, _NAMES, _NAMES)
+def test_services_of_two_machines_are_not_named_alike(announced: str, one: str, other: str) -> None:
+    """In the query log and in lineage, also where they listen at all addresses and announce none."""
+    machines = (one, other)
+    for host in ("0.0.0.0", "::"):
+        settings = [Settings(host=host, announced_host=announced, machine=machine) for machine in machines]
+        is_announced = bool(announced) and not is_unspecified(announced)
+        names = (announced, announced) if is_announced else machines
+        assert tuple(each.named_at() for each in settings) == names
+    assert Settings(host=one, machine=other).named_at() == one
+
+
+def test_only_the_settings_choose_between_the_two_hosts() -> None:
+    readers = [
+        file.relative_to(PLUGINS).as_posix()
+        for file in sorted((PLUGINS / "rtolap").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if ast.unparse(node).endswith("settings.announced_host") and isinstance(node, ast.Attribute)
+    ]
+    assert readers == []
+
+
 def test_addresses_are_written_in_one_place() -> None:
     assert list(_joined(PLUGINS / "rtolap")) == []
 

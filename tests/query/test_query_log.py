@@ -13,11 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryError
+from rtolap.base.settings import Settings
 from rtolap.query.plan import ReadStats
 from rtolap.query.query_log.entries import SCHEMA, Asked, Ended, Entry
 from rtolap.query.query_log.folder import FILES, SUFFIX, LogFolder
 from rtolap.query.query_log.log import WAITING_MAX, WRITE_ENTRIES, QueryLog
 from rtolap.query.query_log.texts import TEXT_CHARACTERS_MAX, cut, without_values
+from rtolap.query.run import open_log
 from rtolap.query.statement_service import QueryService
 
 from tests.support.hostile.lost_sectors import small_disk
@@ -129,6 +131,19 @@ def test_the_log_is_a_table_like_others(asked: QueryService) -> None:
 
 
 # --- the log -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_rows_of_two_machines_are_told_apart_where_services_listen_at_all_addresses(
+    host: str, clock: ManualClock
+) -> None:
+    names = set()
+    for machine in ("m1", "m2"):
+        log = open_log(Settings(host=host, machine=machine, query_log_bytes_max=0), clock)
+        log.note(entry("select 1"))
+        names |= set(log.table("u")["SERVICE"].to_pylist())
+        log.close()
+    assert names == {"m1:7090", "m2:7090"}
 
 
 def test_entries_outlive_the_service(tmp_path: Path, clock: ManualClock) -> None:

@@ -363,6 +363,12 @@ class Settings(BaseSettings):
             )
         return host
 
+    def named_at(self) -> str:
+        """Return the host by which logs and lineage name a service of this host: its machine's name where it
+        listens at all addresses and announces none."""
+        host = self.announced_host or self.host
+        return self.machine_name() if is_unspecified(host) else host
+
     def machine_name(self) -> str:
         """Return the name of the machine that this process runs on."""
         return self.machine or socket.gethostname()

@@ -189,7 +189,7 @@ def server_context(settings: Settings) -> ssl.SSLContext | None:
 
 def open_log(settings: Settings, clock: Clock) -> QueryLog:
     """Open the query log, on the disk unless it may have no bytes there."""
-    service = host_port(settings.announced_host or settings.host, settings.query_http_port)
+    service = host_port(settings.named_at(), settings.query_http_port)
     texts = settings.query_log_texts
     if settings.query_log_bytes_max == 0:
         return QueryLog(service=service, texts=texts)

@@ -45,9 +45,7 @@ def build_lineage(
         last = versions[-1]
         location = coordinator.segment(cube, last["segment"]).location
         settings = Settings()
-        also = sql_dataset(
-            settings.announced_host or settings.host, settings.query_mysql_port, DATABASE, cube
-        )
+        also = sql_dataset(settings.named_at(), settings.query_mysql_port, DATABASE, cube)
         made = "" if location is None else history_folder(location)
         at = folder_dataset(settings.object_store, made) if made else also
         version = f"{last['segment']}/v{last['version']}"
@@ -69,7 +67,7 @@ def load_lineage(result: Mapping[str, Any]) -> Lineage | None:
     settings = Settings()
     database, table = result["database"], result["table"]
     if result["target"] == "rtolap":
-        at = sql_dataset(settings.announced_host or settings.host, settings.query_mysql_port, database, table)
+        at = sql_dataset(settings.named_at(), settings.query_mysql_port, database, table)
     else:
         at = foreign_dataset(result["target"], result["server"], database, table)
     version = ",".join(f"{partition}:{offset}" for partition, offset in result["loaded"].items())
