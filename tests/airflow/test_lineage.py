@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from openlineage.client import OpenLineageClient
 from openlineage.client.naming import dataset as naming
 from openlineage.client.transport.file import FileConfig, FileTransport
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators.build import SparkBuildOperator
 from rtolap.airflow.operators.lineage import build_lineage
 from rtolap.airflow.outlets import datasets
@@ -95,6 +96,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RTOLAP_OBJECT_STORE", "s3://lake/rtolap?region=x")
     monkeypatch.setenv("RTOLAP_HOST", "10.0.0.7")
     monkeypatch.setenv("RTOLAP_QUERY_MYSQL_PORT", "7306")
+    monkeypatch.setenv("AIRFLOW_CONN_RTOLAP_DEFAULT", json.dumps({"conn_type": "rtolap", "password": "s"}))
     return path
 
 
@@ -143,7 +145,7 @@ VERSION = {"cube": "sales", "segment": "20260301000000_20260302000000", "version
 
 def built(coordinator: Any) -> SparkBuildOperator:
     operator = SparkBuildOperator(task_id="t", cube="sales")
-    operator.lineage = build_lineage(coordinator, "sales", [VERSION])
+    operator.lineage = build_lineage(coordinator, "sales", [VERSION], RtolapHook())
     return operator
 
 
@@ -190,6 +192,28 @@ def test_a_load_leads_from_the_topic_to_the_table(
     assert named(event["inputs"]) == [("kafka://default-1:9092", "hits")]
     assert named(event["outputs"]) == [(namespace, "web.hits")]
     assert event["outputs"][0]["facets"]["version"]["datasetVersion"] == "0:5,1:7"
+
+
+@pytest.mark.parametrize("worker", [*(f"10.0.0.{n}" for n in (8, 9)), "0.0.0.0", "::"])
+def test_workers_on_any_machine_name_a_cube_by_the_service_that_their_connection_leads_to(
+    events: Path, monkeypatch: pytest.MonkeyPatch, worker: str
+) -> None:
+    monkeypatch.setenv("RTOLAP_HOST", worker)
+    extra = {"coordinator_urls": "http://c1:7070", "query_url": "https://q1:7090"}
+    connection = {"conn_type": "rtolap", "password": "s", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_RTOLAP_DEFAULT", json.dumps(connection))
+    event = emitted(events, built(Coordinator(location=None)))
+    assert named(event["outputs"]) == [("mysql://q1:7306", "rtolap.sales")]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_service_that_listens_at_all_addresses_is_named_by_its_machine(
+    events: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setenv("RTOLAP_HOST", host)
+    monkeypatch.setenv("RTOLAP_MACHINE", "m1")
+    event = emitted(events, built(Coordinator(location=None)))
+    assert named(event["outputs"]) == [("mysql://m1:7306", "rtolap.sales")]
 
 
 def test_a_build_whose_lineage_cannot_be_found_out_says_nothing_and_succeeds(events: Path) -> None:

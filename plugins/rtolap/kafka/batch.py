@@ -133,11 +133,11 @@ def _epochs(
             read = EpochRange(first, int(offsets[begin]), int(offsets[end]) + 1)
             found[partition] = LeaderEpochs((read,))
         else:
-            found[partition] = _of_each(messages, np.flatnonzero(partitions == partition), offsets)
+            found[partition] = _epochs_of_each(messages, np.flatnonzero(partitions == partition), offsets)
     return found
 
 
-def _of_each(
+def _epochs_of_each(
     messages: Sequence[Message], places: NDArray[np.int64], offsets: NDArray[np.int64]
 ) -> LeaderEpochs:
     """Return the leader epochs of one partition's records, which are asked one by one."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators import build_batch as batch
 from rtolap.airflow.operators.build_batch import Build, BuildOutcome
 from rtolap.airflow.operators.lineage import build_lineage
@@ -103,7 +104,7 @@ class SparkBuildOperator(SparkRoundsOperator):
             self.log.info("nothing of %s can be built now", self.cube)
             ready = noted_versions(context, self.cube, coordinator)
             self.log.info("%d READY versions are announced", announce(context, self.cube, ready))
-            self.lineage = build_lineage(coordinator, self.cube, ready)
+            self.lineage = build_lineage(coordinator, self.cube, ready, RtolapHook(self.rtolap_conn_id))
             return made
         specs = self._attempts(coordinator, entries)
         builds = [batch.build_of(spec) for spec in specs]

@@ -97,7 +97,7 @@ class LoadedSensor(DeferredSensor[Loader]):
     def announce(self, context: Context, result: dict[str, Any]) -> None:
         if LOADED_TABLES in self.outlets:
             announce_load(context, result)
-        self.lineage = load_lineage(result)
+        self.lineage = load_lineage(result, RtolapHook(self.rtolap_conn_id))
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
         """Return the topic that was read, and the table that was loaded."""
