@@ -1,6 +1,6 @@
 """The cost of one batch for the receiver's core, by its size: processor time from poll to the swapped state.
 
-    python -m benchmarks.batch_cost [--batches 200]
+    python -m benchmarks.batch_cost [--batches 200] [--json]
 
 The smallest size shows the fixed cost. Over Kafka in memory: no broker, no network.
 """
@@ -8,6 +8,7 @@ The smallest size shows the fixed cost. Over Kafka in memory: no broker, no netw
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -60,11 +61,17 @@ def ms_a_batch(values: list[bytes], size: int, batches: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--batches", type=int, default=200)
+    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     values = events.values(EVENTS_MAX, seed=1)
+    figures: dict[int, float] = {}
     for size in SIZES:
         batches = min(arguments.batches, EVENTS_MAX // size - WARM_UP)
-        print(f"{size:7} events a batch {ms_a_batch(values, size, batches):8.2f} ms")
+        figures[size] = ms_a_batch(values, size, batches)
+        if not arguments.json:
+            print(f"{size:7} events a batch {figures[size]:8.2f} ms", flush=True)
+    if arguments.json:
+        print(json.dumps({"ms_a_batch": figures}))
 
 
 if __name__ == "__main__":

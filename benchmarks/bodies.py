@@ -1,6 +1,6 @@
 """Bodies of loads → typed columns: rows and bytes for each second of processor time, one core.
 
-    python -m benchmarks.bodies [--rows 500000] [--rounds 3]
+    python -m benchmarks.bodies [--rows 500000] [--rounds 3] [--json]
 
 10 columns, about 100 bytes a row in CSV. Beside it, in the same run, DuckDB reads the same bytes into typed
 columns (one thread). The best of the rounds counts, by processor time of the process.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -137,6 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     pa.set_cpu_count(1)
     keep_blocks()  # as front ends and storage nodes do
@@ -144,7 +146,7 @@ def main() -> None:
     comma = {"column_separator": ","}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        csv, json, parquet = csv_bytes(table), json_bytes(table, folder), parquet_bytes(table)
+        csv, lines, parquet = csv_bytes(table), json_bytes(table, folder), parquet_bytes(table)
         quoted = csv_quoted(table)
         read_csv = f"read_csv('{{path}}', header=false, auto_detect=false, columns={_DUCKDB_TYPES})"
         read_json = f"read_json('{{path}}', format='newline_delimited', columns={_DUCKDB_TYPES})"
@@ -153,17 +155,26 @@ def main() -> None:
             ("csv", csv, comma, read_csv),
             ("csv, enclosed", quoted, comma | {"enclose": '"'}, None),
             ("csv, one expression", csv, comma | expression, None),
-            ("json", json, {"format": "json"}, read_json),
+            ("json", lines, {"format": "json"}, read_json),
             ("parquet", parquet, {"format": "parquet"}, "read_parquet('{path}')"),
         ]
+        figures: dict[str, dict[str, float]] = {}
         for title, body, headers, reader in cases:
             mine_s = best_s(ours(body, headers, arguments.rows), arguments.rounds)
             line = f"{title:20} {_speed(arguments.rows, len(body), mine_s)}"
+            figures[title] = {"rows_per_core_s": arguments.rows / mine_s, "bytes": len(body)}
             if reader is not None:
                 path = folder / title
                 theirs_s = best_s(duckdb_reads(path, body, reader, arguments.rows), arguments.rounds)
                 line += f"   DuckDB {_speed(arguments.rows, len(body), theirs_s)}"
-            print(line, flush=True)
+                figures[title] |= {
+                    "duckdb_rows_per_core_s": arguments.rows / theirs_s,
+                    "ratio": theirs_s / mine_s,
+                }
+            if not arguments.json:
+                print(line, flush=True)
+    if arguments.json:
+        print(json.dumps(figures))
 
 
 def csv_quoted(table: pa.Table) -> bytes:

@@ -1,6 +1,6 @@
 """Measure what decoding and grouping a record costs, stage by stage: nanoseconds of processor time, one core.
 
-    python -m benchmarks.decode_cost [--events 50000] [--rounds 15]
+    python -m benchmarks.decode_cost [--events 50000] [--rounds 15] [--json]
 
 Each stage runs alone over what the one before it has made of the same 200-byte records; rounds go through all
 stages in turn, and the least and the median of each are printed.
@@ -9,6 +9,7 @@ stages in turn, and the least and the median of each are printed.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
 from collections.abc import Callable
@@ -64,6 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--events", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     CycleCollection(SystemClock()).begin()  # as the process of a receiver does
     taken: dict[str, list[float]] = {}
@@ -71,8 +73,14 @@ def main() -> None:
     for _ in range(arguments.rounds):
         for name, stage in every.items():
             taken.setdefault(name, []).append(_ns(stage) / arguments.events)
-    for name, each in taken.items():
-        print(f"  {name:24} {min(each):6.0f} {statistics.median(each):6.0f} ns a record")
+    figures = {
+        name: {"least_ns": min(each), "median_ns": statistics.median(each)} for name, each in taken.items()
+    }
+    if arguments.json:
+        print(json.dumps(figures))
+        return
+    for name, of_stage in figures.items():
+        print(f"  {name:24} {of_stage['least_ns']:6.0f} {of_stage['median_ns']:6.0f} ns a record")
 
 
 def _ns(stage: Callable[[], object]) -> int:

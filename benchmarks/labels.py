@@ -1,6 +1,7 @@
 """Looking a label up among a million: milliseconds, as an endpoint does it.
 
     python -m benchmarks.labels [--labels 1000000] [--ledger sqlite:///path | mysql://…] [--password-file …]
+                             [--json]
 
 Labels of finished loads are put into the ledger; then labels that are there, and some that never were, are
 looked up one at a time, in an order that no cache likes.
@@ -9,6 +10,7 @@ looked up one at a time, in an order that no cache likes.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import statistics
 import tempfile
@@ -67,6 +69,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=1_000_000)
     parser.add_argument("--ledger")
     parser.add_argument("--password-file", type=Path)
+    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         address = arguments.ledger or f"sqlite:///{folder}/ledger.db"
@@ -83,6 +86,9 @@ def main() -> None:
                 spent_ms.append((time.perf_counter() - began_s) * 1000)
                 assert (record is None) == label.startswith("never"), label
     median, late = statistics.median(spent_ms), statistics.quantiles(spent_ms, n=100)[-1]
+    if arguments.json:
+        print(json.dumps({"labels": arguments.labels, "median_ms": median, "p99_ms": late}))
+        return
     print(f"{arguments.labels} labels: median {median:.2f} ms, 99 of 100 within {late:.2f} ms")
 
 

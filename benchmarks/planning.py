@@ -1,6 +1,6 @@
 """Reading and planning a statement with long lists: milliseconds of processor time, in this process.
 
-    python -m benchmarks.planning [--values 10000] [--rounds 5]
+    python -m benchmarks.planning [--values 10000] [--rounds 5] [--json]
 
 Each kind of list is planned in turns: as it is, and with a comment before its first value, which leaves its
 values nodes of the tree; texts are bound to question marks too, once as they are and once with parentheses
@@ -10,6 +10,7 @@ about the first, which leaves them parameters. Shown are the least times of all 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import time
 from collections.abc import Sequence
@@ -63,7 +64,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--values", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    figures: dict[str, dict[str, float | None]] = {}
     catalogue = QueryCatalogue(cubes={"flights": flights_schema()})
     with (
         closing(EmbeddedEngine(memory_limit_bytes=1 << 28, threads=1)) as engine,
@@ -73,26 +76,32 @@ def main() -> None:
     ):
         marks = ", ".join("?" * (arguments.values - 1))
         bound: list[object] = [f"v{number:07d}" for number in range(arguments.values)]
+        of_bound = figures["texts bound to question marks"] = {}
         for how, first in {"one node": "?", "parameters": "(?)"}.items():
             sql = SQL.format(column="origin", values=f"{first}, {marks}")
             took = [planned_ms(session, sql, catalogue, bound) for _ in range(arguments.rounds)]
-            print(f"texts bound to question marks: {how} {min(filter(None, took)):.0f} ms", flush=True)
+            of_bound[how] = _least(took)
         for kind, (column, values) in lists(arguments.values).items():
             texts = {
                 "one node": SQL.format(column=column, values=", ".join(values)),
                 "a node each": SQL.format(column=column, values="/* */ " + ", ".join(values)),
             }
-            times = {
-                how: [planned_ms(session, sql, catalogue) for _ in range(arguments.rounds)]
+            figures[kind] = {
+                how: _least([planned_ms(session, sql, catalogue) for _ in range(arguments.rounds)])
                 for how, sql in texts.items()
             }
-            shown = (
-                f"{how} {min(each for each in found if each is not None):.0f} ms"
-                if None not in found
-                else f"{how} refused"
-                for how, found in times.items()
-            )
-            print(f"{kind}: {', '.join(shown)}", flush=True)
+    if arguments.json:
+        print(json.dumps(figures))
+        return
+    for kind, of_kind in figures.items():
+        shown = (f"{how} refused" if ms is None else f"{how} {ms:.0f} ms" for how, ms in of_kind.items())
+        print(f"{kind}: {', '.join(shown)}")
+
+
+def _least(took_ms: Sequence[float | None]) -> float | None:
+    """Return the least time; None where one of them was refused."""
+    each = [ms for ms in took_ms if ms is not None]
+    return min(each) if len(each) == len(took_ms) else None
 
 
 if __name__ == "__main__":
