@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as drawn
+from rtolap.airflow.hooks.connection import from_connection
 from rtolap.base.addresses import bracketed, host_port, is_unspecified, plain_host, split_host_port
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
@@ -57,18 +58,6 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         split_host_port(text)
 
 
-@given(HOSTS)
-def test_the_urls_of_a_host_name_it(host: str) -> None:
-    settings = Settings(host=host)
-    for url in (
-        settings.agent_url(),
-        settings.query_url(),
-        *settings.coordinator_urls(),
-        *settings.stream_load_urls(),
-    ):
-        assert urlsplit(url).hostname == host
-
-
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]"])
 def test_where_every_machine_finds_itself_is_listened_on_and_never_announced(host: str) -> None:
     assert is_unspecified(plain_host(host))
@@ -89,6 +78,45 @@ def test_services_of_two_machines_are_not_named_alike(announced: str, one: str, 
         names = (announced, announced) if is_announced else machines
         assert tuple(each.named_at() for each in settings) == names
     assert Settings(host=one, machine=other).named_at() == one
+
+
+@given(drawn.sampled_from(("0.0.0.0", "::")) | HOSTS, drawn.sampled_from(("0.0.0.0", "::", "")) | HOSTS)
+def test_clients_call_no_address_that_is_there_to_listen_at(host: str, announced: str) -> None:
+    """A certificate is for a name, and the error of a call says where that went."""
+    settings = Settings(host=host, announced_host=announced)
+    if not is_unspecified(host):
+        called = host
+    elif announced and not is_unspecified(announced):
+        called = announced
+    else:
+        called = {"0.0.0.0": "127.0.0.1", "::": "::1"}[host]
+    found = {urlsplit(url).hostname for url in _urls_of(settings)}
+    connected = from_connection(_NamesNothing(), settings)
+    found |= {urlsplit(url).hostname for url in (*connected.coordinator_urls, connected.agent_url)}
+    found |= {urlsplit(url).hostname for url in (*connected.stream_load_urls, connected.query_url)}
+    assert found == {called}
+
+
+def _urls_of(settings: Settings) -> tuple[str, ...]:
+    own = (settings.agent_url(), settings.query_url())
+    return (*own, *settings.coordinator_urls(), *settings.stream_load_urls())
+
+
+class _NamesNothing:
+    """A connection of Airflow's that says nothing but the token."""
+
+    host, port, password, extra_dejson = None, None, "secret", dict[str, str]()
+
+
+def test_no_url_is_made_of_the_address_to_listen_at() -> None:
+    urls = [
+        f"{file.relative_to(PLUGINS).as_posix()}:{node.lineno}"
+        for file in sorted((PLUGINS / "rtolap").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.JoinedStr) and "://" in ast.unparse(node)
+        if "settings.host" in ast.unparse(node) or "self.host," in ast.unparse(node)
+    ]
+    assert urls == []
 
 
 def test_only_the_settings_choose_between_the_two_hosts() -> None:

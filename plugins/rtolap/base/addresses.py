@@ -50,6 +50,11 @@ def is_unspecified(host: str) -> bool:
         return False  # a name
 
 
+def loopback_of(host: str) -> str:
+    """Return the loopback address of the family of this unspecified one."""
+    return "::1" if ipaddress.ip_address(host).version == 6 else "127.0.0.1"
+
+
 def plain_host(text: str) -> str:
     """Return a host as sockets take it, without the brackets of a URL. Empty stays empty.
 

@@ -12,7 +12,16 @@ from typing import Any, Literal, Self
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rtolap.base.addresses import Host, Port, Servers, Urls, host_port, is_unspecified, without_credentials
+from rtolap.base.addresses import (
+    Host,
+    Port,
+    Servers,
+    Urls,
+    host_port,
+    is_unspecified,
+    loopback_of,
+    without_credentials,
+)
 from rtolap.base.errors import DefinitionError
 from rtolap.base.files import read_provided, shipped
 
@@ -331,22 +340,22 @@ class Settings(BaseSettings):
     def coordinator_urls(self) -> tuple[str, ...]:
         """Return the URLs where clients look for the leader."""
         named = tuple(url.strip().rstrip("/") for url in self.coordinators.split(",") if url.strip())
-        return named or (f"http://{host_port(self.host, self.coordinator_port)}",)
+        return named or (f"http://{host_port(self.called_at(), self.coordinator_port)}",)
 
     def agent_url(self) -> str:
         """Return the URL of this host's agent."""
-        return f"http://{host_port(self.host, self.agent_port)}"
+        return f"http://{host_port(self.called_at(), self.agent_port)}"
 
     def query_url(self) -> str:
         """Return the HTTP endpoint for SQL: https where it has a certificate."""
         scheme = "http" if self.query_tls_certificate is None else "https"
-        return f"{scheme}://{host_port(self.host, self.query_http_port)}"
+        return f"{scheme}://{host_port(self.called_at(), self.query_http_port)}"
 
     def stream_load_urls(self) -> tuple[str, ...]:
         """Return the URLs of the endpoints that create tables and take loads; any of them will do."""
         named = tuple(url.strip().rstrip("/") for url in self.stream_load_endpoints.split(",") if url.strip())
         scheme = "http" if self.stream_load_tls_certificate is None else "https"
-        return named or (f"{scheme}://{host_port(self.host, self.stream_load_port)}",)
+        return named or (f"{scheme}://{host_port(self.called_at(), self.stream_load_port)}",)
 
     def reached_at(self) -> str:
         """Return the host that a service of this host announces to those that shall find it.
@@ -362,6 +371,14 @@ class Settings(BaseSettings):
                 action="set RTOLAP_ANNOUNCED_HOST to the address at which other machines reach this one",
             )
         return host
+
+    def called_at(self) -> str:
+        """Return the host at which clients on this machine call its services: where these listen at all
+        addresses, the one that they announce, for which certificates are, or else a loopback address."""
+        if not is_unspecified(self.host):
+            return self.host
+        announced = self.announced_host
+        return announced if announced and not is_unspecified(announced) else loopback_of(self.host)
 
     def named_at(self) -> str:
         """Return the host by which logs and lineage name a service of this host: its machine's name where it

@@ -83,12 +83,12 @@ def from_connection(connection: ConnectionLike, settings: Settings) -> Endpoints
     extra: Mapping[str, Any] = connection.extra_dejson
     named = _urls(extra, "coordinator_urls")
     if not named and (connection.host or connection.port):
-        host = connection.host or settings.host
+        host = connection.host or settings.called_at()
         named = (f"http://{host_port(host, connection.port or settings.coordinator_port)}",)
     is_own = _is_own(named, connection.password, settings)
     agent_url = str(extra.get("agent_url") or "").strip()
     if not agent_url and (connection.host or is_own):
-        agent_url = _agent_at(connection.host or settings.host, settings)
+        agent_url = _agent_at(connection.host or settings.called_at(), settings)
     stream_load_urls = _urls(extra, "stream_load_urls")
     query_url = str(extra.get("query_url") or "").strip()
     if is_own:

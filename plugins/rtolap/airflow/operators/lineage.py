@@ -83,7 +83,7 @@ def _in_sql(hook: RtolapHook, settings: Settings, database: str, table: str) -> 
     """Return the name of a table of the query service that the connection leads to, so that tasks on any
     worker name it alike. Raises DefinitionError where the connection does not say where that is."""
     host = urlsplit(hook.endpoints.query_service()).hostname
-    if host is None or host == settings.host or is_unspecified(host):
+    if host is None or host == settings.called_at() or is_unspecified(host):
         host = settings.named_at()
     return sql_dataset(host, settings.query_mysql_port, database, table)
 
