@@ -14,6 +14,7 @@ from pathlib import Path
 import pymysql
 import pytest
 from rtolap.base.errors import QueryTimeout, Unauthorized, Unavailable
+from rtolap.base.settings import Settings
 from rtolap.protocols.query.client import QueryClient
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.servers.tls import load_context
@@ -185,6 +186,19 @@ def test_http_over_tls(required: Endpoints, certificates: Certificates, stranger
         pytest.raises(Unavailable),
     ):
         client.query("select 1")
+
+
+def test_clients_of_the_settings_call_what_the_certificate_is_for(
+    required: Endpoints, certificates: Certificates
+) -> None:
+    """Also where the service listens at all addresses, as in a container."""
+    listening = {"host": "0.0.0.0", "query_http_port": required.http_port}
+    for announced in ("", "127.0.0.1"):
+        settings = Settings(
+            announced_host=announced, query_tls_certificate=certificates.certificate, **listening
+        )
+        with QueryClient(settings.query_url(), token=TOKEN, ca_file=certificates.authority) as client:
+            assert client.query("select count(*) from flights").rows == ((400,),)
 
 
 def test_nothing_older_than_tls_1_2_is_spoken(required: Endpoints, certificates: Certificates) -> None:
