@@ -107,6 +107,15 @@ def test_the_limits_of_the_process_hold_for_its_page_of_metrics() -> None:
         server.close()
 
 
+def test_the_url_of_a_server_at_all_addresses_can_be_called() -> None:
+    server = MetricsServer(Metrics("receiver"), host="0.0.0.0", port=0, token=TOKEN, limits=HttpLimits())
+    try:
+        assert http_calls.get(server.url, headers=BEARER).status_code == 200
+        assert "//127.0.0.1:" in server.url
+    finally:
+        server.close()
+
+
 def test_a_taken_port_is_named(server: MetricsServer) -> None:
     with pytest.raises(Unavailable, match=str(server.port)):
         MetricsServer(

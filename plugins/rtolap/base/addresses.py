@@ -50,8 +50,11 @@ def is_unspecified(host: str) -> bool:
         return False  # a name
 
 
-def loopback_of(host: str) -> str:
-    """Return the loopback address of the family of this unspecified one."""
+def callable_host(host: str) -> str:
+    """Return the host at which this machine calls what listens at `host`: a loopback address for 0.0.0.0 and
+    ::, itself for any other."""
+    if not is_unspecified(host):
+        return host
     return "::1" if ipaddress.ip_address(host).version == 6 else "127.0.0.1"
 
 

@@ -17,9 +17,9 @@ from rtolap.base.addresses import (
     Port,
     Servers,
     Urls,
+    callable_host,
     host_port,
     is_unspecified,
-    loopback_of,
     without_credentials,
 )
 from rtolap.base.errors import DefinitionError
@@ -375,10 +375,9 @@ class Settings(BaseSettings):
     def called_at(self) -> str:
         """Return the host at which clients on this machine call its services: where these listen at all
         addresses, the one that they announce, for which certificates are, or else a loopback address."""
-        if not is_unspecified(self.host):
-            return self.host
         announced = self.announced_host
-        return announced if announced and not is_unspecified(announced) else loopback_of(self.host)
+        is_told = is_unspecified(self.host) and announced and not is_unspecified(announced)
+        return announced if is_told else callable_host(self.host)
 
     def named_at(self) -> str:
         """Return the host by which logs and lineage name a service of this host: its machine's name where it

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fastapi import FastAPI
 
-from rtolap.base.addresses import host_port
+from rtolap.base.addresses import callable_host, host_port
 from rtolap.base.metrics import Metrics
 from rtolap.base.settings import Settings
 from rtolap.servers.http_guard import guard
@@ -40,7 +40,7 @@ class MetricsServer:
         )
         sockets = listening_sockets("metrics", host, port)
         self.port: int = sockets[0].getsockname()[1]
-        self.url = f"http://{host_port(host, self.port)}{PATH}"
+        self.url = f"http://{host_port(callable_host(host), self.port)}{PATH}"
         app = FastAPI(title="metrics", openapi_url=None, docs_url=None, redoc_url=None)
         guard(app, metrics, token, open_paths=(), body_bytes_max=lambda path: BODY_BYTES_MAX, limits=limits)
         self._server = HttpServer(
