@@ -2,7 +2,7 @@
 
     python -m benchmarks.freshness [--rate 100000] [--seconds 20] [--preload 0] [--settle-s 5] [--askers 1]
                                    [--rest-ms 0] [--pages 400] [--others 25] [--answers flight] [--bare]
-                                   [--stages] [--profile]
+                                   [--stages] [--profile] [--duckdb]
 
 Real ZooKeeper, Kafka, coordinator, receiver and query service on loopback. One process sends 200-byte JSON to
 4 partitions in small even slices and notes when each offset was made: just before it is handed to the client,
@@ -26,6 +26,9 @@ HTTP port, by one of the clients of `benchmarks.answer_transport`, instead of Fl
 record: the least that can be seen of that partition in that run, on the machine as it is. `--stages`: says of
 what the latency is made, by the receiver's steps and the statements. `--profile`: says where the receiver
 spends its processor time; the sampler takes some itself. All of these go together.
+
+`--duckdb`: afterwards, with the services gone, such a stream goes to a loader of one's own into a table of
+DuckDB in memory that holds the same events (`duckdb_loader`): a peer in the same run.
 
 `ratio` is p50 over the round trip of the same query on the same cube when it is idle. An asker that never
 rests sees 1.5 at best: an event waits half a round for the question that can see it, and a whole round for
@@ -60,6 +63,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="say where the receiver spends its time")
     parser.add_argument("--stages", action="store_true", help="say of what the latency is made")
     parser.add_argument("--bare", action="store_true", help="run a bare consumer of one partition beside")
+    parser.add_argument("--duckdb", action="store_true", help="send the stream to a loader into DuckDB, too")
     parser.add_argument(
         "--answers",
         choices=(FLIGHT, "httpx", "http.client"),
@@ -80,6 +84,7 @@ def main() -> None:
         profiled=arguments.profile,
         bare=arguments.bare,
         staged=arguments.stages,
+        peer=arguments.duckdb,
     )
     with kafka() as bootstrap, zookeeper() as ensemble, tempfile.TemporaryDirectory() as folder:
         figures = measure(bootstrap, ensemble, Path(folder), settings)

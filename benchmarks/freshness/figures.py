@@ -25,6 +25,8 @@ def report(figures: dict[str, float], rate: int) -> None:
     print(f"{figures['events']:.0f} events, {figures['events_per_s'] / 1e3:.1f} k/s of {rate / 1e3:g} k/s")
     if "bare_p50_ms" in figures:
         lines += (("a bare consumer of a partition", figures["bare_p50_ms"], figures["bare_p99_ms"]),)
+    if "duckdb_p50_ms" in figures:
+        lines += (("a loader into DuckDB, alone", figures["duckdb_p50_ms"], figures["duckdb_p99_ms"]),)
     for name, p50_ms, p99_ms in lines:
         print(f"  {name:58} p50 {p50_ms:6.1f} ms   p99 {p99_ms:6.1f} ms")
     print(f"  ratio {figures['ratio']:.2f} of the idle round trip (1.5 is the least that can be seen)")

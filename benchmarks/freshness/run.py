@@ -15,7 +15,7 @@ from rtolap.model.cube import Schema
 
 from benchmarks import bare_consumer, events, hooks, sampled, stages
 from benchmarks.answer_transport import switched
-from benchmarks.freshness import stream
+from benchmarks.freshness import duckdb_loader, stream
 from benchmarks.freshness.asking import Answers, Asker, OtherAskers, answering
 from benchmarks.freshness.figures import WATCHED
 from benchmarks.freshness.stream import PARTITIONS, SLICE_S, TOPIC, WARM_UP_S, Produced
@@ -53,6 +53,7 @@ class Settings:
         profiled: True if the receiver is sampled.
         bare: True if a bare consumer of one partition runs beside.
         staged: True if the receiver notes its steps and answers.
+        peer: True if a loader into DuckDB gets such a stream afterwards, alone.
     """
 
     rate: int
@@ -67,6 +68,7 @@ class Settings:
     profiled: bool = False
     bare: bool = False
     staged: bool = False
+    peer: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,10 @@ class Files:
     @property
     def bare(self) -> Path:
         return self.folder / "bare.npz"
+
+    @property
+    def peer(self) -> Path:
+        return self.folder / "duckdb.npz"
 
     def hooks(self, settings: Settings) -> list[hooks.Hook]:
         """Return the hooks that the services of such a run have to be started with."""
@@ -157,7 +163,27 @@ def measure(bootstrap: str, ensemble: str, folder: Path, settings: Settings) -> 
         measured.idle = idle.answers
     if settings.staged:
         _report_stages(files, measured.busy, produced)
-    return _figures(files, settings, measured, produced)
+    figures = _figures(files, settings, measured, produced)
+    return figures | (_of_peer(bootstrap, files, settings, produced.ends[0]) if settings.peer else {})
+
+
+def _of_peer(bootstrap: str, files: Files, settings: Settings, begin: int) -> dict[str, float]:
+    """Send the stream again, behind `begin`, to a loader into DuckDB that holds what the cube held."""
+    held = settings.held // PARTITIONS
+    per_partition, slices = stream.slices_of(settings.rate, settings.seconds + WARM_UP_S)
+    command = duckdb_loader.command(bootstrap, held, begin, begin + per_partition * slices, files.peer)
+    with ExitStack() as ending:
+        loader = subprocess.Popen(command)
+        ending.callback(loader.kill)
+        wait_for("the peer has read what is held", duckdb_loader.ready(files.peer).exists, CATCH_UP_S)
+        producer = stream.live(bootstrap, settings.rate, settings.seconds, settings.pages, files.produced)
+        ending.callback(producer.kill)
+        if producer.wait(CATCH_UP_S) or loader.wait(CATCH_UP_S):
+            raise SystemExit("the producer or the peer failed")
+    answers = duckdb_loader.answers(files.peer)
+    latencies = answers.latencies_ms(stream.produced(files.produced, begin))
+    peer_ms = np.percentile(latencies, (50, 99))
+    return dict(zip(("duckdb_p50_ms", "duckdb_p99_ms"), map(float, peer_ms), strict=True))
 
 
 def _streamed(bootstrap: str, asker: Asker, files: Files, settings: Settings) -> Measured:
